@@ -1,0 +1,73 @@
+"""Exception types of vsemb and the one form their messages take.
+
+Every message names, in this order: the argument (or file), what was received, what is allowed, and
+the fix. The command line prints the message alone, on one line, and exits with status 1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class VsembError(Exception):
+    """Base of every error that vsemb raises on purpose."""
+
+
+class InvalidArgumentError(VsembError, ValueError):
+    """An argument, recipe field or option has a value that is not allowed."""
+
+
+class DataError(VsembError):
+    """A file, dataset, feature cache or run is missing, broken or does not fit its partner."""
+
+
+class MissingExtraError(VsembError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+
+def invalid_argument(
+    name: str, received: object, allowed: str, fix: str | None = None
+) -> InvalidArgumentError:
+    """Builds the error for one bad argument.
+
+    Args:
+        name: the argument as the caller wrote it, e.g. `"margin"`.
+        received: the offending value.
+        allowed: what is allowed, as a phrase, e.g. `"a number >= 0"`.
+        fix: what to do about it, when that is more than passing an allowed value.
+
+    Example:
+
+    >>> print(invalid_argument("margin", -1, "a number >= 0"))
+    Invalid value for argument `margin`. Received: margin=-1. Expected: a number >= 0.
+    """
+    message = f"Invalid value for argument `{name}`. Received: {name}={received!r}. Expected: {allowed}."
+    return InvalidArgumentError(f"{message} {fix}" if fix else message)
+
+
+def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArgumentError:
+    """Builds the error for a name that is not in a closed list, with the nearest one suggested.
+
+    Example:
+
+    >>> print(unknown_name("recipe", "vsep", ["kiros2014", "vsepp"]))
+    Invalid value for argument `recipe`. Received: recipe='vsep'. Expected: one of kiros2014, vsepp. Did you mean 'vsepp'?
+    """
+    options = list(allowed)
+    close = difflib.get_close_matches(str(received), options, n=1)
+    fix = f"Did you mean {close[0]!r}?" if close else None
+    return invalid_argument(name, received, f"one of {', '.join(options)}", fix)
+
+
+def missing_extra(package: str, extra: str) -> MissingExtraError:
+    """Builds the error for an optional dependency, naming the extra that installs it.
+
+    Example:
+
+    >>> print(missing_extra("tensorflow_datasets", "tfds"))
+    The package `tensorflow_datasets` is not installed. It comes with an extra: pip install 'vsemb[tfds]'.
+    """
+    return MissingExtraError(
+        f"The package `{package}` is not installed. It comes with an extra: pip install 'vsemb[{extra}]'."
+    )

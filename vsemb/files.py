@@ -1,0 +1,144 @@
+"""Writing files so that a crash, a kill or a full disk never leaves half of one behind."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError
+
+_CHUNK = 1 << 20
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Returns the hex SHA-256 of `data`."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: str | os.PathLike[str]) -> str:
+    """Returns the hex SHA-256 of a file, read in blocks."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yields a temporary path beside `path`; on a clean exit it is synced and renamed over `path`.
+
+    On an exception the temporary file is removed and whatever stood at `path` is untouched.
+
+    Raises:
+        DataError: if the file system refuses (full disk, no permission).
+
+    Example:
+
+    >>> with replacing("/tmp/vsemb-doc.txt") as temporary:
+    ...     _ = temporary.write_text("whole or not at all")
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
+    """Yields a temporary directory beside `path` that becomes `path` on a clean exit.
+
+    Args:
+        path: the directory to make.
+        overwrite: whether an existing, non-empty `path` is replaced.
+
+    Raises:
+        DataError: if `path` exists and `overwrite` is false, or the file system refuses.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise DataError(f"{path} already exists and is not an empty directory; choose another name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+        os.chmod(temporary, 0o777 & ~_umask())
+        yield temporary
+        for folder, _, names in os.walk(temporary):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    os.fsync(file.fileno())
+            _sync_directory(Path(folder))
+        if path.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+            os.replace(path, old / path.name)
+            os.replace(temporary, path)
+            shutil.rmtree(old)
+        else:
+            os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None and temporary.exists():
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    value = os.umask(0o022)
+    os.umask(value)
+    return value
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes `value` as indented JSON, atomically. NaN and infinity are refused (ValueError)."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
+    """Reads a JSON file.
+
+    Args:
+        path: the file.
+        what: what the file is to the reader, for the error message.
+
+    Raises:
+        DataError: if the file is missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"No {what} at {path}.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"The {what} at {path} cannot be read: {error}.") from error
