@@ -1,0 +1,39 @@
+"""Row-wise losses: each reads (queries, candidates) relations and scores, one value per query."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from vsemb.errors import unknown_name
+from vsemb.losses.contrastive import InfoNCE
+from vsemb.losses.ranking import PairwiseRanking
+from vsemb.losses.row import RowLoss
+
+__all__ = ["InfoNCE", "PairwiseRanking", "RowLoss", "get"]
+
+LOSSES: dict[str, type[RowLoss]] = {"ranking": PairwiseRanking, "infonce": InfoNCE}
+
+
+def get(name: str, **arguments: Any) -> RowLoss:
+    """Builds a loss by name.
+
+    Args:
+        name: `"ranking"` (`PairwiseRanking`) or `"infonce"` (`InfoNCE`).
+        **arguments: constructor arguments; those the loss does not know are an error.
+
+    Raises:
+        InvalidArgumentError: for an unknown name or argument.
+
+    Example:
+
+    >>> get("ranking", margin=0.2).margin
+    0.2
+    """
+    if name not in LOSSES:
+        raise unknown_name("loss", name, LOSSES)
+    known = inspect.signature(LOSSES[name]).parameters
+    for argument in arguments:
+        if argument not in known:
+            raise unknown_name(f"argument of loss {name!r}", argument, known)
+    return LOSSES[name](**arguments)

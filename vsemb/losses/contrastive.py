@@ -1,0 +1,71 @@
+"""InfoNCE: a query must pick its own pair out of the candidates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument
+from vsemb.losses.row import RowLoss, Tensor, is_negative, positive_scores
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class InfoNCE(RowLoss):
+    """Cross entropy of the softmax over the candidates (arXiv:1807.03748; CLIP, arXiv:2103.00020).
+
+    Which one to use: stabler than hinges and best with large batches. For the learned temperature of
+    CLIP give `DualEncoder(logit_scale=LogitScale())` and leave `temperature` at 1.
+
+    Args:
+        temperature: scores are divided by it, > 0.
+        label_smoothing: share of the target spread evenly over a query's negatives, in [0, 1).
+        reduction: over queries; CLIP takes the mean.
+        name: name of the loss.
+
+    Raises:
+        InvalidArgumentError: for a temperature <= 0 or a smoothing outside [0, 1).
+
+    Example: two candidates of equal score give log 2.
+
+    >>> round(float(InfoNCE()([[1, 0], [0, 1]], [[0.5, 0.5], [0.1, 0.1]])), 4)
+    0.6931
+    """
+
+    default_reduction = "sum_over_batch_size"
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        label_smoothing: float = 0.0,
+        *,
+        reduction: str | None = None,
+        name: str = "infonce",
+    ) -> None:
+        super().__init__(reduction=reduction, name=name)
+        if temperature <= 0:
+            raise invalid_argument("temperature", temperature, "a number > 0")
+        if not 0 <= label_smoothing < 1:
+            raise invalid_argument("label_smoothing", label_smoothing, "a number in [0, 1)")
+        self.temperature = temperature
+        self.label_smoothing = label_smoothing
+
+    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
+        logits = ops.convert_to_tensor(scores) / self.temperature
+        # A finite number, not -inf: the gradient of an ignored candidate must be 0, not NaN.
+        logits = ops.where(ops.less(relation, 0), -1e30, logits)
+        normalizer = ops.logsumexp(logits, axis=1)
+        target = positive_scores(relation, logits)[:, 0]
+        if self.label_smoothing:
+            negative = is_negative(relation)
+            count = ops.sum(ops.cast(negative, logits.dtype), axis=1)
+            spread = ops.sum(ops.where(negative, logits, 0.0), axis=1) / ops.maximum(count, 1.0)
+            # A query without negatives keeps its whole target, so that its loss is 0.
+            share = ops.where(count > 0, self.label_smoothing, 0.0)
+            target = (1 - share) * target + share * spread
+        return normalizer - target
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"temperature": self.temperature, "label_smoothing": self.label_smoothing}
+        return {**super().get_config(), **config}

@@ -1,0 +1,52 @@
+"""What the row-wise losses share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.ops.relation import NEGATIVE, POSITIVE
+
+Tensor = Any
+
+
+class RowLoss(keras.losses.Loss):
+    """Base of the losses over one row of candidates per query.
+
+    Call args of every subclass:
+        relation: (queries, candidates), 1 for the query's own pair, 0 for a negative, -1 for a
+            candidate to ignore. Each row holds exactly one 1.
+        scores: (queries, candidates) float, higher is better.
+
+    Returns one value per query, so that Keras scales it for the replicas of a strategy. Applied to
+    the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
+    """
+
+    #: Name of the default reduction, the one the source of the loss uses.
+    default_reduction = "sum"
+
+    #: The number of finished optimizer steps: an int, a variable, or None outside training.
+    step: Any = None
+
+    def __init__(self, *, reduction: str | None = None, name: str | None = None) -> None:
+        super().__init__(name=name, reduction=reduction or self.default_reduction, dtype="float32")
+
+    def bind_step(self, step: Any) -> None:
+        """Hands over the optimizer's step counter, for losses that change with it."""
+        self.step = step
+
+    def get_config(self) -> dict[str, Any]:
+        return {"reduction": self.reduction, "name": self.name}
+
+
+def positive_scores(relation: Tensor, scores: Tensor) -> Tensor:
+    """Returns each query's score with its own pair, (queries, 1)."""
+    own = ops.equal(relation, POSITIVE)
+    return ops.sum(ops.where(own, scores, 0.0), axis=1, keepdims=True)
+
+
+def is_negative(relation: Tensor) -> Tensor:
+    """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
+    return ops.equal(relation, NEGATIVE)

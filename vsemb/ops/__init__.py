@@ -1,0 +1,1 @@
+"""Pure functions over tensors, written with `keras.ops`; no state, no layers."""

@@ -1,0 +1,34 @@
+"""Norms and normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+Tensor = Any
+
+
+def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
+    """Scales vectors to unit Euclidean length; a zero vector stays zero.
+
+    Computed in float32 whatever the input's dtype, since a bfloat16 sum of squares is off by up to
+    1 %, and the result is what is stored, compared and served. The clamp is on the squared norm, so
+    that the gradient at zero is finite.
+
+    Args:
+        x: (..., dim) any float dtype.
+        axis: the axis of the vectors.
+        epsilon: smallest squared norm divided by.
+
+    Returns:
+        float32, the shape of `x`.
+
+    Example:
+
+    >>> [round(float(v), 3) for v in l2_normalize([3.0, 4.0])]
+    [0.6, 0.8]
+    """
+    x = ops.cast(x, "float32")
+    squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
+    return x * ops.rsqrt(ops.maximum(squared, epsilon))

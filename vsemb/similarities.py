@@ -1,0 +1,94 @@
+"""Similarities: how an image embedding and a text embedding are compared.
+
+Each owns the geometry of its embeddings (`normalize`) and scores blocks of them (`scores`). Higher
+is always better.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import unknown_name
+from vsemb.ops.geometry import l2_normalize
+
+Tensor = Any
+
+
+class Similarity:
+    """Base of the similarities: stateless, described wholly by `get_config`."""
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        """Brings encoder outputs into this similarity's geometry.
+
+        Args:
+            embeddings: (rows, dim) any float dtype.
+
+        Returns:
+            (rows, dim) float32.
+        """
+        raise NotImplementedError
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Scores every image against every text.
+
+        Args:
+            images: (images, dim) normalised embeddings.
+            texts: (texts, dim) normalised embeddings.
+
+        Returns:
+            (images, texts) float32.
+        """
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Similarity:
+        """Rebuilds the similarity from `get_config`'s result."""
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class Dot(Similarity):
+    """Inner product of raw embeddings (Reed et al. 2016, compatibility F; imgcap).
+
+    Example:
+
+    >>> float(Dot().scores(ops.ones((1, 2)), ops.ones((1, 2)))[0, 0])
+    2.0
+    """
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        return ops.cast(embeddings, "float32")
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return ops.matmul(images, ops.transpose(texts))
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class Cosine(Dot):
+    """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        return l2_normalize(embeddings)
+
+
+SIMILARITIES: dict[str, type[Similarity]] = {"dot": Dot, "cosine": Cosine}
+
+
+def get(identifier: str | Similarity) -> Similarity:
+    """Returns a similarity by name; an instance passes through.
+
+    Raises:
+        InvalidArgumentError: for a name that is not in `SIMILARITIES`.
+    """
+    if isinstance(identifier, Similarity):
+        return identifier
+    if identifier not in SIMILARITIES:
+        raise unknown_name("similarity", identifier, SIMILARITIES)
+    return SIMILARITIES[identifier]()
