@@ -1,0 +1,44 @@
+"""From raw strings to words, with core TensorFlow string operations only.
+
+Core operations run on every TensorFlow Serving; those of tensorflow_text need a server built with it.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+#: Longest text looked at, in bytes; the rest is cut.
+MAX_BYTES = 4096
+
+# Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
+_KEPT = "\ue000"
+
+
+def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
+    """Lower-cases and splits raw strings into words.
+
+    Letters, marks and digits of any script make words; everything else separates them, apart from
+    the English 's, which becomes a word of its own as in the Penn treebank, and other apostrophes
+    within a word, which go without a gap (don't: dont). Invalid UTF-8 is
+    replaced and then separates too.
+
+    Args:
+        texts: (batch,) string.
+
+    Returns:
+        (batch, None) ragged string.
+
+    Example:
+
+    >>> split_words(tf.constant(["The man's dog, running!"])).to_list()
+    [[b'the', b'man', b"'s", b'dog', b'running']]
+    """
+    texts = tf.strings.substr(texts, 0, MAX_BYTES)
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    texts = tf.strings.lower(texts, encoding="utf-8")
+    texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
+    texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
+    texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
+    texts = tf.strings.regex_replace(texts, rf"[^\pL\pM\pN{_KEPT}]+", " ")
+    texts = tf.strings.regex_replace(texts, _KEPT, "'")
+    return tf.strings.split(texts)

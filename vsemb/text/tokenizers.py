@@ -1,0 +1,74 @@
+"""Tokenizers: raw strings to padded ids, in graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.errors import invalid_argument
+from vsemb.text.normalize import split_words
+from vsemb.text.vocabulary import Vocabulary
+
+_CHUNK = 8192
+
+
+class WordTokenizer(tf.Module):
+    """Splits text into words and looks up their ids (0 padding, 1 unknown).
+
+    Args:
+        vocabulary: the known words.
+        max_length: longer texts are cut to so many words.
+
+    Raises:
+        InvalidArgumentError: for `max_length` < 1.
+
+    Example:
+
+    >>> tokenizer = WordTokenizer(Vocabulary(["a", "dog"]))
+    >>> tokenizer(["A dog!", "a zebra and a dog"]).numpy().tolist()
+    [[2, 3, 0, 0, 0], [2, 1, 1, 2, 3]]
+    """
+
+    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+        super().__init__()
+        if max_length < 1:
+            raise invalid_argument("max_length", max_length, "an integer >= 1")
+        self.vocabulary = vocabulary
+        self.max_length = max_length
+        words = tf.constant(vocabulary.words or ("",), tf.string)
+        ids = tf.range(2, 2 + tf.size(words))
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1
+        )
+
+    def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes without padding: (batch,) string -> (batch, None) ragged int32."""
+        words = split_words(tf.convert_to_tensor(texts))[:, : self.max_length]
+        return words.with_flat_values(self.table.lookup(words.flat_values))
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Tokenizes and pads on the right.
+
+        Args:
+            texts: (batch,) string.
+
+        Returns:
+            (batch, steps) int32, steps the longest of the batch and at least 1.
+        """
+        ids = self.ragged(texts).to_tensor()
+        return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
+
+    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Tokenizes any number of texts at once, in memory.
+
+        Returns:
+            ids: (tokens,) int32, all texts one behind the other.
+            offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
+        """
+        parts, lengths = [], [np.zeros(1, np.int64)]
+        for start in range(0, len(texts), _CHUNK):
+            ragged = self.ragged(tf.constant(texts[start : start + _CHUNK], tf.string))
+            parts.append(ragged.flat_values.numpy())
+            lengths.append(ragged.row_lengths().numpy())
+        ids = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        return ids, np.cumsum(np.concatenate(lengths))

@@ -1,0 +1,107 @@
+"""The list of known words and their ids."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import replacing, sha256_bytes
+from vsemb.text.normalize import split_words
+
+PADDING, UNKNOWN = "<pad>", "<unk>"
+_CHUNK = 8192
+
+
+class Vocabulary:
+    """Words and their ids; id 0 is padding, id 1 every unknown word.
+
+    Args:
+        words: the known words in the order of their ids, from 2 on; no duplicates.
+
+    Raises:
+        InvalidArgumentError: for duplicate or empty words.
+
+    Example:
+
+    >>> vocabulary = Vocabulary.from_captions(["a dog", "a cat"])
+    >>> vocabulary.words
+    ('a', 'cat', 'dog')
+    >>> len(vocabulary)
+    5
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        reserved = {PADDING, UNKNOWN}
+        seen: set[str] = set()
+        for word in words:
+            if not word or word.split() != [word] or word in reserved or word in seen:
+                raise invalid_argument("words", word, "distinct words without white space")
+            seen.add(word)
+        self.words = tuple(words)
+
+    def __len__(self) -> int:
+        return len(self.words) + 2
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.words
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """All entries by id, padding and unknown included."""
+        return (PADDING, UNKNOWN, *self.words)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the words in order."""
+        return sha256_bytes("\n".join(self.words).encode())
+
+    @classmethod
+    def from_captions(
+        cls, captions: Iterable[str], min_count: int = 1, max_words: int | None = None
+    ) -> Vocabulary:
+        """Counts the words of captions, split as in serving; the most frequent come first.
+
+        Args:
+            captions: raw captions of the training split.
+            min_count: words seen less often stay unknown.
+            max_words: how many words are kept at most.
+
+        Raises:
+            DataError: if no word is left.
+        """
+        counts: Counter[bytes] = Counter()
+        captions = list(captions)
+        for start in range(0, len(captions), _CHUNK):
+            words = split_words(tf.constant(captions[start : start + _CHUNK], tf.string))
+            counts.update(words.flat_values.numpy().tolist())
+        kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
+        if not kept:
+            raise DataError(
+                f"No word of {len(captions)} captions is seen {min_count} times; lower min_count={min_count}."
+            )
+        return cls([word for _, word in kept[:max_words]])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one token a line; the line number, from 0, is the id."""
+        with replacing(path) as temporary:
+            temporary.write_text("\n".join(self.tokens) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
+        """Reads what `save` wrote.
+
+        Raises:
+            DataError: if the file is missing or is no vocabulary.
+        """
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"The vocabulary at {path} cannot be read: {error}.") from error
+        if lines[:2] != [PADDING, UNKNOWN]:
+            raise DataError(f"{path} is no vocabulary: its first lines must be {PADDING} and {UNKNOWN}.")
+        return cls(lines[2:])
