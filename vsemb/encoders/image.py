@@ -1,0 +1,140 @@
+"""Image encoders: from backbone features, or from pixels through the backbone, to the embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class ImageEncoder(keras.layers.Layer):
+    """Affine map of image features, x = W q + b (Kiros et al. 2014, section 2.2, without b).
+
+    Args:
+        dim: size of the embedding.
+        use_bias: whether b is there.
+        dropout: in training, the share of features set to 0.
+        init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        features: (batch, feature_dim) float.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim).
+
+    Example:
+
+    >>> ImageEncoder(dim=8)(keras.ops.ones((2, 16))).shape
+    TensorShape([2, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int = 1024,
+        *,
+        use_bias: bool = True,
+        dropout: float = 0.0,
+        init_scale: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.dim = dim
+        self.use_bias = use_bias
+        self.dropout = dropout
+        self.init_scale = init_scale
+        kernel = (
+            "glorot_uniform"
+            if init_scale is None
+            else keras.initializers.RandomUniform(-init_scale, init_scale)
+        )
+        self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.affine = keras.layers.Dense(
+            dim, use_bias=use_bias, kernel_initializer=kernel, dtype=self.dtype_policy, name="affine"
+        )
+
+    def build(self, input_shape: Any) -> None:
+        self.affine.build(input_shape)
+
+    def call(self, features: Tensor, training: bool = False) -> Tensor:
+        return self.affine(self._dropout_layer(features, training=training))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "dim": self.dim,
+            "use_bias": self.use_bias,
+            "dropout": self.dropout,
+            "init_scale": self.init_scale,
+        }
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class PixelEncoder(keras.layers.Layer):
+    """A convolutional backbone and the affine map behind it, trained together.
+
+    Args:
+        backbone: model from pixels, (batch, size, size, 3) float in 0..255, to (batch, features),
+            as `vsemb.image.backbones.build_backbone` makes them.
+        head: from features to the embedding.
+        train_backbone: whether the backbone's weights are trained. Its batch normalisations use their
+            stored statistics when it is pretrained (`frozen_statistics`).
+        frozen_statistics: run the backbone in inference mode also while training, as is usual when
+            fine-tuning with small batches.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        pixels: (batch, size, size, 3) float, 0..255.
+        training: whether dropout acts and, unless `frozen_statistics`, batch statistics are used.
+
+    Returns:
+        (batch, head.dim).
+    """
+
+    def __init__(
+        self,
+        backbone: keras.Model,
+        head: ImageEncoder,
+        *,
+        train_backbone: bool = True,
+        frozen_statistics: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.backbone = backbone
+        self.head = head
+        self.train_backbone = train_backbone
+        self.frozen_statistics = frozen_statistics
+        backbone.trainable = train_backbone
+
+    def build(self, input_shape: Any) -> None:
+        if not self.head.built:
+            self.head.build((input_shape[0], self.backbone.output_shape[-1]))
+
+    def call(self, pixels: Tensor, training: bool = False) -> Tensor:
+        features = self.backbone(pixels, training=training and not self.frozen_statistics)
+        return self.head(features, training=training)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.head.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "backbone": keras.saving.serialize_keras_object(self.backbone),
+            "head": keras.saving.serialize_keras_object(self.head),
+            "train_backbone": self.train_backbone,
+            "frozen_statistics": self.frozen_statistics,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> PixelEncoder:
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("backbone", "head")}
+        return cls(**{**config, **parts})

@@ -1,0 +1,122 @@
+"""Word vectors: the table that every word-level sentence encoder starts with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from vsemb.errors import invalid_argument
+
+Tensor = Any
+
+PADDING_ID, UNKNOWN_ID = 0, 1
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class WordEmbedding(keras.layers.Layer):
+    """Looks up word vectors.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        dim: size of a word vector.
+        train_words: whether the vectors are trained; Kiros et al. 2014 keep them fixed.
+        init_scale: vectors start uniform in [-init_scale, init_scale].
+        word_dropout: in training, the share of words replaced by the unknown word.
+        dropout: in training, the share of vector entries set to 0.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding.
+        training: whether the dropouts act.
+
+    Returns:
+        (batch, steps, dim).
+
+    Example:
+
+    >>> WordEmbedding(vocabulary_size=10, dim=4)(ops.ones((2, 3), "int32")).shape
+    TensorShape([2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        dim: int = 300,
+        *,
+        train_words: bool = True,
+        init_scale: float = 0.1,
+        word_dropout: float = 0.0,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if vocabulary_size < 2:
+            raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 2")
+        if not 0 <= word_dropout < 1:
+            raise invalid_argument("word_dropout", word_dropout, "a number in [0, 1)")
+        self.vocabulary_size = vocabulary_size
+        self.dim = dim
+        self.train_words = train_words
+        self.init_scale = init_scale
+        self.word_dropout = word_dropout
+        self.dropout = dropout
+        self.seed_generator = keras.random.SeedGenerator()
+        self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        self.table = self.add_weight(
+            shape=(self.vocabulary_size, self.dim),
+            initializer=keras.initializers.RandomUniform(-self.init_scale, self.init_scale),
+            trainable=self.train_words,
+            name="table",
+        )
+        self._dropout_layer.build((*input_shape, self.dim))
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        if training and self.word_dropout:
+            draw = keras.random.uniform(ops.shape(token_ids), dtype="float32", seed=self.seed_generator)
+            drop = ops.logical_and(ops.less(draw, self.word_dropout), ops.not_equal(token_ids, PADDING_ID))
+            token_ids = ops.where(drop, ops.cast(UNKNOWN_ID, token_ids.dtype), token_ids)
+        vectors = ops.cast(ops.take(self.table, token_ids, axis=0), self.compute_dtype)
+        return self._dropout_layer(vectors, training=training)
+
+    def set_vectors(self, vectors: np.ndarray) -> None:
+        """Sets the table, e.g. from `vsemb.text.vectors.read_word_vectors`.
+
+        Args:
+            vectors: (vocabulary_size, dim) float.
+
+        Raises:
+            InvalidArgumentError: for another shape or a value that is not finite.
+        """
+        expected = (self.vocabulary_size, self.dim)
+        if tuple(vectors.shape) != expected:
+            raise invalid_argument("vectors", tuple(vectors.shape), f"an array of shape {expected}")
+        if not np.isfinite(vectors).all():
+            raise invalid_argument("vectors", "NaN or infinity", "finite numbers")
+        if not self.built:
+            self.build((None, None))
+            self.built = True
+        self.table.assign(vectors)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return (*input_shape, self.dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "dim": self.dim,
+            "train_words": self.train_words,
+            "init_scale": self.init_scale,
+            "word_dropout": self.word_dropout,
+            "dropout": self.dropout,
+        }
+
+
+def padding_mask(token_ids: Tensor) -> Tensor:
+    """Returns (batch, steps) bool, true where a token stands."""
+    return ops.not_equal(token_ids, PADDING_ID)

@@ -1,0 +1,212 @@
+"""The dual encoder: an image tower and a text tower that meet in one space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb import losses, similarities
+from vsemb.errors import invalid_argument
+from vsemb.models.logit_scale import LogitScale
+from vsemb.ops.relation import pair_relation
+from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class DualEncoder(keras.Model):
+    """Images and sentences in one space, trained with a row-wise loss in both directions.
+
+    `fit` takes batches of inputs alone (no `y`), as `vsemb.data.PairBatches` makes them:
+
+        image           (n, ...) features or pixels
+        text            (n, steps) int token ids, row i describing image i
+        image_id        (n,) int64; rows with one id are never each other's negatives
+        negative_image, negative_image_id   (m, ...), (m,)  optional: more negatives for the texts
+        negative_text, negative_text_id     (m, steps), (m,)  optional: more negatives for the images;
+                        with them, the other rows of the batch are no negatives (Kiros et al. 2014:
+                        "contrastive terms are chosen randomly from the training set")
+        text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
+                        that each describes; every text then makes a pair with its image
+
+    Under a distribution strategy the candidates are those of all replicas, and a step equals the
+    single-device step on the whole batch.
+
+    Args:
+        image_encoder: layer from images (features or pixels) to (n, dim).
+        text_encoder: layer from token ids to (n, dim).
+        similarity: `"cosine"`, `"dot"` or a `Similarity`.
+        logit_scale: a `LogitScale`, for losses that want a learned temperature.
+        image_weight: weight of the loss whose queries are images; the text side has weight 1.
+        **kwargs: arguments of `keras.Model`.
+
+    Call args:
+        inputs: the mapping above; `image` or `text` alone is enough.
+        training: whether dropout acts.
+
+    Returns:
+        {"image": (n, dim) float32, "text": (n, dim) float32}, whichever were given, normalised.
+
+    Example:
+
+    >>> from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+    >>> model = DualEncoder(ImageEncoder(4), LinearSentenceEncoder(WordEmbedding(10, 4)))
+    >>> model.compile("adam", loss=losses.PairwiseRanking(margin=0.2))
+    >>> batch = {"image": ops.ones((2, 8)), "text": ops.ones((2, 3), "int32"), "image_id": ops.arange(2)}
+    >>> sorted(model(batch))
+    ['image', 'text']
+    """
+
+    def __init__(
+        self,
+        image_encoder: keras.layers.Layer,
+        text_encoder: keras.layers.Layer,
+        similarity: str | similarities.Similarity = "cosine",
+        *,
+        logit_scale: LogitScale | None = None,
+        image_weight: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.image_encoder = image_encoder
+        self.text_encoder = text_encoder
+        self.similarity = similarities.get(similarity)
+        self.logit_scale = logit_scale
+        self.image_weight = image_weight
+        if logit_scale is not None and not logit_scale.built:
+            logit_scale.build()
+            logit_scale.built = True
+
+    def build(self, input_shape: Any) -> None:
+        shapes = input_shape if isinstance(input_shape, Mapping) else {}
+        for name, encoder in (("image", self.image_encoder), ("text", self.text_encoder)):
+            if name in shapes and not encoder.built:
+                encoder.build(tuple(shapes[name]))
+                encoder.built = True
+
+    def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
+        """Embeds images; (n, ...) -> (n, dim) float32 in the similarity's geometry."""
+        return self.similarity.normalize(self.image_encoder(images, training=training))
+
+    def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        """Embeds token ids; (n, steps) -> (n, dim) float32 in the similarity's geometry."""
+        return self.similarity.normalize(self.text_encoder(token_ids, training=training))
+
+    def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
+        outputs = {}
+        for name in ("image", "negative_image"):
+            if name in inputs:
+                outputs[name] = self.encode_images(inputs[name], training=training)
+        for name in ("text", "negative_text"):
+            if name in inputs:
+                outputs[name] = self.encode_texts(inputs[name], training=training)
+        return outputs
+
+    def _row_loss(self) -> losses.RowLoss:
+        loss = losses.get(self.loss) if isinstance(self.loss, str) else self.loss
+        if not isinstance(loss, losses.RowLoss):
+            raise invalid_argument(
+                "loss", self.loss, "a vsemb.losses.RowLoss", "Compile with e.g. loss=PairwiseRanking()."
+            )
+        if self.optimizer is not None:
+            loss.bind_step(self.optimizer.iterations)
+        return loss
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Tensor:
+        """Returns the loss of both directions, candidates gathered from all replicas.
+
+        Args:
+            x: the inputs, see the class.
+            y: not used; the ids in `x` say what belongs together.
+            y_pred: what `call` returned for `x`.
+            sample_weight: not used.
+            training: not used.
+
+        Raises:
+            InvalidArgumentError: if the model was compiled with a loss that is not row-wise.
+        """
+        del y, sample_weight, training
+        row_loss = self._row_loss()
+        images, texts, ids = _paired(x, y_pred)
+        rows = ops.shape(ids)[0]
+        own = global_row_numbers(rows)
+        all_ids = gather_across_replicas(ids)
+        all_own = gather_across_replicas(own)
+        relation = pair_relation(ids, all_ids, own, all_own)
+        to_texts = self._logits(images, gather_across_replicas(texts))  # (n, all n)
+        to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
+        rel_texts = rel_images = relation
+        if "negative_text" in y_pred:
+            relation = ops.where(ops.equal(relation, 1), 1, -1)
+            rel_texts, to_texts = self._add_negatives(
+                relation, to_texts, ids, x["negative_text_id"], images, y_pred["negative_text"], False
+            )
+            rel_images, to_images = self._add_negatives(
+                relation, to_images, ids, x["negative_image_id"], texts, y_pred["negative_image"], True
+            )
+        loss = self.image_weight * row_loss(rel_texts, to_texts) + row_loss(rel_images, to_images)
+        for extra in self.losses:
+            # A regulariser is the same on each replica, and the replicas' losses are summed.
+            loss = loss + ops.cast(extra, loss.dtype) / replica_count()
+        return loss
+
+    def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
+        scores = self.similarity.scores(images, texts)
+        return scores if self.logit_scale is None else self.logit_scale(scores)
+
+    def _add_negatives(
+        self,
+        relation: Tensor,
+        scores: Tensor,
+        ids: Tensor,
+        negative_ids: Tensor,
+        queries: Tensor,
+        negatives: Tensor,
+        negatives_are_images: bool,
+    ) -> tuple[Tensor, Tensor]:
+        negative_ids = gather_across_replicas(negative_ids)
+        negatives = gather_across_replicas(negatives)
+        if negatives_are_images:
+            more = ops.transpose(self._logits(negatives, queries))
+        else:
+            more = self._logits(queries, negatives)
+        same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
+        extra = ops.cast(ops.where(same, -1, 0), relation.dtype)
+        return ops.concatenate([relation, extra], axis=1), ops.concatenate([scores, more], axis=1)
+
+    def get_config(self) -> dict[str, Any]:
+        parts = {
+            name: keras.saving.serialize_keras_object(getattr(self, name))
+            for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
+        }
+        return {**super().get_config(), **parts, "image_weight": self.image_weight}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> DualEncoder:
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
+            for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
+        }
+        return cls(**{**config, **parts})
+
+
+def _paired(x: Any, y_pred: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines images up with texts: one row a text where there are several texts an image."""
+    images, texts, ids = y_pred["image"], y_pred["text"], x["image_id"]
+    if "text_image_id" not in x:
+        return images, texts, ids
+    text_ids = x["text_image_id"]
+    matches = ops.equal(ops.expand_dims(text_ids, 1), ops.expand_dims(ids, 0))
+    row = ops.argmax(ops.cast(matches, "int32"), axis=1)
+    return ops.take(images, row, axis=0), texts, text_ids
