@@ -1,0 +1,1 @@
+"""The `vsemb` command: one file a command, no logic of its own."""

@@ -1,0 +1,87 @@
+"""Entry point of `vsemb` and `python -m vsemb.cli`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from vsemb import __version__
+from vsemb.errors import VsembError
+
+# name -> one-line summary; the module of a command is imported only when it runs.
+COMMANDS = {
+    "scenes": "generate the synthetic scenes dataset",
+    "prepare": "turn images and captions into a dataset",
+    "features": "run a pretrained backbone once and cache its features",
+    "recipes": "list the recipes, or print one",
+    "train": "train a recipe on a dataset",
+    "evaluate": "measure a run by recall and rank",
+    "export": "write a run as a SavedModel for TensorFlow Serving",
+    "index": "embed a dataset's images or texts for search",
+    "search": "find images by text, image or arithmetic",
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the top-level parser; sub-commands parse their own arguments."""
+    width = max(map(len, COMMANDS))
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="vsemb",
+        description="Visual-semantic embeddings: one space for images and sentences.",
+        epilog=f"commands:\n{listing}\n\nExample: vsemb train vsepp --data data/flickr8k --out runs/vsepp\n"
+        "Each command explains itself: vsemb COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"vsemb {__version__}")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Returns the parser of one command, as its module configures it."""
+    module = importlib.import_module(f"vsemb.cli.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"vsemb {name}",
+        description=module.__doc__,
+        epilog=f"example:\n{module.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.configure(parser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Returns:
+        0 on success, 1 when the command failed (one line on stderr says why), 2 on wrong usage,
+        130 when interrupted.
+    """
+    # Errors that matter are exceptions; what TensorFlow logs at this level is about GPUs it did not find.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    given = build_parser().parse_args(argv)
+    arguments = command_parser(given.command).parse_args(given.arguments)
+    module = importlib.import_module(f"vsemb.cli.{given.command}")
+    try:
+        return module.run(arguments) or 0
+    except VsembError as error:
+        print(f"vsemb {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"vsemb {given.command}: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"vsemb {given.command}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The one form in which every reader and generator hands over an image and its captions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ImageRecord:
+    """One image, its captions and whatever else is known about it.
+
+    Args:
+        key: the name of the image in its source, unique there, e.g. a file name.
+        captions: 1 to N captions.
+        split: the split that the image belongs to, e.g. `"train"`.
+        image: a file, encoded JPEG or PNG bytes, or `None` where there are only features.
+        class_name: the class of the image, for class-labelled data.
+        objects: one dictionary an object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
+        alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
+            words are counted over `caption.split()`. Empty where this is not known.
+
+    Example:
+
+    >>> record = ImageRecord(key="1.jpg", captions=("a dog",), split="train", image=Path("1.jpg"))
+    >>> record.captions
+    ('a dog',)
+    """
+
+    key: str
+    captions: tuple[str, ...]
+    split: str
+    image: Path | bytes | None
+    class_name: str | None = None
+    objects: tuple[dict[str, Any], ...] = ()
+    alignments: tuple[tuple[tuple[int, int], ...], ...] = ()

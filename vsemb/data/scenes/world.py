@@ -1,0 +1,252 @@
+"""The world of the scenes: what there is to see, how a scene is drawn by lot, and who sees what.
+
+Places and lengths are in units of the image's side, x to the right and y downwards, so that a scene can be
+rendered at any size. All chance comes from `random.Random.random`, the one method whose sequence Python
+promises to keep, so a seed means the same scenes on every Python version.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from vsemb.errors import invalid_argument, unknown_name
+
+Combination = tuple[str, str]
+"""A colour and a shape."""
+
+SHAPES = ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring")
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (218, 38, 44),
+    "orange": (246, 132, 24),
+    "yellow": (247, 208, 36),
+    "green": (46, 158, 68),
+    "turquoise": (30, 214, 208),
+    "blue": (40, 92, 222),
+    "purple": (144, 62, 190),
+    "pink": (248, 134, 188),
+}
+
+SIZES = {"small": 0.19, "medium": 0.30, "large": 0.46}
+"""Extent of an object by size word; the jitter of 7 % leaves wide gaps between the three."""
+
+BACKGROUNDS: dict[str, tuple[int, int, int]] = {
+    "white": (248, 248, 246),
+    "grey": (142, 144, 150),
+    "black": (26, 26, 30),
+}
+
+SPLITS = ("train", "val", "test", "novel")
+
+HOLD_OUT: tuple[Combination, ...] = (
+    ("red", "star"),
+    ("yellow", "ring"),
+    ("green", "triangle"),
+    ("blue", "heart"),
+    ("purple", "square"),
+    ("orange", "cross"),
+)
+"""The combinations that, by default, occur in the split `novel` and nowhere else."""
+
+_OBJECT_COUNTS = (1,) * 6 + (2,) * 7 + (3,) * 4 + (4,) * 3  # 30 % single objects
+_TWIN = 0.2
+_MARGIN = 0.03
+_GAP = 0.04
+_TRIES = 30
+_ATTEMPTS = 40
+
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class SceneObject:
+    """One object of a scene.
+
+    Args:
+        shape, colour, size: words of `SHAPES`, `COLOURS` and `SIZES`.
+        x, y: the centre.
+        extent: the side of a square, centred there, that holds the whole object.
+        angle: rotation in degrees, a few either way.
+        shade: brightness relative to the pure colour, near 1.
+    """
+
+    shape: str
+    colour: str
+    size: str
+    x: float
+    y: float
+    extent: float
+    angle: float = 0.0
+    shade: float = 1.0
+
+    @property
+    def label(self) -> str:
+        """The colour and the shape, e.g. `"red circle"`."""
+        return f"{self.colour} {self.shape}"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A background and 1 to 4 objects that do not overlap; the first, the main one, is the largest."""
+
+    background: str
+    objects: tuple[SceneObject, ...]
+    shade: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pools:
+    """What a split may show: combinations for the main object and for the others."""
+
+    main: tuple[Combination, ...]
+    others: tuple[Combination, ...]
+
+
+def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
+    """Returns one item, each as likely as the next."""
+    return items[int(rng.random() * len(items))]
+
+
+def shuffled(rng: random.Random, items: Iterable[_Item]) -> list[_Item]:
+    """Returns the items in random order."""
+    return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
+
+
+def all_combinations() -> tuple[Combination, ...]:
+    """Returns every (colour, shape)."""
+    return tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
+
+
+def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str, Pools]:
+    """Returns the pools of splits that test compositional generalisation.
+
+    Args:
+        hold_out: the combinations that only `novel` shows, where the main object is always one of them.
+
+    Returns:
+        split -> pools; without `novel` if nothing is held out.
+
+    Raises:
+        InvalidArgumentError: for an unknown colour or shape, or when too much is held out for every colour
+            and every shape to occur in train.
+
+    Example:
+
+    >>> compositional_pools([("red", "star")])["novel"].main
+    (('red', 'star'),)
+    """
+    held: list[Combination] = []
+    for pair in hold_out:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise invalid_argument("hold_out", pair, "pairs (colour, shape) such as ('red', 'star')")
+        colour, shape = pair
+        if colour not in COLOURS:
+            raise unknown_name("hold_out", colour, COLOURS)
+        if shape not in SHAPES:
+            raise unknown_name("hold_out", shape, SHAPES)
+        held.append((colour, shape))
+    everything = all_combinations()
+    shown = tuple(pair for pair in everything if pair not in held)
+    missing = [name for name in (*COLOURS, *SHAPES) if not any(name in pair for pair in shown)]
+    if missing:
+        raise invalid_argument(
+            "hold_out",
+            held,
+            "few enough combinations that train still shows every colour and shape",
+            f"It would never show {', '.join(missing)}.",
+        )
+    pools = {split: Pools(shown, shown) for split in ("train", "val", "test")}
+    if held:
+        pools["novel"] = Pools(tuple(dict.fromkeys(held)), everything)
+    return pools
+
+
+def zero_shot_pools(seed: int) -> dict[str, Pools]:
+    """Returns the pools of class-disjoint splits: 40 classes in train, 8 in val, 16 in test.
+
+    A class is a combination. No combination of one split occurs in another, in any object; still each
+    colour and each shape occurs in every split equally often, because the classes of a split are whole
+    diagonals of the colour x shape table, whose rows and columns `seed` shuffles.
+
+    Args:
+        seed: decides which classes go where.
+    """
+    rng = random.Random(f"{seed}/classes")
+    colours, shapes = shuffled(rng, COLOURS), shuffled(rng, SHAPES)
+    split_of_diagonal = ("val", "test", "test", *["train"] * (len(SHAPES) - 3))
+    classes: dict[str, list[Combination]] = {"train": [], "val": [], "test": []}
+    for row, colour in enumerate(colours):
+        for column, shape in enumerate(shapes):
+            classes[split_of_diagonal[(column - row) % len(SHAPES)]].append((colour, shape))
+    return {split: Pools(tuple(sorted(pairs)), tuple(sorted(pairs))) for split, pairs in classes.items()}
+
+
+def sample_scene(rng: random.Random, pools: Pools) -> Scene:
+    """Draws one scene.
+
+    Args:
+        rng: the source of all chance.
+        pools: the combinations to draw from.
+
+    Returns:
+        a scene in which the main object is strictly the largest and the squares around any two objects (of
+        side `extent`) are apart.
+    """
+    count = pick(rng, _OBJECT_COUNTS)
+    pairs = [pick(rng, pools.main)]
+    for _ in range(count - 1):
+        twin = rng.random() < _TWIN
+        pairs.append(pick(rng, pairs if twin else pools.others))
+    background = pick(rng, tuple(BACKGROUNDS))
+    scene_shade = 0.96 + 0.08 * rng.random()
+    sizes, extents, centres = _layout(rng, count)
+    objects = tuple(
+        SceneObject(
+            shape=shape,
+            colour=colour,
+            size=size,
+            x=x,
+            y=y,
+            extent=extent,
+            angle=14.0 * rng.random() - 7.0,
+            shade=0.9 + 0.16 * rng.random(),
+        )
+        for (colour, shape), size, extent, (x, y) in zip(pairs, sizes, extents, centres, strict=True)
+    )
+    return Scene(background, objects, scene_shade)
+
+
+def _layout(rng: random.Random, count: int) -> tuple[list[str], list[float], list[tuple[float, float]]]:
+    """Draws sizes and places until they fit, which four objects may need a few attempts for."""
+    names = tuple(SIZES)
+    for attempt in range(_ATTEMPTS):
+        main = int(rng.random() * 3) if count == 1 else 1 + int(rng.random() * 2)
+        if attempt == _ATTEMPTS - 1:
+            main = min(main, 1)
+        sizes = [names[main]] + [pick(rng, names[:main]) for _ in range(count - 1)]
+        extents = [SIZES[size] * (0.93 + 0.14 * rng.random()) for size in sizes]
+        centres = _places(rng, extents)
+        if centres is not None:
+            return sizes, extents, centres
+    raise AssertionError("a medium and three small objects always fit")  # they cover a fifth of the area
+
+
+def _places(rng: random.Random, extents: Sequence[float]) -> list[tuple[float, float]] | None:
+    centres: list[tuple[float, float]] = []
+    for index, extent in enumerate(extents):
+        low = _MARGIN + extent / 2
+        for _ in range(_TRIES):
+            x = low + (1 - 2 * low) * rng.random()
+            y = low + (1 - 2 * low) * rng.random()
+            if all(
+                max(abs(x - a), abs(y - b)) >= (extent + extents[other]) / 2 + _GAP
+                for other, (a, b) in enumerate(centres[:index])
+            ):
+                centres.append((x, y))
+                break
+        else:
+            return None
+    return centres
