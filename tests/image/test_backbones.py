@@ -1,0 +1,197 @@
+"""Backbones: configuration, scaling, weights, and features that are the same wherever they come from."""
+
+from __future__ import annotations
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.image import backbones
+from vsemb.image.backbones import (
+    ARCHITECTURES,
+    BackboneConfig,
+    PixelScaling,
+    build_backbone,
+    save_backbone_weights,
+    weights_sha256,
+)
+
+SMALL = BackboneConfig("SmallConvNet", size=32)
+MOBILE = BackboneConfig("MobileNetV2", size=32)
+
+
+def pixels(size: int = 32, batch: int = 2) -> np.ndarray:
+    return np.random.default_rng(5).uniform(0, 255, (batch, size, size, 3)).astype(np.float32)
+
+
+# The module of keras.applications that documents each network's own preprocessing.
+PREPROCESSING = {
+    "MobileNetV2": "mobilenet_v2",
+    "MobileNetV3Small": "mobilenet_v3",
+    "MobileNetV3Large": "mobilenet_v3",
+    "EfficientNetB0": "efficientnet",
+    "EfficientNetV2B0": "efficientnet_v2",
+    "EfficientNetV2S": "efficientnet_v2",
+    "ResNet50": "resnet",
+    "ResNet101": "resnet",
+    "ResNet152": "resnet",
+    "ResNet50V2": "resnet_v2",
+    "VGG16": "vgg16",
+    "VGG19": "vgg19",
+    "InceptionV3": "inception_v3",
+    "Xception": "xception",
+    "DenseNet121": "densenet",
+    "ConvNeXtTiny": "convnext",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - {"SmallConvNet"}))
+def test_scaling_is_that_of_keras_applications(name):
+    given = pixels(4)
+    module = getattr(keras.applications, PREPROCESSING[name])
+    mode = ARCHITECTURES[name].mode
+    scaled = given if mode == "none" else keras.ops.convert_to_numpy(PixelScaling(mode)(given))
+    np.testing.assert_allclose(scaled, module.preprocess_input(given.copy()), rtol=1e-6, atol=1e-5)
+    assert hasattr(keras.applications, name)
+
+
+def test_scaling_stays_float32_under_mixed_precision():
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        layer = PixelScaling("tf")
+        assert keras.backend.standardize_dtype(layer(pixels()).dtype) == "float32"
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert PixelScaling.from_config(layer.get_config()).mode == "tf"
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'torch'"):
+        PixelScaling("toch")
+
+
+def test_configuration_round_trip_and_defaults():
+    config = BackboneConfig("EfficientNetV2S", crops=10)
+    assert (config.size, config.pooling, config.layer) == (384, "mean", None)
+    assert BackboneConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert BackboneConfig("SmallConvNet").pooling == "mean+max"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "MobilNetV2"}, "Did you mean 'MobileNetV2'"),
+        ({"name": "MobileNetV2", "size": 31}, "size=31"),
+        ({"name": "MobileNetV2", "size": True}, "size=True"),
+        ({"name": "MobileNetV2", "pooling": "men"}, "Did you mean 'mean'"),
+        ({"name": "MobileNetV2", "layer": "fc7"}, "Expected: None for MobileNetV2"),
+        ({"name": "VGG16", "layer": "fc8"}, "one of fc6, fc7"),
+        ({"name": "MobileNetV2", "crops": 5}, "1 or 10"),
+        ({"name": "MobileNetV2", "poling": "mean"}, "Did you mean 'pooling'"),
+        ({"size": 64}, "the key `name`"),
+    ],
+)
+def test_bad_configurations(options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        BackboneConfig.from_json(options)
+
+
+@pytest.mark.parametrize(("pooling", "dim"), [("mean", 1280), ("max", 1280), ("mean+max", 2560)])
+def test_pooling(pooling, dim):
+    backbone = build_backbone(BackboneConfig("MobileNetV2", size=64, pooling=pooling))
+    base = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
+    places = base(pixels(64) / 127.5 - 1.0).numpy()  # (2, 2, 2, 1280)
+    parts = {"mean": places.mean((1, 2)), "max": places.max((1, 2))}
+    expected = np.concatenate([parts[name] for name in pooling.split("+")], axis=-1)
+    assert backbone.output_shape == (None, dim)
+    np.testing.assert_allclose(backbone(pixels(64)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_fully_connected_layer_of_vgg():
+    backbone = build_backbone(BackboneConfig("VGG16", size=32, layer="fc6"))
+    assert backbone.output_shape == (None, 4096)
+    assert (backbone(pixels()).numpy() >= 0).all()  # after ReLU
+
+
+def test_a_size_that_the_network_refuses():
+    with pytest.raises(InvalidArgumentError, match="size=32.*InceptionV3"):
+        build_backbone(BackboneConfig("InceptionV3", size=32))
+
+
+def test_random_weights_are_decided_by_the_seed():
+    first, again, other = (build_backbone(SMALL, seed=seed) for seed in (1, 1, 2))
+    assert weights_sha256(first) == weights_sha256(again) != weights_sha256(other)
+    assert weights_sha256(build_backbone(SMALL, "random")) == weights_sha256(build_backbone(SMALL))
+
+
+@pytest.mark.parametrize("config", [SMALL, MOBILE])
+def test_saved_weights_give_the_same_network(config, tmp_path):
+    backbone = build_backbone(config, seed=3)
+    save_backbone_weights(backbone, tmp_path / "w.weights.h5")
+    again = build_backbone(config, tmp_path / "w.weights.h5")
+    assert weights_sha256(again) == weights_sha256(backbone)
+    np.testing.assert_array_equal(again(pixels()), backbone(pixels()))
+
+
+def test_the_model_itself_can_be_saved(tmp_path):
+    backbone = build_backbone(SMALL)
+    backbone.save(tmp_path / "b.keras")
+    again = keras.models.load_model(tmp_path / "b.keras")
+    np.testing.assert_array_equal(again(pixels()), backbone(pixels()))
+
+
+@pytest.mark.parametrize("ending", [".weights.h5", ".h5"])
+def test_a_file_with_the_classifier_is_accepted(ending, tmp_path):
+    keras.utils.set_random_seed(4)
+    whole = keras.applications.MobileNetV2(weights=None, input_shape=(224, 224, 3))
+    if ending == ".h5":
+        # The form of the files that Keras distributes.
+        from keras.src.legacy.saving import legacy_h5_format
+
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "whole.h5", "w") as file:
+            legacy_h5_format.save_weights_to_hdf5_group(file, whole)
+    else:
+        whole.save_weights(tmp_path / "whole.weights.h5")
+    backbone = build_backbone(MOBILE, tmp_path / f"whole{ending}")
+    layer = next(layer for layer in backbone.layers if isinstance(layer, keras.Model)).get_layer("Conv_1")
+    np.testing.assert_array_equal(layer.kernel, whole.get_layer("Conv_1").kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.weights.h5", "No weights file"),
+        ("w.npz", "unknown ending"),
+        ("w.weights.h5", "do not fit MobileNetV2"),
+    ],
+)
+def test_bad_weight_files_are_named(name, message, tmp_path):
+    if name == "w.weights.h5":
+        save_backbone_weights(build_backbone(SMALL), tmp_path / name)
+    elif name == "w.npz":
+        (tmp_path / name).write_bytes(b"?")
+    with pytest.raises(DataError, match=message) as caught:
+        build_backbone(MOBILE, tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_a_broken_weight_file(tmp_path):
+    (tmp_path / "w.weights.h5").write_bytes(b"not HDF5")
+    with pytest.raises(DataError, match="do not fit SmallConvNet"):
+        build_backbone(SMALL, tmp_path / "w.weights.h5")
+
+
+def test_a_download_that_fails(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise Exception("URL fetch failure on https://example.org:\n timed out")
+
+    monkeypatch.setattr(keras.applications, "MobileNetV2", refuse)
+    with pytest.raises(DataError, match="--weights PATH"):
+        build_backbone(MOBILE, "imagenet")
+    with pytest.raises(InvalidArgumentError, match="SmallConvNet"):
+        build_backbone(SMALL, "imagenet")
+
+
+def test_architectures_are_documented_by_keras_or_here():
+    assert backbones.ARCHITECTURES.keys() - {"SmallConvNet"} == PREPROCESSING.keys()

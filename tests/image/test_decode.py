@@ -1,0 +1,215 @@
+"""The decoder against strangers' bytes: what is accepted, what is refused, and that rows are islands."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from vsemb.errors import InvalidArgumentError
+from vsemb.image.decode import decode_images
+
+SIZE = 16
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (40, 30)) -> Image.Image:
+    small = np.random.default_rng(seed).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+    return Image.fromarray(small).resize(size, Image.Resampling.BICUBIC)
+
+
+def encode(image: Image.Image, form: str, **options) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+JPEG = encode(picture(), "JPEG", quality=95)
+PNG = encode(picture(), "PNG")
+
+
+def png_announcing(width: int, height: int) -> bytes:
+    """PNG with another size in its header, and the checksum of the header put right."""
+    header = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + PNG[24:29]
+    return PNG[:12] + header + zlib.crc32(header).to_bytes(4, "big") + PNG[33:]
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+
+
+def jpeg_announcing(width: int, height: int) -> bytes:
+    """JPEG with another size in its frame header: marker, length, precision, height, width."""
+    at = JPEG.index(b"\xff\xc0") + 5
+    return JPEG[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + JPEG[at + 4 :]
+
+
+BAD = {
+    "empty": b"",
+    "text": b"not an image",
+    "gif": encode(picture(), "GIF"),
+    "bmp": encode(picture(), "BMP"),
+    "webp": b"RIFF\x10\x00\x00\x00WEBPVP8 ",
+    "jpeg_magic_only": JPEG[:3],
+    "png_magic_only": PNG[:16],
+    "png_half_header": PNG[:21],
+    "jpeg_headers_only": JPEG[:200],
+    "jpeg_truncated": JPEG[: len(JPEG) // 2],
+    "jpeg_without_last_tenth": JPEG[: len(JPEG) * 9 // 10],
+    "png_truncated": PNG[: len(PNG) // 2],
+    "png_oversized": png_announcing(20_000, 20_000),
+    "png_sides_overflow_int64": png_announcing(2**32 - 1, 2**32 - 1),
+    "png_no_pixels": png_announcing(0, 30),
+    "jpeg_oversized": jpeg_announcing(65_000, 65_000),
+    "png_corrupt_body": flipped(PNG, len(PNG) // 2),
+    "png_other_size": png_announcing(41, 30),
+}
+
+GOOD = {
+    "jpeg": JPEG,
+    "jpeg_progressive": encode(picture(), "JPEG", progressive=True),
+    "jpeg_grey": encode(picture().convert("L"), "JPEG"),
+    "jpeg_cmyk": encode(picture().convert("CMYK"), "JPEG", quality=95),
+    "jpeg_padded": JPEG + b"\0" * 100,
+    "png": PNG,
+    "png_grey": encode(picture().convert("L"), "PNG"),
+    "png_bits": encode(picture().convert("1"), "PNG"),
+    "png_palette": encode(picture().convert("P"), "PNG"),
+    "png_16_bit": encode(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 54), "PNG"),
+}
+
+
+def decode(rows: list[bytes], **options) -> tuple[np.ndarray, np.ndarray]:
+    pixels, valid = decode_images(tf.constant(rows, tf.string), SIZE, **options)
+    return pixels.numpy(), valid.numpy()
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_is_invalid_and_zero_and_its_neighbours_are_untouched(name):
+    alone, _ = decode([JPEG])
+    other, _ = decode([PNG])
+    pixels, valid = decode([JPEG, BAD[name], PNG])
+    assert valid.tolist() == [True, False, True]
+    assert not pixels[1].any()
+    np.testing.assert_array_equal(pixels[0], alone[0])
+    np.testing.assert_array_equal(pixels[2], other[0])
+
+
+def test_all_bad_rows_at_once():
+    pixels, valid = decode(list(BAD.values()))
+    assert not valid.any() and not pixels.any() and pixels.shape == (len(BAD), SIZE, SIZE, 3)
+
+
+def test_no_rows():
+    pixels, valid = decode([])
+    assert pixels.shape == (0, SIZE, SIZE, 3) and valid.shape == (0,)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_row_matches_pillow(name):
+    pixels, valid = decode([GOOD[name]])
+    assert valid.tolist() == [True]
+    image = Image.open(io.BytesIO(GOOD[name]))
+    if name == "png_16_bit":
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    expected = np.asarray(image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR), np.float32)
+    # Both antialias with a triangle filter; Pillow rounds to whole numbers after each of its passes,
+    # and two JPEG decoders may differ by a level or two, in chroma upsampling by more.
+    assert np.abs(pixels[0] - expected).mean() < (1.0 if name.startswith("png") else 2.5)
+    assert pixels.min() >= 0 and pixels.max() <= 255
+
+
+def test_order_is_kept_over_many_rows():
+    rows = [encode(picture(seed), "PNG") for seed in range(40)]
+    rows[7] = rows[23] = b""
+    pixels, valid = decode(rows)
+    assert np.flatnonzero(~valid).tolist() == [7, 23]
+    for row in (0, 6, 8, 39):
+        np.testing.assert_array_equal(pixels[row], decode([rows[row]])[0][0])
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_transparency_is_laid_on_white(mode):
+    # A dark grey (100) picture: left half transparent, right half at alpha 51 = one fifth.
+    # Over white: left 255; right 100 * 0.2 + 255 * 0.8 = 224.
+    alpha = Image.fromarray(np.repeat([[0] * 8 + [51] * 8], 16, axis=0).astype(np.uint8))
+    image = Image.new("RGB", (16, 16), (100, 100, 100)).convert(mode)
+    image.putalpha(alpha)
+    pixels, valid = decode([encode(image, "PNG")])
+    assert valid.all()
+    np.testing.assert_allclose(pixels[0, :, :8], 255.0, atol=1e-3)
+    np.testing.assert_allclose(pixels[0, :, 8:], 224.0, atol=1e-3)
+
+
+def test_a_transparent_palette_entry_is_laid_on_white():
+    image = Image.fromarray(np.repeat([[0] * 8 + [1] * 8], 16, axis=0).astype(np.uint8), mode="P")
+    image.putpalette([10, 20, 30, 40, 50, 60])
+    pixels, _ = decode([encode(image, "PNG", transparency=0)])
+    np.testing.assert_allclose(pixels[0, 0, 0], [255, 255, 255])
+    np.testing.assert_allclose(pixels[0, 0, 15], [40, 50, 60])
+
+
+def test_an_image_of_the_right_size_is_not_resampled():
+    exact = picture(3, (SIZE, SIZE))
+    pixels, _ = decode([encode(exact, "PNG")])
+    np.testing.assert_array_equal(pixels[0], np.asarray(exact, np.float32))
+
+
+def test_the_whole_image_is_squashed():
+    # Left half black, right half white, 32 x 8: at 16 x 16 the border is still in the middle.
+    wide = np.repeat(np.repeat([[[0], [255]]], 16, axis=1), 8, axis=0).astype(np.uint8)
+    image = Image.fromarray(np.repeat(wide.reshape(8, 32, 1), 3, axis=2))
+    pixels, _ = decode([encode(image, "PNG")])
+    assert not pixels[0, :, :7].any() and (pixels[0, :, 9:] == 255).all()
+
+
+def test_the_pixel_limit_is_inclusive():
+    assert decode([PNG, JPEG], max_pixels=40 * 30)[1].tolist() == [True, True]
+    assert decode([PNG, JPEG], max_pixels=40 * 30 - 1)[1].tolist() == [False, False]
+
+
+def test_inside_a_function_and_a_pipeline_of_unknown_batch_size():
+    function = tf.function(
+        lambda rows: decode_images(rows, SIZE), input_signature=[tf.TensorSpec([None], tf.string)]
+    )
+    assert function.get_concrete_function().structured_outputs[0].shape.as_list() == [None, SIZE, SIZE, 3]
+    dataset = tf.data.Dataset.from_tensor_slices([JPEG, b"", PNG]).batch(2)
+    valid = [valid.numpy().tolist() for _, valid in dataset.map(lambda rows: decode_images(rows, SIZE))]
+    assert valid == [[True, False], [True]]
+
+
+def test_a_saved_model_needs_tensorflow_only(tmp_path):
+    class Decoder(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def decode(self, rows):
+            pixels, valid = decode_images(rows, SIZE)
+            return {"pixels": pixels, "valid": valid}
+
+    module = Decoder()
+    tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.decode)
+    rows = [JPEG, b"", PNG, BAD["jpeg_truncated"]]
+    np.save(tmp_path / "expected.npy", decode(rows)[0])
+    for number, row in enumerate(rows):
+        (tmp_path / f"{number}.bin").write_bytes(row)
+    script = """
+import sys, numpy as np, tensorflow as tf
+function = tf.saved_model.load("model").signatures["serving_default"]
+rows = [open(f"{n}.bin", "rb").read() for n in range(4)]
+result = function(rows=tf.constant(rows))
+assert (result["pixels"].numpy() == np.load("expected.npy")).all()
+assert result["valid"].numpy().tolist() == [True, False, True, False]
+assert function(rows=tf.zeros([0], tf.string))["pixels"].shape == (0, 16, 16, 3)
+assert "vsemb" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
+
+
+@pytest.mark.parametrize("options", [{"size": 0}, {"size": 8, "max_pixels": 0}])
+def test_bad_arguments(options):
+    with pytest.raises(InvalidArgumentError, match="Expected: a number of pixels >= 1"):
+        decode_images(tf.constant([JPEG]), **options)

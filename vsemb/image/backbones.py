@@ -1,0 +1,316 @@
+"""Pretrained image networks: from pixels to one feature vector an image.
+
+The networks are those of `keras.applications`, plus `SmallConvNet`, which is trained from scratch. What
+each one wants done to its pixels is part of the model returned here, so that no caller can forget it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.image.convnet import small_conv_net
+
+# Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
+PREPROCESSING_VERSION = "vsemb-image-1"
+
+POOLINGS = ("mean", "max", "mean+max")
+# The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
+_FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """What is known about one network.
+
+    Attributes:
+        size: the side of the images that its published weights were trained on, in pixels.
+        mode: what it wants done to RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR,
+            minus the ImageNet means), `"torch"` (to 0..1, minus mean, over deviation), or `"none"`
+            (the network has its own scaling inside).
+        pooling: the pooling used where none is asked for.
+        layers: names of inner layers that can be used in place of the pooled last map.
+    """
+
+    size: int
+    mode: str
+    pooling: str = "mean"
+    layers: tuple[str, ...] = ()
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "MobileNetV2": Architecture(224, "tf"),
+    "MobileNetV3Small": Architecture(224, "none"),
+    "MobileNetV3Large": Architecture(224, "none"),
+    "EfficientNetB0": Architecture(224, "none"),
+    "EfficientNetV2B0": Architecture(224, "none"),
+    "EfficientNetV2S": Architecture(384, "none"),
+    "ResNet50": Architecture(224, "caffe"),
+    "ResNet101": Architecture(224, "caffe"),
+    "ResNet152": Architecture(224, "caffe"),
+    "ResNet50V2": Architecture(224, "tf"),
+    "VGG16": Architecture(224, "caffe", layers=("fc6", "fc7")),
+    "VGG19": Architecture(224, "caffe", layers=("fc6", "fc7")),
+    "InceptionV3": Architecture(299, "tf"),
+    "Xception": Architecture(299, "tf"),
+    "DenseNet121": Architecture(224, "torch"),
+    "ConvNeXtTiny": Architecture(224, "none"),
+    "SmallConvNet": Architecture(64, "tf", pooling="mean+max"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BackboneConfig:
+    """Everything about an image network except its weights.
+
+    Attributes:
+        name: a key of `ARCHITECTURES`.
+        size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
+        pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places; empty or
+            None: the architecture's own (mean, but for SmallConvNet).
+        layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
+            4096-d features of the papers. Needs the weights of the whole network and size 224.
+        crops: 1 (the whole image) or 10 (features averaged over ten crops).
+
+    Example:
+
+    >>> BackboneConfig("MobileNetV2").size
+    224
+    """
+
+    name: str
+    size: int = 0
+    pooling: str = ""
+    layer: str | None = None
+    crops: int = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in ARCHITECTURES:
+            raise unknown_name("backbone", self.name, ARCHITECTURES)
+        architecture = ARCHITECTURES[self.name]
+        if self.size is None or self.size == 0:
+            object.__setattr__(self, "size", architecture.size)
+        if not self.pooling:
+            object.__setattr__(self, "pooling", architecture.pooling)
+        if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 32:
+            raise invalid_argument("size", self.size, "a number of pixels >= 32")
+        if self.pooling not in POOLINGS:
+            raise unknown_name("pooling", self.pooling, POOLINGS)
+        if self.layer is not None and self.layer not in architecture.layers:
+            allowed = f"None, or one of {', '.join(architecture.layers)}" if architecture.layers else "None"
+            raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
+        if self.crops not in (1, 10):
+            raise invalid_argument("crops", self.crops, "1 or 10")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the configuration as a JSON object."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> BackboneConfig:
+        """Builds the configuration from what `to_json` returned; an unknown key is an error."""
+        fields = [field.name for field in dataclasses.fields(cls)]
+        for key in value:
+            if key not in fields:
+                raise unknown_name("backbone field", key, fields)
+        if "name" not in value:
+            raise invalid_argument("backbone", value, "an object with the key `name`")
+        return cls(**value)
+
+
+@keras.saving.register_keras_serializable(package="vsemb")
+class PixelScaling(keras.layers.Layer):
+    """Scales RGB pixels in 0..255 the way a network was trained: `keras.applications`' three modes.
+
+    Always computes in float32: bfloat16 has 8 bits of precision, fewer than the pixels.
+
+    Args:
+        mode: `"tf"`, `"caffe"` or `"torch"`.
+
+    Call args:
+        pixels: (batch, height, width, 3), RGB in 0..255.
+
+    Example:
+
+    >>> float(PixelScaling("tf")(np.full((1, 1, 1, 3), 255.0))[0, 0, 0, 0])
+    1.0
+    """
+
+    def __init__(self, mode: str, **kwargs: Any) -> None:
+        if mode not in ("tf", "caffe", "torch"):
+            raise unknown_name("mode", mode, ("tf", "caffe", "torch"))
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.mode = mode
+
+    def call(self, pixels: Any) -> Any:
+        """Returns the scaled pixels, same shape."""
+        if self.mode == "tf":
+            return pixels / 127.5 - 1.0
+        if self.mode == "caffe":
+            bgr = keras.ops.flip(pixels, axis=-1)
+            return bgr - keras.ops.convert_to_tensor([103.939, 116.779, 123.68], "float32")
+        mean = keras.ops.convert_to_tensor([0.485, 0.456, 0.406], "float32")
+        deviation = keras.ops.convert_to_tensor([0.229, 0.224, 0.225], "float32")
+        return (pixels / 255.0 - mean) / deviation
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "mode": self.mode}
+
+
+def build_backbone(
+    config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0
+) -> keras.Model:
+    """Builds the network, with its pixel scaling before it and its pooling behind it.
+
+    Args:
+        config: which network.
+        weights: `"imagenet"` (Keras downloads its published weights), a `.weights.h5` or `.h5` file of
+            the network with or without its classifier, or None / `"random"`.
+        seed: seed of random weights.
+
+    Returns:
+        A functional model from float pixels (batch, size, size, 3) in 0..255 to features (batch, dim).
+
+    Raises:
+        DataError: if the weights cannot be downloaded, read, or do not fit the network.
+        InvalidArgumentError: if the network cannot work at this size.
+
+    Example:
+
+    >>> build_backbone(BackboneConfig("SmallConvNet")).output_shape
+    (None, 256)
+    """
+    if weights == "imagenet":
+        base = _imagenet(config)
+    else:
+        base = _network(config, include_top=config.layer is not None)
+        base = _cut(base, config)
+        _set_random(base, seed)
+        if weights is not None and weights != "random":
+            _load(base, config, Path(weights))
+    pixels = keras.Input((config.size, config.size, 3), name="pixels")
+    mode = ARCHITECTURES[config.name].mode
+    features = base(pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels))
+    if config.layer is None:
+        pooled = []
+        if "mean" in config.pooling:
+            pooled.append(keras.layers.GlobalAveragePooling2D(name="mean")(features))
+        if "max" in config.pooling:
+            pooled.append(keras.layers.GlobalMaxPooling2D(name="max")(features))
+        features = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate(name="pooled")(pooled)
+    return keras.Model(pixels, features, name="backbone")
+
+
+def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes the weights of a network of `build_backbone`, which reads them back given the path.
+
+    Args:
+        backbone: what `build_backbone` returned.
+        path: a name that ends in `.weights.h5`.
+    """
+    _base(backbone).save_weights(path)
+
+
+def weights_sha256(backbone: keras.Model) -> str:
+    """Returns the hex SHA-256 of the values of all weights: the same whatever file they came from."""
+    digest = hashlib.sha256()
+    for weight in _base(backbone).weights:
+        value = np.ascontiguousarray(keras.ops.convert_to_numpy(weight))
+        digest.update(f"{value.dtype.str}{value.shape}".encode())
+        digest.update(value.data)
+    return digest.hexdigest()
+
+
+def _base(backbone: keras.Model) -> keras.Model:
+    return next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
+
+
+def _network(config: BackboneConfig, include_top: bool, weights: str | None = None) -> keras.Model:
+    shape = (config.size, config.size, 3)
+    if config.name == "SmallConvNet":
+        return small_conv_net(shape)
+    try:
+        return getattr(keras.applications, config.name)(
+            include_top=include_top, weights=weights, input_shape=shape
+        )
+    except ValueError as error:
+        raise invalid_argument(
+            "size", config.size, f"a size that {config.name} accepts", str(error)
+        ) from error
+
+
+def _cut(network: keras.Model, config: BackboneConfig) -> keras.Model:
+    if config.layer is None:
+        return network
+    layer = network.get_layer(_FULLY_CONNECTED[config.layer])
+    return keras.Model(network.inputs, layer.output, name=f"{network.name}_{config.layer}")
+
+
+def _imagenet(config: BackboneConfig) -> keras.Model:
+    if config.name == "SmallConvNet":
+        raise invalid_argument("weights", "imagenet", "a path or 'random' for SmallConvNet")
+    try:
+        return _cut(_network(config, include_top=config.layer is not None, weights="imagenet"), config)
+    except VsembError:
+        raise
+    except Exception as error:  # Keras raises a bare Exception when a download fails
+        raise DataError(
+            f"Cannot get the ImageNet weights of {config.name} ({' '.join(str(error).split())}). "
+            "Download them by hand and give the file: --weights PATH."
+        ) from error
+
+
+def _set_random(network: keras.Model, seed: int) -> None:
+    """Draws He-normal kernels; biases, norms and scales keep the constants they start from."""
+    random = np.random.default_rng(seed)
+    for weight in network.trainable_weights:
+        if len(weight.shape) > 1:
+            inputs = np.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
+            weight.assign(random.standard_normal(weight.shape, np.float32) * np.sqrt(2.0 / inputs))
+
+
+def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
+    if not path.is_file():
+        raise DataError(f"No weights file at {path}. Expected: a .weights.h5 or .h5 file of {config.name}.")
+    if path.suffix != ".h5":
+        raise DataError(f"The weights file {path} has an unknown ending. Expected: .weights.h5 or .h5.")
+    try:
+        _load_all(base, path)
+        return
+    except Exception as error:  # h5py and Keras raise many types for a file that does not fit
+        reason = " ".join(str(error).split())[:200]
+    try:
+        # A file of the whole network, classifier included: the classifier's weights come last.
+        network = _network(
+            dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True
+        )
+        _load_all(network, path)
+        base.set_weights([keras.ops.convert_to_numpy(w) for w in network.weights[: len(base.weights)]])
+    except Exception as error:
+        raise DataError(
+            f"The weights in {path} do not fit {config.name} at size {config.size}: {reason}"
+        ) from error
+
+
+def _load_all(network: keras.Model, path: Path) -> None:
+    # Keras only warns about layers that the file lacks, and leaves them random: NaN gives them away.
+    floats = [
+        weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)
+    ]
+    for weight in floats:
+        weight.assign(np.full(weight.shape, np.nan, np.float32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        network.load_weights(path)
+    for weight in floats:
+        if np.isnan(keras.ops.convert_to_numpy(weight)).any():
+            raise ValueError(f"nothing, or NaN, for the weight {weight.path}.")

@@ -1,0 +1,131 @@
+"""Encoded images to pixels, in graph, guarded, and safe row by row.
+
+The images of a request come from strangers, so nothing is decoded before it has been looked at: the
+magic bytes must be those of JPEG or PNG, and the size in the header must be within a limit. (The
+generic `tf.io.decode_image` allocates first: a progressive JPEG of 519 bytes takes it 1.4 GB.)
+
+TensorFlow has no `try` inside a graph, and one op that fails takes the whole batch with it. A
+`tf.data` pipeline that ignores errors is the exception: each row is decoded as an element of its own,
+failed elements vanish, and the survivors are put back at their rows. The pipeline is made of core ops
+and is saved inside a SavedModel like any other function.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from vsemb.errors import invalid_argument
+
+_JPEG_MAGIC = b"\xff\xd8\xff"
+_PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+
+
+def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = 50_000_000) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes a batch of JPEG and PNG images and resizes each to a square.
+
+    The whole image is squashed to `size` x `size` (bilinear, with antialiasing): the aspect ratio is
+    not kept, because captions speak of the whole image. A row that is not a JPEG or PNG image, is
+    truncated or corrupt, or whose header announces too many pixels is marked invalid and gets zeros;
+    the other rows are bit for bit what they are without it. Transparent PNG pixels are laid on white,
+    grey and palette images become RGB, 16-bit PNG keeps its upper 8 bits, CMYK JPEG is converted
+    without its colour profile. EXIF orientation is ignored: it is applied when a dataset is prepared.
+
+    Args:
+        encoded: string tensor (batch,), the bytes of one image a row. The batch may be empty and its
+            size unknown.
+        size: height and width of the result in pixels.
+        max_pixels: refuse images whose header announces more pixels than this (width x height).
+
+    Returns:
+        `(pixels, valid)`: float32 (batch, size, size, 3) in 0..255, RGB; bool (batch,).
+
+    Raises:
+        InvalidArgumentError: if `size` or `max_pixels` is not positive.
+
+    Example:
+
+    >>> encoded = tf.stack([tf.io.encode_png(tf.ones((2, 3, 3), tf.uint8)), b"not an image"])
+    >>> pixels, valid = decode_images(encoded, size=4)
+    >>> pixels.shape, valid.numpy().tolist()
+    (TensorShape([2, 4, 4, 3]), [True, False])
+    """
+    if size < 1:
+        raise invalid_argument("size", size, "a number of pixels >= 1")
+    if max_pixels < 1:
+        raise invalid_argument("max_pixels", max_pixels, "a number of pixels >= 1")
+    return _decode_rows(tf.convert_to_tensor(encoded, tf.string), size, max_pixels)
+
+
+@tf.function(reduce_retracing=True, autograph=False)
+def _decode_rows(encoded: tf.Tensor, size: int, max_pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
+    batch = tf.shape(encoded)[0]
+
+    def decode(row: tf.Tensor, data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return row, _decode_one(data, size, max_pixels)
+
+    rows = tf.data.Dataset.from_tensor_slices((tf.range(batch), encoded))
+    decoded = rows.map(decode, num_parallel_calls=tf.data.AUTOTUNE).ignore_errors()
+    # One row more than the batch, so that there is always an element to take, even when no row is valid.
+    sentinel = tf.data.Dataset.from_tensors((batch, tf.zeros((size, size, 3))))
+    everything = decoded.concatenate(sentinel).batch(tf.cast(batch, tf.int64) + 1)
+    rows, pixels = everything.get_single_element()
+    pixels = tf.scatter_nd(rows[:, None], pixels, tf.stack([batch + 1, size, size, 3]))
+    valid = tf.scatter_nd(rows[:, None], tf.ones_like(rows), batch[None] + 1) > 0
+    pixels, valid = pixels[:batch], valid[:batch]
+    pixels.set_shape([encoded.shape[0], size, size, 3])
+    valid.set_shape([encoded.shape[0]])
+    return pixels, valid
+
+
+def _decode_one(data: tf.Tensor, size: int, max_pixels: int) -> tf.Tensor:
+    """Decodes one string to (size, size, 3), or fails with an error of any kind."""
+    is_jpeg = tf.equal(tf.strings.substr(data, 0, len(_JPEG_MAGIC)), _JPEG_MAGIC)
+    is_png = tf.equal(tf.strings.substr(data, 0, len(_PNG_MAGIC)), _PNG_MAGIC)
+    with tf.control_dependencies([tf.debugging.Assert(is_jpeg | is_png, ["neither JPEG nor PNG"])]):
+        data = tf.identity(data)
+    height, width = tf.cond(is_png, lambda: _png_size(data), lambda: _jpeg_size(data))
+    # Each side is checked too: the product of two announced sides may overflow int64.
+    small = (height <= max_pixels) & (width <= max_pixels) & (height * width <= max_pixels)
+    with tf.control_dependencies([tf.debugging.Assert(small & (height * width > 0), [height, width])]):
+        data = tf.identity(data)
+    return tf.cond(is_png, lambda: _decode_png(data, size), lambda: _decode_jpeg(data, size))
+
+
+def _png_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    # The IHDR chunk comes first: width at bytes 16..19, height at 20..23, big-endian (PNG, 11.2.2).
+    digits = tf.cast(tf.io.decode_raw(tf.strings.substr(data, 16, 8), tf.uint8), tf.int64)
+    sides = tf.reduce_sum(tf.reshape(digits, (2, 4)) * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
+    return sides[1], sides[0]
+
+
+def _jpeg_size(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    shape = tf.image.extract_jpeg_shape(data, output_type=tf.int32)
+    return tf.cast(shape[0], tf.int64), tf.cast(shape[1], tf.int64)
+
+
+def _decode_jpeg(data: tf.Tensor, size: int) -> tf.Tensor:
+    # Without `try_recover_truncated` a file that ends early is an error, not half a grey picture.
+    image = tf.image.decode_jpeg(data, channels=3, try_recover_truncated=False, dct_method="INTEGER_ACCURATE")
+    return _resize(image, size)
+
+
+def _decode_png(data: tf.Tensor, size: int) -> tf.Tensor:
+    image = tf.io.decode_png(data, channels=0)  # as many channels as the file has: 1, 2, 3 or 4
+    channels = tf.shape(image)[-1]
+    has_alpha = tf.equal(channels % 2, 0)
+
+    def on_white() -> tf.Tensor:
+        colour, alpha = tf.cast(image[..., :-1], tf.uint16), tf.cast(image[..., -1:], tf.uint16)
+        # 255 x (colour over white) fits 16 bits: 255 * 255 = 65025.
+        return _resize(colour * alpha + 255 * (255 - alpha), size) / 255.0
+
+    resized = tf.cond(has_alpha, on_white, lambda: _resize(image, size))
+    # Grey is broadcast to three equal channels.
+    return tf.ensure_shape(resized + tf.zeros((size, size, 3)), (size, size, 3))
+
+
+def _resize(image: tf.Tensor, size: int) -> tf.Tensor:
+    image.set_shape([None, None, None])
+    highest = image.dtype.max if image.dtype == tf.uint8 else 255 * 255
+    resized = tf.image.resize(image, (size, size), method="bilinear", antialias=True)
+    return tf.clip_by_value(tf.cast(resized, tf.float32), 0.0, float(highest))
