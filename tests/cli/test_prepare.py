@@ -1,0 +1,132 @@
+"""`vsemb prepare` from the command line: exit codes, messages, and real kills."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vsemb.cli.__main__ import main
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    """Forty noisy photos of about 50 kB in a table; no split column."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(40):
+        pixels = rng.integers(0, 256, (200, 200, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.jpg", quality=95)
+    rows = "".join(f"{number}.jpg,photo {number}\n" for number in range(40))
+    (folder / "table.csv").write_text("file,caption\n" + rows)
+    return folder
+
+
+def prepare(*arguments: object) -> int:
+    return main(["prepare", *map(str, arguments)])
+
+
+def test_success(photos, tmp_path, capsys):
+    assert prepare(photos, "--format", "table", "--out", tmp_path / "out", "--name", "noise") == 0
+    output = capsys.readouterr().out.splitlines()
+    assert output[0].startswith(f"{tmp_path / 'out'}: noise, fingerprint ")
+    assert output[1].startswith("  train: ")
+    assert prepare(photos, "--format", "table", "--out", tmp_path / "out", "--name", "noise") == 0
+    assert "nothing to do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere", "--format", "karpathy"], "No source at nowhere"),
+        (["{photos}", "--format", "karpathy"], "holds 0 files dataset_*.json"),
+        (["{photos}", "--format", "coco"], "holds no captions_"),
+        (["{photos}", "--format", "flickr"], "holds no token file"),
+        (["{photos}", "--format", "vsepp"], "holds no train_ims.npy"),
+        (["{photos}", "--format", "table", "--images", "nowhere"], "No images folder at nowhere"),
+        (["{photos}", "--format", "table", "--restval", "drop"], "the format table has only images, split"),
+        (["{photos}", "--format", "table", "--split", "a/b"], "split='a/b'"),
+        (["{photos}", "--format", "table", "--max-side", "0"], "max_side=0"),
+        (["{photos}", "--format", "table", "--images-per-shard", "-1"], "images_per_shard=-1"),
+        (["{photos}/1.jpg", "--format", "table"], "not UTF-8"),
+    ],
+)
+def test_failures_are_one_line_and_leave_nothing(photos, tmp_path, capsys, arguments, message):
+    arguments = [text.format(photos=photos) for text in arguments]
+    assert prepare(*arguments, "--out", tmp_path / "out" / "deep") == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("vsemb prepare: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert captured.out == ""
+    assert not list(tmp_path.glob("**/*deep*"))
+
+
+def test_wrong_usage_exits_with_2(photos, tmp_path, capsys):
+    for arguments in (["--format", "nonsense"], ["--format", "table", "--on-bad-image", "guess"], []):
+        with pytest.raises(SystemExit) as caught:
+            prepare(photos, "--out", tmp_path / "out", *arguments)
+        assert caught.value.code == 2
+    assert "usage: vsemb prepare" in capsys.readouterr().err
+
+
+def test_help_shows_formats_and_an_example(capsys):
+    with pytest.raises(SystemExit):
+        prepare("--help")
+    output = capsys.readouterr().out
+    for text in ("karpathy", "coco", "flickr", "table", "tfds", "vsepp", "example:"):
+        assert text in output
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def command(photos: Path, out: Path) -> list[str]:
+    options = ["--format", "table", "--out", str(out), "--name", "noise", "--images-per-shard", "2"]
+    return [sys.executable, "-m", "vsemb.cli", "prepare", str(photos), *options]
+
+
+def test_after_kill_9_the_same_command_gives_the_same_bytes(photos, tmp_path):
+    expected = tmp_path / "expected"
+    assert main(command(photos, expected)[3:]) == 0
+    out = tmp_path / "out"
+    process = subprocess.Popen(command(photos, out))
+    journal = tmp_path / ".out.partial" / "journal"
+    deadline = time.monotonic() + 120
+    while process.poll() is None and len(list(journal.glob("*.json"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert main(command(photos, out)[3:]) == 0
+    assert contents(out) == contents(expected)
+    assert not list(tmp_path.glob(".out*"))
+
+
+def limit_file_size() -> None:
+    """From here on no file can grow past 60 kB: what a full disk looks like to a writer."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+
+def test_a_file_system_that_refuses_is_one_line(photos, tmp_path):
+    out = tmp_path / "out"
+    result = subprocess.run(
+        command(photos, out), preexec_fn=limit_file_size, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if line.startswith("vsemb prepare:")]
+    assert len(lines) == 1
+    assert f"Cannot write {out}" in lines[0]
+    assert "Traceback" not in result.stderr
+    assert not out.exists()
+    assert main(command(photos, out)[3:]) == 0

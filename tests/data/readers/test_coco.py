@@ -1,0 +1,94 @@
+"""COCO captions."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsemb.data.readers import read
+from vsemb.errors import DataError
+
+
+def captions(numbers, per_image: int = 2, folder: str = "") -> dict:
+    """Image 5 is 000005.jpg; annotations are shuffled among images, as in the real files."""
+    return {
+        "images": [{"id": number, "file_name": f"{folder}{number:06d}.jpg"} for number in numbers],
+        "annotations": [
+            {"id": number * 10 + place, "image_id": number, "caption": f"{place} of {number}"}
+            for place in range(per_image)
+            for number in numbers
+        ],
+    }
+
+
+def test_the_root_folder(tmp_path, pictures, json_file):
+    json_file(tmp_path / "annotations/captions_train2017.json", captions([5, 3]))
+    json_file(tmp_path / "annotations/captions_val2017.json", captions([8]))
+    json_file(tmp_path / "annotations/instances_val2017.json", {})
+    pictures(tmp_path, "train2017/000005.jpg", "train2017/000003.jpg", "val2017/000008.jpg")
+    source = read("coco", tmp_path)
+    assert [(r.key, r.split, r.captions) for r in source.records] == [
+        ("000005.jpg", "train", ("0 of 5", "1 of 5")),
+        ("000003.jpg", "train", ("0 of 3", "1 of 3")),
+        ("000008.jpg", "val", ("0 of 8", "1 of 8")),
+    ]
+    assert all(record.image.exists() for record in source.records)
+    assert [file.name for file in source.files] == ["captions_train2017.json", "captions_val2017.json"]
+
+
+@pytest.mark.parametrize("images", ["pics", "pics/val2014"])
+def test_one_file(tmp_path, pictures, json_file, images):
+    path = json_file(tmp_path / "captions_val2014.json", captions([1]))
+    pictures(tmp_path / "pics" / "val2014", "000001.jpg")
+    (record,) = read("coco", path, images=tmp_path / images).records
+    assert record.split == "val"
+    assert record.image.exists()
+    (record,) = read("coco", path, images=tmp_path / images, split="test").records
+    assert record.split == "test"
+
+
+def test_an_image_without_captions_stays_for_the_report(tmp_path, pictures, json_file):
+    content = captions([1]) | {
+        "images": [{"id": 1, "file_name": "000001.jpg"}, {"id": 2, "file_name": "2.jpg"}]
+    }
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "000001.jpg", "2.jpg")
+    assert [record.captions for record in read("coco", path).records] == [("0 of 1", "1 of 1"), ()]
+
+
+def with_annotations(*notes) -> dict:
+    return captions([1]) | {"annotations": list(notes)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "not a COCO captions file"),
+        ({"images": [], "annotations": []}, "No image of the source"),
+        ({"images": [{"id": 1}], "annotations": []}, "not a COCO captions file"),
+        (with_annotations({"id": 1, "image_id": 1}), "not a COCO captions file"),
+        (with_annotations({"id": 1, "image_id": 9, "caption": "x"}), "describes image 9, not listed"),
+        (captions([1, 1]), "image id 1 occurs twice"),
+        (with_annotations(*[{"id": 1, "image_id": 1, "caption": "x"}] * 2), "annotation id 1 occurs twice"),
+    ],
+)
+def test_broken_files(tmp_path, pictures, json_file, content, message):
+    path = json_file(tmp_path / "captions_val2014.json", content)
+    pictures(tmp_path, "000001.jpg")
+    with pytest.raises(DataError, match=message):
+        read("coco", path)
+
+
+def test_unclear_splits_and_years(tmp_path, pictures, json_file):
+    with pytest.raises(DataError, match="holds no captions_"):
+        read("coco", tmp_path)
+    path = json_file(tmp_path / "mine.json", captions([1]))
+    pictures(tmp_path, "000001.jpg")
+    with pytest.raises(DataError, match="does not say which split.*--split"):
+        read("coco", path)
+    assert read("coco", path, split="train").records[0].split == "train"
+    json_file(tmp_path / "captions_val2014.json", captions([1]))
+    json_file(tmp_path / "captions_val2017.json", captions([1]))
+    with pytest.raises(DataError, match="several years"):
+        read("coco", tmp_path)
+    with pytest.raises(DataError, match="No images folder"):
+        read("coco", path, split="train", images=tmp_path / "nowhere")

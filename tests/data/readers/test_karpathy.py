@@ -1,0 +1,103 @@
+"""Karpathy JSON files."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsemb.data.readers import read
+from vsemb.errors import DataError, InvalidArgumentError
+
+
+def entry(number: int, split: str, **more):
+    sentences = [{"raw": f"Raw {number}-{place}.", "tokens": ["raw"]} for place in range(2)]
+    return {"filename": f"{number}.jpg", "imgid": number, "split": split, "sentences": sentences, **more}
+
+
+def test_splits_captions_and_images(tmp_path, pictures, json_file):
+    path = json_file(
+        tmp_path / "dataset_tiny.json", {"images": [entry(0, "train"), entry(1, "test"), entry(2, "val")]}
+    )
+    pictures(tmp_path / "images", "0.jpg", "1.jpg", "2.jpg")
+    for source in (path, tmp_path):
+        records = read("karpathy", source).records
+        assert [(record.key, record.split) for record in records] == [
+            ("0.jpg", "train"),
+            ("1.jpg", "test"),
+            ("2.jpg", "val"),
+        ]
+        assert records[1].captions == ("Raw 1-0.", "Raw 1-1.")
+        assert records[0].image == tmp_path / "images" / "0.jpg"
+    assert read("karpathy", path).files == (path,)
+
+
+@pytest.mark.parametrize(
+    ("restval", "splits"),
+    [(None, ["train", "train"]), ("keep", ["train", "restval"]), ("drop", ["train"])],
+)
+def test_restval(tmp_path, pictures, json_file, restval, splits):
+    path = json_file(tmp_path / "dataset_x.json", {"images": [entry(0, "train"), entry(1, "restval")]})
+    pictures(tmp_path / "images", "0.jpg", "1.jpg")
+    source = read("karpathy", path, restval=restval)
+    assert [record.split for record in source.records] == splits
+    assert bool(source.notes) == (restval != "keep")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_coco_entries_name_their_folder(tmp_path, pictures, json_file, nested):
+    entries = [entry(0, "train", filepath="train2014"), entry(1, "val", filepath="val2014")]
+    path = json_file(tmp_path / "meta" / "dataset_coco.json", {"images": entries})
+    folder = tmp_path / "coco"
+    pictures(folder, *(["train2014/0.jpg", "val2014/1.jpg"] if nested else ["0.jpg", "1.jpg"]))
+    records = read("karpathy", path, images=folder).records
+    assert all(record.image.exists() for record in records)
+    assert [record.key for record in records] == ["0.jpg", "1.jpg"]
+
+
+def test_images_beside_and_missing_ones(tmp_path, pictures, json_file):
+    path = json_file(tmp_path / "dataset_x.json", {"images": [entry(0, "train"), entry(1, "test")]})
+    pictures(tmp_path, "0.jpg")
+    records = read("karpathy", path).records
+    assert [record.image.exists() for record in records] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "not a Karpathy JSON file"),
+        ({"images": []}, "not a Karpathy JSON file"),
+        ({"images": [{"split": "train"}]}, "image 0 is not a Karpathy entry.*filename"),
+        ({"images": [entry(0, "train"), {"filename": "x", "split": 3}]}, "image 1 is not a Karpathy entry"),
+        ({"images": [entry(0, "train"), entry(0, "val")]}, "filename '0.jpg' occurs twice"),
+        ({"images": [entry(0, "train"), entry(0, "val", filename="b.jpg")]}, "imgid 0 occurs twice"),
+        ({"images": [entry(0, "train", filename="../0.jpg")]}, "does not lie below"),
+        ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*--images"),
+    ],
+)
+def test_broken_files(tmp_path, pictures, json_file, content, message):
+    path = json_file(tmp_path / "dataset_x.json", content)
+    pictures(tmp_path / "images", "0.jpg")
+    with pytest.raises(DataError, match=message):
+        read("karpathy", path)
+
+
+def test_folders_with_none_or_several(tmp_path, json_file):
+    with pytest.raises(DataError, match="holds 0 files"):
+        read("karpathy", tmp_path)
+    for name in ("dataset_a.json", "dataset_b.json"):
+        json_file(tmp_path / name, {})
+    with pytest.raises(DataError, match="dataset_a.json, dataset_b.json"):
+        read("karpathy", tmp_path)
+    with pytest.raises(DataError, match="No source at"):
+        read("karpathy", tmp_path / "nowhere")
+    (tmp_path / "dataset_a.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        read("karpathy", tmp_path / "dataset_a.json")
+
+
+def test_unknown_formats_and_options(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'karpathy'"):
+        read("karpaty", tmp_path)
+    with pytest.raises(InvalidArgumentError, match="split.*the format karpathy has only images, restval"):
+        read("karpathy", tmp_path, split="train", data_dir=None)
+    with pytest.raises(InvalidArgumentError, match="train, keep or drop"):
+        read("karpathy", tmp_path, restval="yes")

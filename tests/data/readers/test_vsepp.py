@@ -1,0 +1,123 @@
+"""VSE++'s precomputed features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vsemb.data.features import FeatureStore
+from vsemb.data.prepare import prepare
+from vsemb.data.readers import read
+from vsemb.errors import DataError
+
+FEATURES = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+
+
+def write_split(folder, name, rows, captions):
+    np.save(folder / f"{name}_ims.npy", rows)
+    text = [f"{name} {number}" for number in range(captions)] if isinstance(captions, int) else captions
+    (folder / f"{name}_caps.txt").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
+
+
+def test_repeated_rows_are_merged(tmp_path):
+    write_split(tmp_path, "train", np.repeat(FEATURES[:3], 5, axis=0), 15)
+    write_split(tmp_path, "dev", np.repeat(FEATURES[3:5], 5, axis=0), 10)
+    source = read("vsepp", tmp_path)
+    assert [(r.key, r.split) for r in source.records] == [
+        ("train-0", "train"),
+        ("train-1", "train"),
+        ("train-2", "train"),
+        ("dev-0", "val"),
+        ("dev-1", "val"),
+    ]
+    assert source.records[1].captions == tuple(f"train {number}" for number in range(5, 10))
+    np.testing.assert_array_equal(source.rows("train", ["train-0", "train-1", "train-2"]), FEATURES[:3])
+    np.testing.assert_array_equal(source.rows("val", ["dev-1"]), FEATURES[4:5])
+
+
+def test_one_row_an_image(tmp_path):
+    write_split(tmp_path, "test", FEATURES, 30)
+    source = read("vsepp", tmp_path)
+    assert [len(record.captions) for record in source.records] == [5] * 6
+    assert source.records[5].captions[0] == "test 25"
+
+
+def test_as_many_different_rows_as_captions(tmp_path):
+    write_split(tmp_path, "train", FEATURES, 6)
+    assert [r.captions for r in read("vsepp", tmp_path).records] == [(f"train {n}",) for n in range(6)]
+
+
+def test_neighbours_with_equal_features_stay_apart(tmp_path):
+    # Images 0 and 1 are alike, so that the runs are 10, 5 and 5 rows long: their greatest divisor is 5.
+    write_split(tmp_path, "train", np.repeat(FEATURES[[0, 0, 1, 2]], 5, axis=0), 20)
+    assert len(read("vsepp", tmp_path).records) == 4
+
+
+def test_runs_are_found_across_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("vsemb.data.readers.vsepp._BLOCK", 4)
+    write_split(tmp_path, "train", np.repeat(FEATURES, 5, axis=0), 30)
+    assert len(read("vsepp", tmp_path).records) == 6
+
+
+@pytest.mark.parametrize("repeat", [1, 5])
+def test_prepared_with_features_and_blank_captions(tmp_path, repeat):
+    """Image 1 of train has only blank captions and is left out, with its row."""
+    (tmp_path / "in").mkdir()
+    lines = [f"image {number // 5} text {number % 5}" for number in range(15)]
+    lines[5:10] = ["", " ", "", "", "  "]
+    lines[0] = "line\u2028separator\x0bs"
+    write_split(tmp_path / "in", "train", np.repeat(FEATURES[:3], repeat, axis=0), lines)
+    write_split(tmp_path / "in", "test", np.repeat(FEATURES[3:5], repeat, axis=0), 10)
+    dataset = prepare(tmp_path / "in", tmp_path / "out", format="vsepp")
+    train, test = dataset.split("train"), dataset.split("test")
+    assert train.keys == ["train-0", "train-2"]
+    assert train.captions[0] == "line separator s"
+    assert train.captions[5] == "image 2 text 0"
+    assert dataset.manifest["skipped"] == [{"key": "train-1", "reason": "no caption"}]
+    store = FeatureStore.find(dataset)
+    np.testing.assert_array_equal(store.rows(train.ids), FEATURES[[0, 2]])
+    np.testing.assert_array_equal(store.rows(test.ids), FEATURES[[3, 4]])
+    again: list[str] = []
+    prepare(tmp_path / "in", tmp_path / "out", format="vsepp", report=again.append)
+    assert "nothing to do" in again[-1]
+
+
+class Payload:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("rows", "captions", "message"),
+    [
+        (FEATURES, 13, "6 rows and there are 13 captions"),
+        (FEATURES, 3, "6 rows and there are 3 captions"),
+        (FEATURES, 0, "no captions"),
+        (np.where(np.arange(24).reshape(6, 4) == 14, np.nan, FEATURES), 30, "row 3 is not finite"),
+        (np.where(np.arange(24).reshape(6, 4) == 2, np.inf, FEATURES), 30, "row 0 is not finite"),
+        (FEATURES.astype(np.int32), 30, "expected float"),
+        (FEATURES[0], 20, "expected float"),
+        (FEATURES[:0], 5, "expected float"),
+        (np.array([Payload()]), 5, "Cannot read"),
+    ],
+)
+def test_broken_files(tmp_path, rows, captions, message):
+    write_split(tmp_path, "train", rows, captions)
+    with pytest.raises(DataError, match=message):
+        read("vsepp", tmp_path)
+
+
+def test_missing_and_unequal_files(tmp_path):
+    with pytest.raises(DataError, match="holds no train_ims.npy"):
+        read("vsepp", tmp_path)
+    write_split(tmp_path, "train", FEATURES, 30)
+    write_split(tmp_path, "dev", FEATURES[:, :3], 30)
+    with pytest.raises(DataError, match="differ in dimension"):
+        read("vsepp", tmp_path)
+    (tmp_path / "dev_caps.txt").unlink()
+    with pytest.raises(DataError, match="dev_ims.npy without its partner"):
+        read("vsepp", tmp_path)
+    (tmp_path / "train_ims.npy").write_bytes(b"\x93NUMPY broken")
+    with pytest.raises(DataError, match="Cannot read"):
+        read("vsepp", tmp_path)
+    with pytest.raises(DataError, match="is not a folder"):
+        read("vsepp", tmp_path / "train_caps.txt")

@@ -1,0 +1,74 @@
+"""Reading datasets: damage is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+
+
+def edit_manifest(out: Path, **changes) -> None:
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | changes))
+
+
+def tamper_caption(out: Path) -> None:
+    index = out / "train.index.jsonl"
+    index.write_text(index.read_text().replace("caption 0 of 0", "caption 0 of 9"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (tamper_caption, "do not have the fingerprint"),
+        (lambda out: (out / "val.index.jsonl").unlink(), "val.index.jsonl is missing"),
+        (
+            lambda out: (out / "val-00000-of-00001.tfrecord").unlink(),
+            "val-00000-of-00001.tfrecord is missing",
+        ),
+        (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "has 10 bytes instead of"),
+        (lambda out: (out / "manifest.json").write_text("{"), "cannot be read"),
+        (lambda out: (out / "manifest.json").write_text("[]"), "not the manifest"),
+        (lambda out: edit_manifest(out, version=2), "version 2; this vsemb reads version 1"),
+        (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
+        (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
+        (shutil.rmtree, "no such directory"),
+    ],
+)
+def test_damaged_datasets_are_refused(tiny, tmp_path, damage, message):
+    tiny.write(tiny.records(10), tmp_path / "out")
+    damage(tmp_path / "out")
+    with pytest.raises(DataError, match=message):
+        Dataset.open(tmp_path / "out")
+
+
+def test_a_manifest_cannot_point_outside(tiny, tmp_path):
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
+    split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.jsonl"}
+    edit_manifest(tmp_path / "out", splits={"train": split})
+    with pytest.raises(DataError, match="damaged"):
+        Dataset.open(tmp_path / "out")
+
+
+def test_an_empty_split_is_refused(tiny, tmp_path):
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
+    (tmp_path / "out" / "train.index.jsonl").write_text("")
+    with pytest.raises(DataError, match="'train'.*is empty"):
+        dataset.split("train")
+
+
+def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
+    out = tmp_path / "out"
+    split = tiny.write(tiny.records(4), out).split("train")
+    shard = out / "train-00000-of-00001.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 6] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(DataError, match="damaged"):
+        split.read_image(0)

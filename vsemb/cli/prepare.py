@@ -1,0 +1,83 @@
+"""Turn images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
+
+formats:
+  karpathy  dataset_*.json (or the folder that holds it) and images/; COCO's restval joins train
+  coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
+  flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
+  table     CSV, TSV or JSON lines with a header: file, caption[, split, class]; without a split column
+            a hash of the file name decides: 80 % train, 10 % val, 10 % test
+  tfds      the name of a tensorflow-datasets builder that has images and texts
+  vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
+
+Images are decoded once to check them and stored upright, as JPEG or PNG. The output appears whole or not
+at all; interrupted, the same command continues where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vsemb.data.readers import READERS
+
+EXAMPLE = """  vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --out data/flickr8k
+  vsemb prepare photos.csv --format table --images photos/ --out data/photos"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `vsemb prepare`."""
+    parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
+    parser.add_argument(
+        "--format", required=True, choices=list(READERS), metavar="F", help=", ".join(READERS)
+    )
+    parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
+    parser.add_argument("--name", help="name of the dataset (default: the last part of DATA)")
+    parser.add_argument(
+        "--on-bad-image",
+        choices=["skip", "fail"],
+        default="skip",
+        help="leave unreadable, missing and caption-less images out and report them (default), or stop",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the dataset at DATA and its features"
+    )
+    parser.add_argument(
+        "--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels"
+    )
+    parser.add_argument(
+        "--images-per-shard",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="images in a full shard (default: 1024)",
+    )
+    options = parser.add_argument_group("options of single formats")
+    options.add_argument("--images", metavar="DIR", help="images folder (karpathy, coco, flickr, table)")
+    options.add_argument(
+        "--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)"
+    )
+    options.add_argument(
+        "--restval",
+        choices=["train", "keep", "drop"],
+        help="what becomes of COCO's restval: joins train (default), stays, is left out (karpathy, tfds)",
+    )
+    options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
+    options.add_argument(
+        "--text-feature", metavar="PATH", help="name of the text feature, e.g. captions/text (tfds)"
+    )
+    options.add_argument("--data-dir", metavar="DIR", help="where tensorflow-datasets keeps its data (tfds)")
+    options.add_argument(
+        "--download", action="store_true", default=None, help="let tensorflow-datasets download (tfds)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs `vsemb prepare`."""
+    from vsemb.data.prepare import prepare, summary
+
+    given = vars(arguments)
+    dataset = prepare(report=lambda line: print(line, file=sys.stderr), **given)
+    print(f"{dataset.path}: {dataset.name}, fingerprint {dataset.fingerprint[:16]}")
+    for line in summary(dataset):
+        print(f"  {line}")
+    return 0

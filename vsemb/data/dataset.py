@@ -1,0 +1,183 @@
+"""Reading a dataset on disk: `Dataset` and its `Split`s."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vsemb.data.manifest import check_files, ordered_splits, read_manifest
+from vsemb.errors import DataError, unknown_name
+from vsemb.files import sha256_bytes
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class Dataset:
+    """A dataset that `vsemb prepare` or `vsemb scenes` wrote.
+
+    Attributes:
+        path: its directory.
+        name: its name.
+        manifest: the parsed `manifest.json`.
+        fingerprint: hex; equal for equal content, wherever and whenever it was written.
+        splits: the names of its splits: train, val, test, then others.
+
+    Example:
+
+    ```python
+    dataset = Dataset.open("data/flickr8k")
+    split = dataset.split("val")
+    print(len(split), "images", len(split.captions), "captions")
+    ```
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.name: str = manifest["name"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.splits: tuple[str, ...] = tuple(ordered_splits(manifest["splits"]))
+        self._open_splits: dict[str, Split] = {}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+        """Opens a dataset; its index files are verified, its images are not read.
+
+        Raises:
+            DataError: if it is missing, unfinished, damaged or of another version.
+        """
+        path = Path(path)
+        manifest = read_manifest(path)
+        check_files(path, manifest)
+        return cls(path, manifest)
+
+    def split(self, name: str) -> Split:
+        """Returns a split.
+
+        Raises:
+            InvalidArgumentError: if the dataset has no such split.
+            DataError: if the split is empty or its index is broken.
+        """
+        if name not in self.manifest["splits"]:
+            raise unknown_name("split", name, self.splits)
+        if name not in self._open_splits:
+            self._open_splits[name] = Split(self.path, name, self.manifest["splits"][name])
+        return self._open_splits[name]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
+        return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
+
+
+class Split:
+    """The images and captions of one split, in index order; a row is a place in that order.
+
+    Attributes:
+        name: e.g. `"train"`.
+        entries: the index lines, one dict an image.
+        ids: int64 (n,), unique in the whole dataset, ascending.
+        keys: n source names.
+        captions: m captions, flat, image by image.
+        caption_rows: int64 (m,), the row of the image that each caption describes.
+        class_names: n class names, None where there is none.
+        has_images: whether image bytes are stored (a precomputed dataset has features only).
+    """
+
+    def __init__(self, path: Path, name: str, record: dict[str, Any]) -> None:
+        self.name = name
+        self._path = path
+        self._shards = [path / shard for shard in record["shards"]]
+        index = path / record["index"]
+        try:
+            # Not splitlines(): captions may hold U+2028 and friends, which JSON leaves as they are.
+            lines = index.read_text(encoding="utf-8").split("\n")
+            self.entries: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
+            self.ids = np.array([entry["id"] for entry in self.entries], np.int64)
+            self.keys: list[str] = [entry["key"] for entry in self.entries]
+            self.captions: list[str] = [text for entry in self.entries for text in entry["captions"]]
+            counts = [len(entry["captions"]) for entry in self.entries]
+            self.class_names: list[str | None] = [entry.get("class") for entry in self.entries]
+            self.has_images = all(entry.get("width") for entry in self.entries)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"The index {index} cannot be read: {error!r}.") from error
+        if not self.entries:
+            raise DataError(f"The split {name!r} of {path} is empty.")
+        if (len(self.ids), len(self.captions)) != (record["images"], record["captions"]):
+            raise DataError(f"The index {index} does not have the counts in the manifest; prepare it again.")
+        if np.any(np.diff(self.ids) <= 0) or min(counts) < 1:
+            raise DataError(f"The index {index} has ids out of order or an image without a caption.")
+        self.caption_rows = np.repeat(np.arange(len(self.ids), dtype=np.int64), counts)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<Split {self.name!r}: {len(self)} images, {len(self.captions)} captions>"
+
+    @functools.cached_property
+    def rows_by_id(self) -> dict[int, int]:
+        """The row of every id."""
+        return {int(number): row for row, number in enumerate(self.ids)}
+
+    def _need_images(self) -> None:
+        if not self.has_images:
+            raise DataError(
+                f"The split {self.name!r} of {self._path} holds no image bytes, only precomputed features."
+            )
+
+    def encoded_images(self) -> tf.data.Dataset:
+        """Returns (id int64 scalar, JPEG or PNG bytes as a string scalar) for every image, in index order.
+
+        Raises:
+            DataError: if the dataset holds precomputed features only.
+        """
+        import tensorflow as tf
+
+        self._need_images()
+        features = {
+            "image/id": tf.io.FixedLenFeature([], tf.int64),
+            "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        }
+
+        def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            example = tf.io.parse_single_example(serialized, features)
+            return example["image/id"], example["image/encoded"]
+
+        shards = tf.data.TFRecordDataset([str(shard) for shard in self._shards])
+        images = shards.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return images.apply(tf.data.experimental.assert_cardinality(len(self)))
+
+    def read_image(self, row: int) -> bytes:
+        """Returns the JPEG or PNG bytes of the image at `row`, checked against the index.
+
+        Raises:
+            DataError: if the shard is damaged, or the dataset holds precomputed features only.
+            IndexError: if there is no such row.
+        """
+        import tensorflow as tf
+
+        self._need_images()
+        entry = self.entries[row]
+        shard = self._shards[entry["shard"]]
+        try:
+            with open(shard, "rb") as file:
+                file.seek(entry["offset"])
+                (length,) = struct.unpack(
+                    "<Q4x", file.read(12)
+                )  # A TFRecord: length, its checksum, the data.
+                if length > shard.stat().st_size:
+                    raise ValueError("a record longer than the shard")
+                example = tf.train.Example.FromString(file.read(length))
+            encoded = example.features.feature["image/encoded"].bytes_list.value[0]
+        except Exception as error:  # protobuf's DecodeError has no stable base class.
+            raise DataError(f"The shard {shard} is damaged at image {entry['key']!r}: {error}.") from error
+        if sha256_bytes(encoded) != entry["sha256"]:
+            raise DataError(f"The shard {shard} is damaged: image {entry['key']!r} has other bytes.")
+        return encoded

@@ -1,0 +1,165 @@
+"""Looking at one source record: is it usable, and what of it is stored?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.images import BadImage, sanitise_image
+from vsemb.data.manifest import check_split_name
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError
+from vsemb.files import sha256_bytes
+
+_AHEAD = 64
+_WORKERS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Examined:
+    """What became of one record.
+
+    Attributes:
+        signature: changes when the record or its image does (an image file by its size and time).
+        entry: the index entry without id, shard and offset; None if the record is left out.
+        encoded: image bytes to store, or None.
+        reason: why the record is left out, or None.
+        dropped: number of empty captions left out.
+    """
+
+    signature: str
+    entry: dict[str, Any] | None
+    encoded: bytes | None = None
+    reason: str | None = None
+    dropped: int = 0
+
+
+def clean_caption(text: Any, key: str) -> str:
+    """Returns a caption on one line: runs of white space, line breaks too, become one space.
+
+    Raises:
+        DataError: if it is not text.
+
+    Example:
+
+    >>> clean_caption(" A dog .\\n", "dog.jpg")
+    'A dog .'
+    """
+    if not isinstance(text, str):
+        raise DataError(f"A caption of image {key!r} is not text. Received: {text!r}.")
+    # A lone surrogate (half an emoji, from broken JSON) cannot be written as UTF-8.
+    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
+
+
+def signature(record: ImageRecord) -> str:
+    """Returns a short hash of a record, by which a resumed run sees that its source changed."""
+    image: Any = None
+    if isinstance(record.image, Path):
+        try:
+            status = record.image.stat()
+            image = [status.st_size, status.st_mtime_ns]
+        except OSError:
+            image = "missing"
+    elif record.image is not None:
+        image = sha256_bytes(record.image)
+    parts = [getattr(record, field.name) for field in dataclasses.fields(record) if field.name != "image"]
+    return sha256_bytes(json.dumps([parts, image], sort_keys=True, default=str).encode())[:16]
+
+
+def examine(record: ImageRecord, max_side: int | None) -> Examined:
+    """Cleans the captions of a record and checks and converts its image.
+
+    Raises:
+        DataError: if the record itself is malformed (not: if its image is bad).
+    """
+    key = record.key
+    if not isinstance(key, str) or not key:
+        raise DataError(f"The key of an image must be non-empty text. Received: {key!r}.")
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(f"The key of image {key!r} is not valid Unicode.") from error
+    check_split_name(record.split)
+    if record.alignments and len(record.alignments) != len(record.captions):
+        raise DataError(
+            f"Image {key!r} has {len(record.captions)} captions and {len(record.alignments)} alignments."
+        )
+    # Taken before the bytes are read: a file that changes meanwhile then looks changed to a resumed run.
+    mark = signature(record)
+    captions = [clean_caption(text, key) for text in record.captions]
+    kept = [place for place, text in enumerate(captions) if text]
+    dropped = len(captions) - len(kept)
+    if not kept:
+        return Examined(mark, None, reason="no caption", dropped=dropped)
+    entry: dict[str, Any] = {"key": key, "captions": [captions[place] for place in kept]}
+    entry.update({"width": None, "height": None, "class": record.class_name})
+    encoded, scale = None, (1.0, 1.0)
+    if record.image is not None:
+        try:
+            stored = sanitise_image(_read(record.image), max_side)
+            if stored.turned and record.objects:
+                raise BadImage("has an EXIF orientation, which its object boxes would not follow")
+        except BadImage as error:
+            return Examined(mark, None, reason=str(error), dropped=dropped)
+        encoded, scale = stored.encoded, stored.scale
+        entry.update(width=stored.width, height=stored.height, sha256=sha256_bytes(encoded))
+    if record.objects:
+        entry["objects"] = [_scaled(item, scale) for item in record.objects]
+    if record.alignments:
+        entry["alignments"] = [[list(pair) for pair in record.alignments[place]] for place in kept]
+    return Examined(mark, entry, encoded, dropped=dropped)
+
+
+def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, Any]:
+    if scale == (1.0, 1.0):
+        return dict(item)
+    x, y, width, height = item["box"]
+    return {**item, "box": [x * scale[0], y * scale[1], width * scale[0], height * scale[1]]}
+
+
+def _read(image: Path | bytes) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    try:
+        return image.read_bytes()
+    except FileNotFoundError as error:
+        raise BadImage("no such file") from error
+    except OSError as error:
+        raise BadImage(f"cannot be read: {error.strerror or error}") from error
+
+
+def examine_all(
+    records: Iterable[ImageRecord], known: Mapping[int, Any], max_side: int | None
+) -> Generator[tuple[int, ImageRecord, Examined | None], None, None]:
+    """Examines records on a few threads and yields them in their order.
+
+    Args:
+        records: the source.
+        known: positions (from 0) whose outcome an earlier run has finished; they are not examined again.
+        max_side: see `sanitise_image`.
+
+    Yields:
+        (position, record, its examination or None where the outcome is known).
+    """
+    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="vsemb-prepare")
+    waiting: deque[tuple[int, ImageRecord, Future[Examined] | None]] = deque()
+
+    def oldest() -> tuple[int, ImageRecord, Examined | None]:
+        position, record, future = waiting.popleft()
+        return position, record, None if future is None else future.result()
+
+    try:
+        for position, record in enumerate(records):
+            future = None if position in known else pool.submit(examine, record, max_side)
+            waiting.append((position, record, future))
+            if len(waiting) >= _AHEAD:
+                yield oldest()
+        while waiting:
+            yield oldest()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,159 @@
+"""Source images made safe to store: fully decoded once, upright, JPEG or PNG, 8 bits, no alpha.
+
+Whatever reads a dataset later (in graph, in TensorFlow Serving, on another machine) then meets only
+files that every decoder agrees on. Bytes that already satisfy this are kept untouched.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+MAX_PIXELS = 50_000_000
+JPEG_QUALITY = 95
+
+# An allow-list, because some of Pillow's other plugins start external programs (EPS) on what they are fed.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+_ORIENTATION = 0x0112
+_TRANSPOSE = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class BadImage(Exception):
+    """An image that cannot be stored; the message is the reason, without the name of the file."""
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An image as it goes into a shard.
+
+    Attributes:
+        encoded: JPEG or PNG bytes.
+        width: pixels, after orientation and shrinking.
+        height: pixels, after orientation and shrinking.
+        scale: (x, y) factors from the upright source's pixels to the stored ones.
+        turned: whether an EXIF orientation other than 1 was applied.
+    """
+
+    encoded: bytes
+    width: int
+    height: int
+    scale: tuple[float, float] = (1.0, 1.0)
+    turned: bool = False
+
+
+def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
+    """Checks an encoded image by decoding all of it, and converts it where needed.
+
+    Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright and not larger than `max_side`.
+    Everything else is re-encoded: EXIF orientation is applied; palettes, alpha (on white) and whatever was
+    a PNG or GIF become RGB or grey PNG; other formats (BMP, WebP, TIFF, PPM, CMYK JPEG) become JPEG of
+    quality 95 without chroma subsampling; 16-bit samples keep their upper 8 bits; of an animation the
+    first frame is kept.
+
+    Args:
+        data: the encoded image.
+        max_side: if given, larger images are shrunk (Lanczos) so that the longer side has this many pixels.
+
+    Returns:
+        The image to store.
+
+    Raises:
+        BadImage: if it is no image, truncated, broken, or has more than 50 million pixels.
+
+    Example:
+
+    >>> buffer = io.BytesIO()
+    >>> Image.new("RGBA", (4, 3)).save(buffer, "PNG")
+    >>> stored = sanitise_image(buffer.getvalue())
+    >>> stored.width, stored.height, Image.open(io.BytesIO(stored.encoded)).mode
+    (4, 3, 'RGB')
+    """
+    if not data:
+        raise BadImage("the file is empty")
+    try:
+        return _sanitise(data, max_side)
+    except (BadImage, MemoryError):
+        raise
+    except UnidentifiedImageError as error:
+        raise BadImage(f"not an image in a known format ({', '.join(_FORMATS)})") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
+    except Exception as error:  # Pillow's decoders raise nearly anything on broken input.
+        raise BadImage(
+            f"cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
+        ) from error
+
+
+def _sanitise(data: bytes, max_side: int | None) -> StoredImage:
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise BadImage(f"more than {MAX_PIXELS:,} pixels ({image.width} x {image.height})")
+        image.load()
+        orientation = _orientation(image)
+        longest = max(image.size)
+        too_large = max_side is not None and longest > max_side
+        if orientation == 1 and not too_large and _storable(image, data):
+            return StoredImage(data, image.width, image.height)
+        flat, lossless = _flattened(image)
+        lossless = lossless or image.format in ("PNG", "GIF")
+    if orientation in _TRANSPOSE:
+        flat = flat.transpose(_TRANSPOSE[orientation])
+    upright = flat.size
+    if max_side is not None and too_large:
+        size = tuple(max(1, round(side * max_side / longest)) for side in upright)
+        flat = flat.resize((size[0], size[1]), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    buffer = io.BytesIO()
+    if lossless:
+        flat.save(buffer, "PNG")
+    else:
+        flat.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    scale = (flat.width / upright[0], flat.height / upright[1])
+    return StoredImage(buffer.getvalue(), flat.width, flat.height, scale, orientation != 1)
+
+
+def _orientation(image: Image.Image) -> int:
+    """Returns the EXIF orientation, 1 where there is none or the EXIF block is broken."""
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # A picture is not worse for a broken EXIF block; viewers show it as it is.
+        return 1
+    return value if value in _TRANSPOSE else 1
+
+
+def _storable(image: Image.Image, data: bytes) -> bool:
+    if image.mode not in ("L", "RGB"):
+        return False
+    if image.format in ("JPEG", "MPO"):  # MPO: a JPEG followed by more pictures; decoders read the first.
+        return True
+    # Byte 24 of a PNG is the bit depth in its header: Pillow shows 16-bit RGB as mode RGB.
+    return image.format == "PNG" and "transparency" not in image.info and data[24] <= 8
+
+
+def _flattened(image: Image.Image) -> tuple[Image.Image, bool]:
+    """Returns (a grey or RGB image of 8 bits without alpha, whether it should be stored without loss)."""
+    mode = image.mode
+    if mode == "1":
+        return image.convert("L"), True
+    if mode == "I" or mode.startswith("I;16"):
+        values = np.asarray(image)
+        if values.min() < 0 or values.max() > 0xFFFF:
+            raise BadImage("grey values outside 16 bits")
+        return Image.fromarray((values >> 8).astype(np.uint8)), False
+    if mode == "F":
+        raise BadImage("floating-point pixels have no agreed range; convert it to 8 bits")
+    if mode in ("P", "PA", "LA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        alpha = image.convert("RGBA")
+        white = Image.new("RGBA", alpha.size, "white")
+        return Image.alpha_composite(white, alpha).convert("RGB"), True
+    return (image.copy() if mode in ("L", "RGB") else image.convert("RGB")), False

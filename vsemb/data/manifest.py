@@ -1,0 +1,140 @@
+"""The manifest and index files of a dataset on disk: their names, their order, their fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import read_json, sha256_file
+
+FORMAT = "vsemb-dataset"
+VERSION = 1
+MANIFEST = "manifest.json"
+
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9_]+")
+_USUAL_ORDER = {"train": 0, "val": 1, "test": 2}
+
+
+def check_split_name(name: str) -> str:
+    """Returns `name` if it can be part of a file name.
+
+    Raises:
+        InvalidArgumentError: if it cannot.
+    """
+    if not isinstance(name, str) or not _SPLIT_NAME.fullmatch(name):
+        raise invalid_argument("split", name, "letters, digits and underscores")
+    return name
+
+
+def ordered_splits(names: Iterable[str]) -> list[str]:
+    """Returns split names as train, val, test, then the others by alphabet.
+
+    Example:
+
+    >>> ordered_splits(["test", "extra", "train"])
+    ['train', 'test', 'extra']
+    """
+    return sorted(names, key=lambda name: (_USUAL_ORDER.get(name, 3), name))
+
+
+def shard_name(split: str, number: int, count: int | None = None) -> str:
+    """Returns the file name of a shard; without `count` the name it has while the count is unknown.
+
+    Example:
+
+    >>> shard_name("train", 0, 4)
+    'train-00000-of-00004.tfrecord'
+    """
+    suffix = "" if count is None else f"-of-{count:05d}"
+    return f"{split}-{number:05d}{suffix}.tfrecord"
+
+
+def index_name(split: str) -> str:
+    """Returns the file name of a split's index."""
+    return f"{split}.index.jsonl"
+
+
+def index_line(entry: Mapping[str, Any]) -> str:
+    """Returns one line of an index file, newline included."""
+    return json.dumps(entry, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def fingerprint(index_sha256: Mapping[str, str]) -> str:
+    """Returns the fingerprint of a dataset.
+
+    The index files hold ids, keys, captions and the SHA-256 of every image's bytes, and no path or time,
+    so two datasets with one fingerprint have the same content.
+
+    Args:
+        index_sha256: split name -> hex SHA-256 of its index file.
+    """
+    digest = hashlib.sha256()
+    for split in ordered_splits(index_sha256):
+        digest.update(f"{split} {index_sha256[split]}\n".encode())
+    return digest.hexdigest()
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Reads and checks the manifest of the dataset at `path`.
+
+    Raises:
+        DataError: if there is none, it is broken, or it was written by another version.
+    """
+    if not path.is_dir():
+        raise DataError(f"No dataset at {path}: there is no such directory. Make one with `vsemb prepare`.")
+    if not (path / MANIFEST).exists():
+        raise DataError(
+            f"No dataset at {path}: it holds no {MANIFEST}, which is written last. "
+            "Make one with `vsemb prepare` or `vsemb scenes`."
+        )
+    manifest = read_json(path / MANIFEST, "dataset manifest")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(f"{path / MANIFEST} is not the manifest of a {FORMAT}.")
+    if manifest.get("version") != VERSION:
+        raise DataError(
+            f"The dataset at {path} has version {manifest.get('version')!r}; this vsemb reads version "
+            f"{VERSION}. Prepare it again."
+        )
+    try:
+        splits = manifest["splits"]
+        for name, split in splits.items():
+            check_split_name(name)
+            counts = (split["images"], split["captions"], len(split["shards"]), len(split["bytes"]))
+            if not all(isinstance(count, int) for count in counts) or counts[2] != counts[3]:
+                raise TypeError(name)
+            for file in (*split["shards"], split["index"]):
+                if Path(file).name != file:
+                    raise ValueError(file)
+        if not isinstance(manifest["name"], str) or not isinstance(manifest["fingerprint"], str):
+            raise TypeError("name")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"The dataset manifest {path / MANIFEST} is damaged ({error!r}).") from error
+    return manifest
+
+
+def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Checks that the index files have the fingerprint's content and that every shard has its size.
+
+    Raises:
+        DataError: naming the file that is missing or damaged.
+    """
+    hashes = {}
+    for name, split in manifest["splits"].items():
+        if not (path / split["index"]).exists():
+            raise DataError(f"The dataset at {path} is damaged: {split['index']} is missing.")
+        hashes[name] = sha256_file(path / split["index"])
+        for shard, size in zip(split["shards"], split["bytes"], strict=True):
+            found = (path / shard).stat().st_size if (path / shard).exists() else None
+            if found != size:
+                state = "is missing" if found is None else f"has {found} bytes instead of {size}"
+                raise DataError(f"The dataset at {path} is damaged: {shard} {state}. Prepare it again.")
+    if fingerprint(hashes) != manifest["fingerprint"]:
+        raise DataError(
+            f"The dataset at {path} is damaged: its index files do not have the fingerprint in {MANIFEST}. "
+            "Prepare it again."
+        )

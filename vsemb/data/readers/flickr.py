@@ -1,0 +1,146 @@
+"""Flickr8k and Flickr30k: a token file (`NAME.jpg#N<tab>caption`) and split lists.
+
+Sources: Hodosh, Young, Hockenmaier 2013 (Flickr8k); Young et al. 2014 (Flickr30k). Known dirt: the token
+file of Flickr8k also describes `2258277193_586949ec62.jpg.1`, of which there is no image and which no
+split list names.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError
+
+_LISTS = {
+    "train": ("Flickr_8k.trainImages.txt", "train.txt", "flickr30k_train.txt"),
+    "val": ("Flickr_8k.devImages.txt", "val.txt", "dev.txt", "flickr30k_val.txt"),
+    "test": ("Flickr_8k.testImages.txt", "test.txt", "flickr30k_test.txt"),
+}
+_IMAGE_FOLDERS = (
+    "Flicker8k_Dataset",  # so spelt in the original archive
+    "Flickr8k_Dataset",
+    "flickr30k-images",
+    "flickr30k_images",
+    "images",
+    "Images",
+)
+
+
+def read(
+    source: str | os.PathLike[str],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+) -> Source:
+    """Reads Flickr8k or Flickr30k.
+
+    Args:
+        source: the token file, or a folder that holds it, itself or one level down.
+        images: the images folder; default: a folder of the usual name around the token file.
+        split: put all images of the token file into this split and read no split lists; by default the
+            lists beside the token file decide, and images that no list names are left out.
+
+    Raises:
+        DataError: if a line is malformed, an image is in two lists, a list is missing, or no image is
+            found.
+    """
+    path = existing(source)
+    token = _token_file(path) if path.is_dir() else path
+    captions = _captions(token)
+    lists = {} if split is not None else _split_lists(token.parent)
+    notes = []
+    if split is not None:
+        members = dict.fromkeys(captions, split)
+    else:
+        if not lists:
+            raise DataError(
+                f"No split list lies beside {token} (such as Flickr_8k.trainImages.txt or train.txt); "
+                "put them there, or put all images into one split with --split."
+            )
+        members = _members(lists, captions)
+        outside = [name for name in captions if name not in members]
+        if outside:
+            more = ", ..." if len(outside) > 3 else ""
+            notes.append(f"{len(outside)} images are in no split list: {', '.join(outside[:3])}{more}")
+    if images is not None:
+        candidates = [Path(images)]
+    else:
+        roots = list(dict.fromkeys([token.parent, token.parent.parent]))
+        candidates = [root / name for root in roots for name in _IMAGE_FOLDERS] + [token.parent]
+    folder = find_images(list(members), candidates)
+    records = [
+        ImageRecord(name, tuple(captions.get(name, ())), part, image_path(folder, name))
+        for name, part in members.items()
+    ]
+    return Source(
+        "flickr",
+        path.resolve().name,
+        records,
+        files=(token, *lists.values()),
+        options={} if split is None else {"split": split},
+        total=len(records),
+        notes=tuple(notes),
+    )
+
+
+def _token_file(folder: Path) -> Path:
+    for below in ("", "*/"):
+        found = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
+        # Flickr8k ships a lemmatised copy beside the original.
+        found = [file for file in found if "lemma" not in file.name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise DataError(f"{folder} holds several token files ({', '.join(map(str, found))}); name one.")
+    raise DataError(f"{folder} holds no token file (*.token.txt or *.token).")
+
+
+def _captions(token: Path) -> dict[str, list[str]]:
+    """Returns image name -> captions, images and captions in the order of the file."""
+    captions: dict[str, list[str]] = {}
+    seen = set()
+    for number, line in enumerate(text_lines(token), 1):
+        if not line.strip():
+            continue
+        label, tab, caption = line.partition("\t")
+        name, mark, place = label.strip().rpartition("#")
+        if not tab or not mark or not name or not place.isdecimal():
+            raise DataError(
+                f"{token}, line {number}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}."
+            )
+        if label.strip() in seen:
+            raise DataError(f"{token}, line {number}: {label.strip()} occurs twice.")
+        seen.add(label.strip())
+        captions.setdefault(name, []).append(caption)
+    if not captions:
+        raise DataError(f"{token} holds no captions.")
+    return captions
+
+
+def _split_lists(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for split, names in _LISTS.items():
+        for name in names:
+            if (folder / name).is_file():
+                found[split] = folder / name
+                break
+    return found
+
+
+def _members(lists: dict[str, Path], captions: dict[str, list[str]]) -> dict[str, str]:
+    """Returns image name -> split, in the order of the lists."""
+    members: dict[str, str] = {}
+    for split, path in lists.items():
+        for number, line in enumerate(text_lines(path), 1):
+            name = line.strip()
+            if not name:
+                continue
+            if name not in captions and f"{name}.jpg" in captions:
+                name = f"{name}.jpg"  # The lists of Flickr30k Entities name images without the ending.
+            if name in members:
+                raise DataError(f"{path}, line {number}: {name} is already in the split {members[name]}.")
+            members[name] = split
+    return members

@@ -1,0 +1,199 @@
+"""A CSV, TSV or JSON-lines table of (file, caption[, split, class]); one row a caption."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.readers.source import (
+    Source,
+    existing,
+    find_images,
+    image_path,
+    read_text,
+    split_name,
+    text_lines,
+)
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError
+
+COLUMNS = {
+    "file": ("file", "file_name", "filename", "image", "image_path", "path"),
+    "caption": ("caption", "captions", "text", "sentence"),
+    "split": ("split",),
+    "class": ("class", "class_name", "label"),
+}
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SUFFIXES = (".csv", ".tsv", ".jsonl")
+
+
+def read(
+    source: str | os.PathLike[str],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+) -> Source:
+    """Reads a table.
+
+    The first line of a CSV or TSV file names the columns; see `COLUMNS` for the names that are understood.
+    Several rows for one file are several captions of it; in JSON lines a caption may also be a list.
+
+    Args:
+        source: the table, or a folder that holds exactly one `.csv`, `.tsv` or `.jsonl` file.
+        images: the folder that file names are relative to; default: the table's own, or `images/` in it.
+        split: put all images into this split. By default the column `split` decides; without one, a hash
+            of the file name does (`hash_split`).
+
+    Raises:
+        DataError: naming the line, if the table is malformed or contradicts itself, or no image is found.
+    """
+    path = existing(source)
+    table = _table_file(path) if path.is_dir() else path
+    captions: dict[str, list[str]] = {}
+    facts: dict[str, tuple[str, str | None]] = {}
+    for number, row in _rows(table):
+        where = f"{table}, line {number}"
+        name = row.get("file")
+        if not isinstance(name, str) or not name.strip():
+            raise DataError(f"{where}: no file name.")
+        name = name.strip()
+        given = _text(where, "split", row.get("split"))
+        if split is None and "split" in row and not given:
+            raise DataError(f"{where}: the split is empty.")
+        part = split or (split_name(given) if given else hash_split(name))
+        fact = (part, _text(where, "class", row.get("class")))
+        if facts.setdefault(name, fact) != fact:
+            raise DataError(
+                f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row."
+            )
+        found = row.get("caption")
+        captions.setdefault(name, []).extend(
+            found if isinstance(found, list) else ["" if found is None else found]
+        )
+    if not captions:
+        raise DataError(f"{table} has no rows.")
+    if images is not None and not Path(images).is_dir():
+        raise DataError(f"No images folder at {images}.")
+    roots = [Path(images)] if images is not None else [table.parent, table.parent / "images"]
+    folder = find_images(list(captions), roots)
+    records = [
+        ImageRecord(name, tuple(texts), facts[name][0], image_path(folder, name), class_name=facts[name][1])
+        for name, texts in captions.items()
+    ]
+    return Source(
+        "table",
+        path.resolve().name,
+        records,
+        files=(table,),
+        options={} if split is None else {"split": split},
+        total=len(records),
+    )
+
+
+def hash_split(name: str) -> str:
+    """Returns train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
+
+    The name alone decides, so an image keeps its split when others come or go.
+
+    Example:
+
+    >>> hash_split("dog.jpg")
+    'train'
+    """
+    digest = hashlib.sha256(unicodedata.normalize("NFC", name).encode("utf-8", "replace")).digest()
+    tenth = int.from_bytes(digest[:8], "big") % 10
+    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+
+
+def _text(where: str, column: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if not isinstance(value, str):
+        raise DataError(f"{where}: the {column} is not text. Received: {value!r}.")
+    return value.strip()
+
+
+def _table_file(folder: Path) -> Path:
+    found = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
+    if len(found) != 1:
+        names = f" ({', '.join(file.name for file in found)})" if found else ""
+        raise DataError(
+            f"{folder} holds {len(found)} tables .csv, .tsv or .jsonl{names}; name the one to read."
+        )
+    return found[0]
+
+
+def _rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number, row by our column names)."""
+    return _json_rows(table) if table.suffix.lower() in (".jsonl", ".json") else _text_rows(table)
+
+
+def _json_rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text_lines(table), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"{table}, line {number}: not JSON ({error}).") from error
+        if not isinstance(row, dict):
+            raise DataError(f"{table}, line {number}: expected a JSON object. Received: {line[:60]!r}.")
+        columns = _columns(f"{table}, line {number}", list(row))
+        yield number, {ours: row[theirs] for ours, theirs in columns.items()}
+
+
+def _text_rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    lines = _physical_lines(read_text(table))
+    delimiter = _DELIMITERS.get(table.suffix.lower()) or ("\t" if lines and "\t" in lines[0] else ",")
+    # TSV files of captions are written without quoting; a quotation mark in them is just that.
+    reader = csv.reader(
+        lines,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    try:
+        header = next(reader, None)
+        if header is None:
+            raise DataError(f"{table} is empty.")
+        columns = _columns(str(table), header)
+        places = {ours: header.index(theirs) for ours, theirs in columns.items()}
+        for row in reader:
+            if not row or not any(row):
+                continue
+            if len(row) != len(header):
+                raise DataError(
+                    f"{table}, line {reader.line_num}: {len(row)} columns instead of {len(header)}. "
+                    "Put captions that hold the delimiter in quotation marks."
+                )
+            yield reader.line_num, {ours: row[place] for ours, place in places.items()}
+    except csv.Error as error:
+        raise DataError(f"{table}, line {reader.line_num}: {error}.") from error
+
+
+def _physical_lines(text: str) -> list[str]:
+    return [line + "\n" for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def _columns(where: str, header: list[str]) -> dict[str, str]:
+    """Returns our column names -> the header's."""
+    columns: dict[str, str] = {}
+    for ours, names in COLUMNS.items():
+        found = [theirs for theirs in header if theirs.strip().lower() in names]
+        if len(found) > 1:
+            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(found)}.")
+        if found:
+            columns[ours] = found[0]
+    missing = [ours for ours in ("file", "caption") if ours not in columns]
+    if missing:
+        raise DataError(
+            f"{where}: no column {' and no column '.join(missing)}. Received the columns: "
+            f"{', '.join(header)}. Expected names such as {', '.join(COLUMNS[missing[0]])}."
+        )
+    return columns

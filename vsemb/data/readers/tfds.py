@@ -1,0 +1,169 @@
+"""Datasets of tensorflow-datasets that have an image and one or more texts an example.
+
+Needs the extra `tfds`. Source: https://www.tensorflow.org/datasets
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.readers.source import Source, split_name
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError, invalid_argument, missing_extra
+
+
+def read(
+    source: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    restval: str = "train",
+    image_feature: str | None = None,
+    text_feature: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    download: bool = False,
+) -> Source:
+    """Reads a tensorflow-datasets dataset, its images as the bytes that are stored.
+
+    Args:
+        source: the builder's name, e.g. `"coco_captions"` or `"coco_captions/2014:1.1.0"`.
+        split: put all examples into this split; default: the dataset's own splits, validation as `val`.
+        restval: what becomes of a split `restval`: `"train"` joins it to train, `"keep"`, `"drop"`.
+        image_feature: the image feature's name; default: the only one.
+        text_feature: the text feature's name, e.g. `"captions/text"`; default: the only one, or the only
+            one with `caption` in its name.
+        data_dir: where tensorflow-datasets keeps its data; default: its own default.
+        download: whether it may download.
+
+    Raises:
+        MissingExtraError: if tensorflow-datasets is not installed.
+        DataError: if there is no such dataset or it was not downloaded.
+        InvalidArgumentError: if a feature is missing or ambiguous.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise missing_extra("tensorflow_datasets", "tfds") from error
+    if restval not in ("train", "keep", "drop"):
+        raise invalid_argument("restval", restval, "train, keep or drop")
+    name = os.fspath(source)
+    try:
+        builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
+    except Exception as error:  # Unknown names, versions and configurations each raise something else.
+        raise DataError(f"tensorflow-datasets cannot load {name!r}: {str(error).splitlines()[0]}") from error
+    folder = Path(os.fspath(builder.data_dir))
+    if not (folder / "dataset_info.json").exists():
+        if not download:
+            raise DataError(
+                f"tensorflow-datasets has no {name!r} at {folder}. Let it download with --download."
+            )
+        builder.download_and_prepare()
+    leaves = dict(_leaves(builder.info.features, tfds))
+    image = _choose("image_feature", image_feature, _of_kind(leaves, tfds.features.Image, sequences=False))
+    texts = _of_kind(leaves, tfds.features.Text, sequences=True)
+    texts = [path for path in texts if path.rpartition("/")[2] not in ("filename", "file_name", "id")]
+    if text_feature is None and len(texts) > 1:
+        texts = [path for path in texts if "caption" in path.lower()] or texts
+    text = _choose("text_feature", text_feature, texts)
+    splits = {}
+    for theirs in builder.info.splits:
+        ours = split or split_name(theirs)
+        if ours == "restval" and restval != "keep":
+            if restval == "drop":
+                continue
+            ours = "train"
+        splits[theirs] = ours
+    examples = _Examples(builder, splits, image, text, leaves)
+    return Source(
+        "tfds",
+        builder.info.full_name,
+        examples,
+        files=tuple(
+            path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()
+        ),
+        options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
+        total=sum(builder.info.splits[theirs].num_examples for theirs in splits),
+        notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
+    )
+
+
+class _Examples:
+    """The examples as records; every iteration starts anew, in the same order."""
+
+    def __init__(
+        self, builder: Any, splits: dict[str, str], image: str, text: str, leaves: dict[str, tuple[Any, bool]]
+    ) -> None:
+        import tensorflow_datasets as tfds
+
+        self._builder, self._splits = builder, splits
+        self._image, self._text = image, text
+        labels = _of_kind(leaves, tfds.features.ClassLabel, sequences=False)
+        self._label = labels[0] if len(labels) == 1 else None
+        self._names = leaves[labels[0]][0].int2str if len(labels) == 1 else None
+        files = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
+        self._key = files[0] if files else "tfds_id"
+
+    def __iter__(self) -> Iterator[ImageRecord]:
+        import tensorflow_datasets as tfds
+
+        decoders: Any = tfds.decode.SkipDecoding()
+        for part in reversed(self._image.split("/")):
+            decoders = {part: decoders}
+        # One file at a time, in order: ids must not depend on how reads happen to interleave.
+        config = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
+        for theirs, ours in self._splits.items():
+            data = self._builder.as_dataset(
+                split=theirs, decoders=decoders, read_config=config, shuffle_files=False
+            )
+            for example in tfds.as_numpy(data):
+                yield self._record(example, ours)
+
+    def _record(self, example: Any, split: str) -> ImageRecord:
+        texts = _at(example, self._text)
+        captions = [texts] if isinstance(texts, bytes) else list(texts)
+        label = None if self._label is None else int(_at(example, self._label))
+        known = label is not None and label >= 0 and self._names is not None
+        return ImageRecord(
+            key=_at(example, self._key).decode("utf-8", "replace"),
+            captions=tuple(text.decode("utf-8", "replace") for text in captions),
+            split=split,
+            image=bytes(_at(example, self._image)),
+            class_name=self._names(label) if known and self._names is not None else None,
+        )
+
+
+def _at(example: Any, path: str) -> Any:
+    for part in path.split("/") if path not in example else [path]:
+        example = example[part]
+    return example
+
+
+def _leaves(feature: Any, tfds: Any, path: str = "", sequence: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yields path -> (feature, whether it is inside a sequence)."""
+    if isinstance(feature, tfds.features.FeaturesDict):
+        for name, child in feature.items():
+            yield from _leaves(child, tfds, f"{path}/{name}" if path else name, sequence)
+    elif isinstance(feature, tfds.features.Sequence):
+        yield from _leaves(feature.feature, tfds, path, True)
+    else:
+        yield path, (feature, sequence)
+
+
+def _of_kind(leaves: dict[str, tuple[Any, bool]], kind: type, sequences: bool) -> list[str]:
+    return [
+        path
+        for path, (feature, in_sequence) in leaves.items()
+        if isinstance(feature, kind) and (sequences or not in_sequence)
+    ]
+
+
+def _choose(argument: str, given: str | None, found: list[str]) -> str:
+    if given is not None:
+        if given not in found:
+            raise invalid_argument(argument, given, f"one of {', '.join(found) or '(the dataset has none)'}")
+        return given
+    if len(found) != 1:
+        raise invalid_argument(argument, None, f"one of {', '.join(found) or '(the dataset has none)'}")
+    return found[0]

@@ -1,0 +1,134 @@
+"""VSE++'s precomputed files: `{train,dev,test}_ims.npy` and `{train,dev,test}_caps.txt`.
+
+Source: https://github.com/fartashf/vsepp - features without images. Either every image's row is repeated
+once per caption (the files inherited from Kiros), or there is one row an image and five captions a row.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vsemb.data.readers.source import Source, existing, text_lines
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError
+
+_SPLITS = {"train": "train", "dev": "val", "test": "test"}
+_BLOCK = 1024
+
+
+def read(source: str | os.PathLike[str]) -> Source:
+    """Reads a VSE++ folder, e.g. `f8k_precomp`.
+
+    Args:
+        source: the folder.
+
+    Raises:
+        DataError: if a file is missing or broken, the counts do not fit, or a feature is not finite.
+    """
+    folder = existing(source)
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is not a folder; the format vsepp reads a folder of *_ims.npy and *_caps.txt."
+        )
+    records: list[ImageRecord] = []
+    features: dict[str, np.ndarray] = {}
+    files: list[Path] = []
+    notes: list[str] = []
+    for theirs, ours in _SPLITS.items():
+        paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
+        present = [path.exists() for path in paths]
+        if not any(present):
+            continue
+        if not all(present):
+            raise DataError(f"{folder} holds {paths[present.index(True)].name} without its partner.")
+        rows = _load(paths[0])
+        captions = text_lines(paths[1])
+        images, per_image, note = _grouped(paths[0], rows, len(captions))
+        features[ours] = images
+        files += paths
+        notes.append(f"{theirs}: {note}")
+        digits = len(str(len(images) - 1))
+        records += [
+            ImageRecord(
+                f"{theirs}-{row:0{digits}d}",
+                tuple(captions[row * per_image : (row + 1) * per_image]),
+                ours,
+                None,
+            )
+            for row in range(len(images))
+        ]
+    if not features:
+        raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
+    widths = {split: images.shape[1] for split, images in features.items()}
+    if len(set(widths.values())) > 1:
+        raise DataError(f"The features in {folder} differ in dimension: {widths}.")
+    return Source(
+        "vsepp",
+        folder.resolve().name,
+        records,
+        files=tuple(files),
+        total=len(records),
+        notes=tuple(notes),
+        rows=functools.partial(_rows, features),
+    )
+
+
+def _rows(features: dict[str, np.ndarray], split: str, keys: Sequence[str]) -> np.ndarray:
+    images = features[split]
+    if len(keys) == len(images):
+        return images
+    return images[[int(key.rpartition("-")[2]) for key in keys]]
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"Cannot read {path}: {error}.") from error
+    if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
+        found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
+        raise DataError(f"{path}: expected float (images, dim). Received: {found}.")
+    for start in range(0, len(rows), _BLOCK):
+        finite = np.isfinite(rows[start : start + _BLOCK]).all(axis=1)
+        if not finite.all():
+            raise DataError(f"{path}: row {start + int(np.argmin(finite))} is not finite.")
+    return rows
+
+
+def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, int, str]:
+    """Returns (one row an image, captions an image, what was found)."""
+    if not captions:
+        raise DataError(f"{path}: there are no captions for it.")
+    if captions != len(rows):
+        per_image, rest = divmod(captions, len(rows))
+        if rest or per_image < 1:
+            raise DataError(
+                f"{path} has {len(rows)} rows and there are {captions} captions; expected as many "
+                "captions as rows, or the same number for every row."
+            )
+        return rows, per_image, f"{len(rows)} images with {per_image} captions each."
+    repeat = _repetition(rows)
+    return (
+        rows[::repeat],
+        repeat,
+        f"{len(rows)} rows, each image {repeat} times: {len(rows) // repeat} images.",
+    )
+
+
+def _repetition(rows: np.ndarray) -> int:
+    """Returns how often each image's row is repeated, one after the other.
+
+    That is the greatest common divisor of the lengths of the runs of equal rows: two different images
+    with equal features next to each other make one run twice as long, and do not disturb it.
+    """
+    starts = [0]
+    for start in range(0, len(rows) - 1, _BLOCK):
+        block = np.asarray(rows[start : start + _BLOCK + 1])
+        starts += (start + 1 + np.flatnonzero((block[1:] != block[:-1]).any(axis=1))).tolist()
+    return math.gcd(*np.diff([*starts, len(rows)]).tolist())

@@ -1,0 +1,193 @@
+"""Datasets on disk: `write_dataset` makes one, `Dataset` and `Split` read it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import PIL
+
+from vsemb.data.dataset import Dataset, Split
+from vsemb.data.manifest import MANIFEST, VERSION, read_manifest
+from vsemb.data.records import ImageRecord
+from vsemb.data.workarea import WorkArea
+from vsemb.data.writing import BadImageFound, SourceChanged, complete
+from vsemb.errors import DataError, VsembError, invalid_argument
+
+__all__ = ["Dataset", "Split", "write_dataset"]
+
+
+def write_dataset(
+    records: Iterable[ImageRecord],
+    out: str | os.PathLike[str],
+    *,
+    name: str,
+    source: dict[str, Any],
+    total: int | None = None,
+    images_per_shard: int = 1024,
+    on_bad_image: Literal["skip", "fail"] = "skip",
+    max_side: int | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+    before_publish: Callable[[Dataset], None] | None = None,
+) -> Dataset:
+    """Writes records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
+
+    `out` appears whole or not at all. Finished shards of an interrupted call are kept beside it, in
+    `.NAME.partial`, and the same call continues after them; the result has the same bytes as one that was
+    never interrupted. Where `out` already is this dataset (same name, source and options), nothing happens.
+
+    Args:
+        records: the images, in source order. If iterating it twice gives the same records (a list does),
+            a call that finds its interrupted predecessor outdated starts afresh by itself.
+        out: the directory to make.
+        name: the dataset's name.
+        source: JSON-able `{"format", "path_name", "sha256", "options"}`; decides what "the same" is.
+        total: the number of records, for the progress bar.
+        images_per_shard: images in a full shard.
+        on_bad_image: whether an image that is unreadable or has no caption is left out or an error.
+        max_side: if given, larger images are shrunk to this many pixels on their longer side.
+        overwrite: whether another dataset at `out` is replaced, its cached features included.
+        report: called with lines worth showing.
+        before_publish: called with the finished dataset before it moves to `out`; what it adds to the
+            dataset's directory moves with it.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: for a bad record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
+            image at all, an `out` that holds something else, or a file system that refuses.
+
+    Example:
+
+    ```python
+    records = [ImageRecord("dog.jpg", ("A dog .",), "train", Path("images/dog.jpg"))]
+    source = {"format": "mine", "path_name": "images", "sha256": {}, "options": {}}
+    dataset = write_dataset(records, "data/dogs", name="dogs", source=source)
+    ```
+    """
+    if on_bad_image not in ("skip", "fail"):
+        raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
+    if images_per_shard < 1:
+        raise invalid_argument("images_per_shard", images_per_shard, "an integer >= 1")
+    if max_side is not None and max_side < 1:
+        raise invalid_argument("max_side", max_side, "an integer >= 1")
+    area = WorkArea(Path(os.path.realpath(out)))
+    described = {"name": name, "source": source, "writing": _writing_options(images_per_shard, max_side)}
+    described = json.loads(json.dumps(described))  # As it will be read back: tuples become lists.
+    # Another Pillow may encode and judge images differently, so its work is not continued.
+    plan = described | {"version": VERSION, "pillow": PIL.__version__}
+    say = report or _silent
+    with _disk_errors(area):
+        if _holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
+            if area.root.exists():
+                with area.locked():
+                    area.remove()
+            say(f"{out} is already prepared from this source with these options; nothing to do.")
+            return Dataset.open(out)
+        with area.locked():
+            try:
+                if area.begin(plan) == "changed":
+                    say("The source or the options changed since the interrupted run: starting afresh.")
+                try:
+                    complete(area, records, described, total, on_bad_image, say, before_publish)
+                except SourceChanged:
+                    area.clear()
+                    if iter(records) is records:
+                        raise DataError(
+                            f"The source changed since the interrupted run of {out}. The same command again "
+                            "starts afresh."
+                        ) from None
+                    say("The source changed since the interrupted run: starting afresh.")
+                    area.begin(plan)
+                    complete(area, records, described, total, on_bad_image, say, before_publish)
+            except Exception as error:
+                area.tidy(keep=_can_continue(error))
+                raise
+            area.publish()
+    return Dataset.open(out)
+
+
+def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> bool:
+    """Whether `out` already is the dataset that is asked for.
+
+    Args:
+        out: the dataset's directory.
+        described: its name, source and writing options, as in a manifest.
+        on_bad_image: with `"fail"`, a dataset that left images out is not what is asked for.
+
+    Raises:
+        DataError: if something else is at `out`.
+    """
+    if not _holds_dataset(out):
+        return False
+    manifest = read_manifest(out)
+    differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
+    if differing:
+        raise DataError(
+            f"{out} already holds the dataset {manifest['name']!r}, made with another "
+            f"{', '.join(differing)}; choose another name, or replace it with --overwrite."
+        )
+    if on_bad_image == "fail" and manifest["skipped"]:
+        first = manifest["skipped"][0]
+        raise DataError(
+            f"{out} was prepared without {len(manifest['skipped'])} bad images, first {first['key']!r}: "
+            f"{first['reason']}. Mend them and prepare it again with --overwrite."
+        )
+    return True
+
+
+def _holds_dataset(out: Path) -> bool:
+    """Whether there is a dataset at `out`; anything else that is not empty is never replaced."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not out.is_dir() or not (out / MANIFEST).exists():
+        raise DataError(f"{out} exists and is not a vsemb dataset; choose another name.")
+    return True
+
+
+def _comparable(part: str, described: dict[str, Any]) -> Any:
+    value = described.get(part)
+    return {k: v for k, v in value.items() if k != "path_name"} if isinstance(value, dict) else value
+
+
+def _silent(line: str) -> None:
+    del line
+
+
+def _writing_options(images_per_shard: int, max_side: int | None) -> dict[str, Any]:
+    return {"images_per_shard": images_per_shard, "max_side": max_side}
+
+
+@contextlib.contextmanager
+def _disk_errors(area: WorkArea) -> Iterator[None]:
+    """Turns what the file system and TensorFlow's writer raise into one clear error."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(area, error.strerror or str(error)) from error
+    except VsembError:
+        raise
+    except Exception as error:
+        # Looked up by name, so that no TensorFlow is loaded for it: tf.errors.OpError and its children.
+        if any(kind.__name__ == "OpError" for kind in type(error).__mro__):
+            raise _cannot_write(area, str(error).split("\n")[0]) from error
+        raise
+
+
+def _can_continue(error: Exception) -> bool:
+    """Whether finished shards are of use after `error`: not where the source itself is at fault."""
+    at_fault = isinstance(error, VsembError) and not isinstance(error.__cause__, OSError)
+    return isinstance(error, BadImageFound) or not at_fault
+
+
+def _cannot_write(area: WorkArea, reason: str) -> DataError:
+    kept = (
+        f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""
+    )
+    return DataError(f"Cannot write {area.out}: {reason}.{kept}")
