@@ -1,0 +1,72 @@
+"""Run a pretrained image network over a dataset once, and cache its features beside it.
+
+The features lie in DATA/features/FINGERPRINT, where the fingerprint names network, weights and
+preprocessing. An interrupted run goes on where it was when the same command is given again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXAMPLE = "  vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
+    parser.add_argument(
+        "--backbone", default="MobileNetV2", help="a keras.applications network (%(default)s)"
+    )
+    parser.add_argument(
+        "--weights",
+        default="imagenet",
+        help="imagenet (downloaded by Keras), the PATH of a .weights.h5 or .h5 file, or random (%(default)s)",
+    )
+    parser.add_argument(
+        "--crops", type=int, choices=(1, 10), default=1, help="the whole image, or the mean of ten crops (1)"
+    )
+    parser.add_argument("--keep-crops", action="store_true", help="store each crop and not their mean")
+    parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
+    parser.add_argument(
+        "--pooling", choices=("mean", "max", "mean+max"), help="over places (the network's own)"
+    )
+    parser.add_argument(
+        "--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19"
+    )
+    parser.add_argument("--batch-size", type=int, default=64, help="images at a time (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    from vsemb.data.features import cache_features
+    from vsemb.data.store import Dataset
+    from vsemb.files import write_json
+    from vsemb.image.backbones import BackboneConfig
+
+    config = BackboneConfig(
+        arguments.backbone, arguments.size, arguments.pooling, arguments.layer, arguments.crops
+    )
+    store = cache_features(
+        Dataset.open(arguments.data),
+        config,
+        weights=arguments.weights,
+        batch_size=arguments.batch_size,
+        keep_crops=arguments.keep_crops,
+    )
+    speed = store.images_computed / store.seconds if store.images_computed else None
+    report = {
+        "fingerprint": store.fingerprint,
+        "directory": str(store.directory),
+        "shape": list(store.shape),
+        "images_computed": store.images_computed,
+        "images_per_second": speed and round(speed, 1),
+    }
+    print(f"fingerprint  {store.fingerprint}")
+    print(f"shape        {' x '.join(map(str, store.shape))}")
+    print(f"images/s     {f'{speed:.1f}' if speed else 'nothing left to compute'}")
+    print(f"where        {store.directory}")
+    if arguments.json:
+        write_json(arguments.json, report)
+    return 0

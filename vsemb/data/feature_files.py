@@ -1,0 +1,202 @@
+"""The files of cached features: written so that a kill loses at most seconds, checked before use."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb.errors import DataError
+from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
+
+FORMAT = "vsemb-features"
+VERSION = 1
+WEIGHTS_NAME = "backbone.weights.h5"
+_BLOCK_BYTES = 64 << 20
+_COMMIT_SECONDS = 2.0
+
+
+class FeatureWriter:
+    """Fills a features folder in a hidden work folder beside it, which becomes it when complete.
+
+    A context manager. What was committed is kept when the process dies, and taken up by the next
+    writer of the same folder if its `state` is the same; otherwise the next one starts afresh.
+
+    Args:
+        directory: the folder to make.
+        ids: int64 (n,), all image ids, ascending.
+        shape: the shape of one row: (dim,) or (crops, dim).
+        state: a JSON object that says what is being computed.
+
+    Attributes:
+        done: the number of rows that are written already, in the order of writing.
+        work: the work folder; other files put in it become part of the folder.
+
+    Raises:
+        DataError: if another process is filling the same folder, or the disk is full.
+    """
+
+    def __init__(self, directory: Path, ids: np.ndarray, shape: tuple[int, ...], state: dict[str, Any]):
+        self.directory = directory
+        self.work = directory.parent / f".{directory.name}.partial"
+        self.done = 0
+        self._ids = ids
+        self._shape = (len(ids), *shape)
+        self._state = {**state, "shape": list(self._shape), "ids_sha256": sha256_bytes(ids.tobytes())}
+        self._committed_at = time.monotonic()
+
+    def __enter__(self) -> FeatureWriter:
+        try:
+            self.work.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.work / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise DataError(f"Cannot write {self.work}: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._open()
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise DataError(
+                f"Another process is making the features in {self.directory}; wait for it."
+            ) from error
+        except OSError as error:
+            os.close(self._lock)
+            raise DataError(f"Cannot write {self.work}: {error.strerror}.") from error
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        del self._features
+        os.close(self._lock)
+
+    def _open(self) -> None:
+        path, progress = self.work / "features.npy", self.work / "progress.json"
+        if progress.is_file() and path.is_file():
+            kept = read_json(progress, "progress of features")
+            if isinstance(kept, dict) and kept.get("state") == self._state:
+                self._features = np.lib.format.open_memmap(path, mode="r+")
+                self.done = int(kept["done"])
+                return
+        progress.unlink(missing_ok=True)
+        self._features = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=self._shape)
+        if hasattr(os, "posix_fallocate"):
+            # Reserved now: a disk that fills up later would kill a process that writes to mapped memory.
+            with open(path, "rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+    def write(self, ids: np.ndarray, rows: np.ndarray) -> None:
+        """Writes the rows of some images; every couple of seconds, commits what was written."""
+        self._features[np.searchsorted(self._ids, ids)] = rows
+        self.done += len(ids)
+        if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
+            self.commit()
+
+    def commit(self) -> None:
+        """Makes sure that the rows written so far survive a crash."""
+        self._features.flush()
+        write_json(self.work / "progress.json", {"state": self._state, "done": self.done})
+        self._committed_at = time.monotonic()
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        """Completes the manifest and turns the work folder into the features folder."""
+        if self.done != len(self._ids):
+            raise DataError(f"{self.done} of {len(self._ids)} rows of features were written to {self.work}.")
+        whole = {
+            "format": FORMAT,
+            "version": VERSION,
+            **manifest,
+            "dim": self._shape[-1],
+            "rows": len(self._ids),
+            "ids_sha256": sha256_bytes(self._ids.tobytes()),
+            "finite": True,
+        }
+        self.commit()
+        try:
+            np.save(self.work / "ids.npy", self._ids)
+            write_json(self.work / "manifest.json", whole)
+            with replacing_directory(self.directory) as temporary:
+                for name in ("features.npy", "ids.npy", "manifest.json", WEIGHTS_NAME):
+                    if (self.work / name).exists():
+                        _link(self.work / name, temporary / name)
+            shutil.rmtree(self.work)
+        except OSError as error:
+            raise DataError(f"Cannot write {self.work}: {error.strerror or error}.") from error
+
+
+def _link(path: Path, target: Path) -> None:
+    # A link and not a move: until the new folder is complete, the old one must be.
+    try:
+        os.link(path, target)
+    except OSError:
+        shutil.copy2(path, target)
+
+
+def load_array(path: Path, mmap: bool = False) -> np.ndarray:
+    """Loads a .npy file without unpickling anything; raises DataError where it cannot be read."""
+    try:
+        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"The file {path} cannot be read: {error}.") from error
+
+
+def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields float32 blocks of at most 64 MB, in order, so that a mapped array is never all in memory."""
+    step = max(1, _BLOCK_BYTES // max(1, 4 * int(np.prod(rows.shape[1:]))))
+    for start in range(0, len(rows), step):
+        yield np.ascontiguousarray(rows[start : start + step], np.float32)
+
+
+def not_finite(rows: np.ndarray) -> np.ndarray:
+    """Returns the numbers of the rows that hold NaN or infinity."""
+    bad, start = [np.zeros(0, np.int64)], 0
+    for block in blocks(rows):
+        # A sum is not finite if an element is not; it costs no mask. (Overflow is looked at again.)
+        with np.errstate(over="ignore", invalid="ignore"):
+            doubtful = ~np.isfinite(block.sum(axis=tuple(range(1, block.ndim))))
+        for row in np.flatnonzero(doubtful):
+            if not np.isfinite(block[row]).all():
+                bad.append(np.array([start + row]))
+        start += len(block)
+    return np.concatenate(bad)
+
+
+def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Refuses ids that are not exactly the expected ones in their order, saying in which way.
+
+    Args:
+        ids: int64 (n,), as found.
+        expected: int64 (m,), ascending, each once.
+        what: what has the ids, a plural, for the message.
+
+    Raises:
+        DataError: if an id is repeated, missing, unknown or in another place.
+    """
+    if np.array_equal(ids, expected):
+        return
+    values, counts = np.unique(ids, return_counts=True)
+    if (counts > 1).any():
+        raise DataError(f"{what} have image id {values[counts > 1][0]} more than once.")
+    missing, extra = np.setdiff1d(expected, ids), np.setdiff1d(ids, expected)
+    if len(missing):
+        raise DataError(f"{what} lack {len(missing)} of the {len(expected)} images, first id {missing[0]}.")
+    if len(extra):
+        raise DataError(f"{what} have {len(extra)} ids that the dataset has not, first {extra[0]}.")
+    first = int(np.flatnonzero(ids != expected)[0])
+    raise DataError(f"{what} are reordered: row {first} is of image id {ids[first]}, not {expected[first]}.")
+
+
+@contextlib.contextmanager
+def discarded_on_error(writer: FeatureWriter) -> Iterator[FeatureWriter]:
+    """Enters a writer whose work is cheap to do again: after an error nothing of it stays."""
+    try:
+        with writer:
+            yield writer
+    except BaseException:
+        shutil.rmtree(writer.work, ignore_errors=True)
+        raise

@@ -1,0 +1,265 @@
+"""Image features on disk: computed once by a frozen backbone, memory-mapped, tied to their dataset.
+
+    DATA/features/<fingerprint>/
+      features.npy         float32 (images, dim), or (images, crops, dim) where the crops are kept
+      ids.npy              int64 (images,), ascending: features.npy[i] belongs to image ids[i]
+      manifest.json        of which dataset, by which backbone, weights and preprocessing
+      backbone.weights.h5  the weights that were used (absent for precomputed features)
+
+The fingerprint names backbone, weights and preprocessing; opening checks that the rows are those of the
+dataset at hand, so features of another dataset, or in another order, are refused and not silently used.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vsemb.data.feature_files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import read_json, sha256_bytes
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.image.backbones import BackboneConfig
+
+_MANIFEST_KEYS = {
+    "dataset",
+    "backbone",
+    "weights_sha256",
+    "crops",
+    "dim",
+    "rows",
+    "ids_sha256",
+    "fingerprint",
+}
+
+
+class FeatureStore:
+    """The cached features of a dataset's images. Made by `FeatureStore.open` or `FeatureStore.find`.
+
+    Attributes:
+        directory: the folder.
+        manifest: its manifest, as a dict.
+        fingerprint: names backbone, weights and preprocessing.
+        dim: length of a feature vector.
+        ids: int64 (images,), ascending.
+        images_computed, seconds: what `cache_features` had left to do, and how long it took.
+
+    Example:
+
+    >>> store = FeatureStore.find(Dataset.open("data/flickr8k"))  # doctest: +SKIP
+    >>> store.rows(np.array([5, 3]))  # doctest: +SKIP
+    """
+
+    def __init__(self, directory: Path, manifest: dict[str, Any], ids: np.ndarray, features: np.ndarray):
+        self.directory = directory
+        self.manifest = manifest
+        self.fingerprint: str = manifest["fingerprint"]
+        self.dim = int(features.shape[-1])
+        self.ids = ids
+        self.images_computed = 0
+        self.seconds = 0.0
+        self._features = features
+        # Ids count from 0 in most datasets: then an id is its own row and needs no search.
+        self._dense = len(ids) > 0 and ids[0] == 0 and ids[-1] == len(ids) - 1
+
+    @classmethod
+    def open(cls, directory: str | Path, dataset: Dataset) -> FeatureStore:
+        """Opens cached features and checks that they belong to `dataset`.
+
+        Args:
+            directory: a folder in the dataset's `features`.
+            dataset: the dataset that they must belong to.
+
+        Raises:
+            DataError: if the folder is missing, incomplete or damaged, of another version, of another
+                dataset, if its ids are not exactly the dataset's, or if a feature is NaN or infinite.
+        """
+        directory = Path(directory)
+        manifest = read_json(directory / "manifest.json", "feature manifest")
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise DataError(f"{directory}/manifest.json is not a feature manifest (format {FORMAT!r}).")
+        if manifest.get("version") != VERSION:
+            raise DataError(
+                f"Features in {directory} have version {manifest.get('version')}, not {VERSION}. "
+                "Make them again with `vsemb features`."
+            )
+        if lacking := sorted(_MANIFEST_KEYS - set(manifest)):
+            raise DataError(
+                f"{directory}/manifest.json lacks {lacking[0]!r}. Make it again with `vsemb features`."
+            )
+        if manifest["dataset"] != dataset.fingerprint:
+            raise DataError(
+                f"Features in {directory} belong to another dataset (fingerprint {manifest['dataset'][:12]}) "
+                f"than {dataset.path} ({dataset.fingerprint[:12]}). Make them again with `vsemb features`."
+            )
+        ids = load_array(directory / "ids.npy")
+        features = load_array(directory / "features.npy", mmap=True)
+        if (
+            ids.dtype != np.int64
+            or ids.ndim != 1
+            or features.dtype != np.float32
+            or features.ndim not in (2, 3)
+        ):
+            raise DataError(
+                f"Features in {directory} are damaged: ids {ids.dtype}, features {features.dtype}."
+            )
+        if len(ids) != len(features):
+            raise DataError(f"Features in {directory} are damaged: {len(ids)} ids, {len(features)} rows.")
+        check_ids(ids, dataset_ids(dataset), f"Features in {directory}")
+        if sha256_bytes(ids.tobytes()) != manifest["ids_sha256"]:
+            raise DataError(f"Features in {directory} are damaged: ids.npy is not what the manifest says.")
+        if features.shape[-1] != manifest["dim"]:
+            raise DataError(f"Features in {directory} have dim {features.shape[-1]}, not {manifest['dim']}.")
+        if manifest["backbone"] is not None:
+            from vsemb.image.backbones import BackboneConfig
+
+            config = BackboneConfig.from_json(manifest["backbone"])
+            if (
+                feature_fingerprint(config, manifest["weights_sha256"], features.ndim == 3)
+                != manifest["fingerprint"]
+            ):
+                raise DataError(
+                    f"Features in {directory} were made with other preprocessing. Make them "
+                    "again with `vsemb features`."
+                )
+        refuse_not_finite(features, ids, dataset, f"Features in {directory}")
+        return cls(directory, manifest, ids, features)
+
+    @classmethod
+    def find(cls, dataset: Dataset, fingerprint: str | None = None) -> FeatureStore:
+        """Opens the dataset's features of this fingerprint (or its beginning); the only ones, if None.
+
+        Raises:
+            DataError: if there are none, several fit, or `open` refuses them.
+        """
+        folder = dataset.path / "features"
+        found = sorted(path.parent for path in folder.glob("[!.]*/manifest.json"))
+        fitting = [path for path in found if path.name.startswith(fingerprint or "")]
+        if len(fitting) == 1:
+            return cls.open(fitting[0], dataset)
+        names = ", ".join(_describe(path) for path in (fitting or found))
+        if fitting:
+            raise DataError(f"{len(fitting)} sets of features in {folder}: {names}. Name one by fingerprint.")
+        if found:
+            raise DataError(f"No features {fingerprint!r} in {folder}. There are: {names}.")
+        raise DataError(f"No features in {folder}. Make them first: vsemb features {dataset.path}")
+
+    @property
+    def backbone(self) -> BackboneConfig | None:
+        """The configuration of the backbone; None for precomputed features."""
+        from vsemb.image.backbones import BackboneConfig
+
+        config = self.manifest["backbone"]
+        return None if config is None else BackboneConfig.from_json(config)
+
+    @property
+    def weights_path(self) -> Path | None:
+        """The weights that the features were made with; None for precomputed features."""
+        path = self.directory / WEIGHTS_NAME
+        return path if path.is_file() else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape on disk: (images, dim), or (images, crops, dim)."""
+        return tuple(self._features.shape)
+
+    @property
+    def views_count(self) -> int:
+        """How many views of an image are kept: 1, unless the crops are."""
+        return self._features.shape[1] if self._features.ndim == 3 else 1
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Gathers the features of images, averaged over crops where those are kept.
+
+        Args:
+            ids: int64 (n,), in any order, repeats allowed.
+
+        Returns:
+            float32 (n, dim).
+
+        Raises:
+            DataError: if an id has no features.
+        """
+        features = self._features[self._positions(ids)]
+        return features.mean(axis=1) if features.ndim == 3 else features
+
+    def views(self, ids: np.ndarray, view: int | np.ndarray) -> np.ndarray:
+        """Gathers one view (crop) of each image.
+
+        Args:
+            ids: int64 (n,).
+            view: the view's number in [0, `views_count`), one for all or int (n,), one an image.
+
+        Returns:
+            float32 (n, dim).
+        """
+        views = np.asarray(view)
+        if views.size and not (views.min() >= 0 and views.max() < self.views_count):
+            raise invalid_argument("view", view, f"numbers in [0, {self.views_count})")
+        positions = self._positions(ids)
+        return self._features[positions, views] if self._features.ndim == 3 else self._features[positions]
+
+    def _positions(self, ids: np.ndarray) -> np.ndarray:
+        ids = np.asarray(ids, np.int64)
+        positions = ids if self._dense else np.searchsorted(self.ids, ids)
+        known = (positions >= 0) & (positions < len(self.ids))
+        if not self._dense and known.all():
+            known = self.ids[positions] == ids
+        if not known.all():
+            raise DataError(f"No features of image id {int(ids[~known][0])} in {self.directory}.")
+        return positions
+
+
+def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_crops: bool = False) -> str:
+    """Returns the name of the features that a backbone with these weights makes: 16 hex digits.
+
+    Covers the configuration, the values of the weights, and the version of the preprocessing.
+    """
+    from vsemb.image.backbones import PREPROCESSING_VERSION
+
+    content = {
+        "backbone": backbone.to_json(),
+        "weights": weights_sha256,
+        "preprocessing": PREPROCESSING_VERSION,
+        "keep_crops": keep_crops,
+    }
+    return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
+
+
+def filled_splits(dataset: Dataset) -> list[str]:
+    return [name for name in dataset.splits if dataset.manifest["splits"][name]["images"]]
+
+
+def dataset_ids(dataset: Dataset) -> np.ndarray:
+    """Returns the ids of all images, ascending."""
+    parts = [dataset.split(name).ids for name in filled_splits(dataset)]
+    if not parts:
+        raise DataError(f"The dataset {dataset.path} has no images.")
+    return np.sort(np.concatenate(parts))
+
+
+def _describe(directory: Path) -> str:
+    backbone = read_json(directory / "manifest.json", "feature manifest").get("backbone") or {}
+    return f"{directory.name} ({backbone.get('name', 'precomputed')}, crops {backbone.get('crops', 1)})"
+
+
+def name_images(dataset: Dataset, ids: np.ndarray) -> str:
+    """Names up to five images: `key (id 7)`."""
+    keys: dict[int, str] = {}
+    for name in filled_splits(dataset):
+        split = dataset.split(name)
+        for row in np.flatnonzero(np.isin(split.ids, ids[:5])):
+            keys[int(split.ids[row])] = split.keys[row]
+    named = ", ".join(f"{keys.get(int(image), '?')} (id {int(image)})" for image in ids[:5])
+    return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+
+def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
+    bad = not_finite(rows)
+    if len(bad):
+        raise DataError(f"{what}: NaN or infinity in the features of {name_images(dataset, ids[bad])}.")
