@@ -1,0 +1,120 @@
+"""Where a batch's images come from: cached features or pixels.
+
+An image source hands out rows of one split: `gather` runs in NumPy on the row numbers of a batch,
+`finish` adds what belongs in the tf.data graph.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.features import FeatureStore
+from vsemb.data.store import Split
+from vsemb.errors import DataError
+from vsemb.image.crops import random_crop_flip, ten_crop_source_size
+from vsemb.image.decode import decode_images
+
+_DECODE_BATCH = 256
+
+
+class ImageSource(Protocol):
+    """What `PairBatches` and `embed_images` need of images."""
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        """Spec of one gathered row, without the batch axis."""
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the images of the given rows of the split, (len(rows), ...)."""
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """Turns gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
+
+
+class FeatureImages:
+    """Features of a split's images, from its cache; in memory, since an epoch reads them all.
+
+    Args:
+        store: the cache.
+        split: the split.
+    """
+
+    def __init__(self, store: FeatureStore, split: Split) -> None:
+        self._features = np.ascontiguousarray(store.rows(split.ids), dtype=np.float32)
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec(self._features.shape[1:], tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        return self._features[rows]
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        del seed
+        return images
+
+
+class PixelImages:
+    """Decoded images of a split, resized to a square; kept in memory where they fit.
+
+    Args:
+        split: the split; its images must all decode.
+        size: side in pixels.
+        augment: whether training batches are randomly cropped and flipped.
+        memory: bytes that decoded images may take; above, each batch is decoded anew.
+
+    Raises:
+        DataError: if the dataset has features only, or an image does not decode.
+    """
+
+    def __init__(self, split: Split, size: int, *, augment: bool = False, memory: int = 1 << 30) -> None:
+        self._split = split
+        self._size = size
+        self._augment = augment
+        # Crops are cut from slightly larger images, as in the ten-crop protocol.
+        self._decoded = ten_crop_source_size(size) if augment else size
+        self._pixels: np.ndarray | None = None
+        if len(split.ids) * self._decoded**2 * 3 <= memory:
+            self._pixels = self._decode_all()
+
+    def _decode_all(self) -> np.ndarray:
+        pixels = np.zeros((len(self._split.ids), self._decoded, self._decoded, 3), np.uint8)
+        encoded = self._split.encoded_images().batch(_DECODE_BATCH)
+        start = 0
+        for _, images in encoded:
+            block, valid = decode_images(images, self._decoded)
+            self._refuse_bad(valid.numpy(), np.arange(start, start + len(valid)))
+            pixels[start : start + len(valid)] = np.rint(block.numpy())
+            start += len(valid)
+        return pixels
+
+    def _refuse_bad(self, valid: np.ndarray, rows: np.ndarray) -> None:
+        if not valid.all():
+            key = self._split.keys[int(rows[~valid][0])]
+            raise DataError(f"Image {key!r} of split {self._split.name!r} cannot be decoded.")
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        if self._pixels is None:
+            return tf.TensorSpec((), tf.string)
+        return tf.TensorSpec((self._decoded, self._decoded, 3), tf.uint8)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        if self._pixels is None:
+            return np.array([self._split.read_image(int(row)) for row in rows], dtype=object)
+        return self._pixels[rows]
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        if images.dtype == tf.string:
+            images, valid = decode_images(images, self._decoded)
+            with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
+                images = tf.identity(images)
+        images = tf.cast(images, tf.float32)
+        if not self._augment:
+            return images
+        if seed is None:
+            return tf.image.resize(images, (self._size, self._size), antialias=True)
+        return random_crop_flip(images, self._size, seed)
