@@ -52,7 +52,8 @@ def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArg
     Example:
 
     >>> print(unknown_name("recipe", "vsep", ["kiros2014", "vsepp"]))
-    Invalid value for argument `recipe`. Received: recipe='vsep'. Expected: one of kiros2014, vsepp. Did you mean 'vsepp'?
+    Invalid value for argument `recipe`. Received: recipe='vsep'. Expected: one of kiros2014, vsepp.
+    Did you mean 'vsepp'?
     """
     options = list(allowed)
     close = difflib.get_close_matches(str(received), options, n=1)
