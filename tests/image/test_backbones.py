@@ -107,6 +107,22 @@ def test_pooling(pooling, dim):
     np.testing.assert_allclose(backbone(pixels(64)), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_multilevel_pooling_adds_inner_layers(tmp_path):
+    config = BackboneConfig("MobileNetV2", size=64)
+    assert config.pooling == "multilevel"
+    backbone = build_backbone(config)
+    # Mean and max of the last map (1280 each), means of two inner maps (576 and 320).
+    assert backbone.output_shape == (None, 2 * 1280 + 576 + 320)
+    plain = build_backbone(BackboneConfig("MobileNetV2", size=64, pooling="mean+max"))
+    np.testing.assert_array_equal(backbone(pixels(64))[:, :2560], plain(pixels(64)))
+    assert weights_sha256(backbone) == weights_sha256(plain)
+    save_backbone_weights(backbone, tmp_path / "b.weights.h5")
+    again = build_backbone(config, tmp_path / "b.weights.h5", seed=5)
+    np.testing.assert_array_equal(backbone(pixels(64)), again(pixels(64)))
+    with pytest.raises(InvalidArgumentError, match="another for VGG16"):
+        BackboneConfig("VGG16", pooling="multilevel")
+
+
 def test_fully_connected_layer_of_vgg():
     backbone = build_backbone(BackboneConfig("VGG16", size=32, layer="fc6"))
     assert backbone.output_shape == (None, 4096)

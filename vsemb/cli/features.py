@@ -29,7 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-crops", action="store_true", help="store each crop and not their mean")
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
-        "--pooling", choices=("mean", "max", "mean+max"), help="over places (the network's own)"
+        "--pooling",
+        choices=("mean", "max", "mean+max", "multilevel"),
+        help="over places; multilevel adds the means of "
+        "inner layers to mean and max of the last (the network's own)",
     )
     parser.add_argument(
         "--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19"

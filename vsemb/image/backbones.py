@@ -22,7 +22,7 @@ from vsemb.image.convnet import small_conv_net
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-1"
 
-POOLINGS = ("mean", "max", "mean+max")
+POOLINGS = ("mean", "max", "mean+max", "multilevel")
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 
@@ -38,22 +38,26 @@ class Architecture:
             (the network has its own scaling inside).
         pooling: the pooling used where none is asked for.
         layers: names of inner layers that can be used in place of the pooled last map.
+        levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
     """
 
     size: int
     mode: str
     pooling: str = "mean"
     layers: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "MobileNetV2": Architecture(224, "tf"),
+    "MobileNetV2": Architecture(
+        224, "tf", pooling="multilevel", levels=("block_13_expand_relu", "block_16_project_BN")
+    ),
     "MobileNetV3Small": Architecture(224, "none"),
     "MobileNetV3Large": Architecture(224, "none"),
     "EfficientNetB0": Architecture(224, "none"),
     "EfficientNetV2B0": Architecture(224, "none"),
     "EfficientNetV2S": Architecture(384, "none"),
-    "ResNet50": Architecture(224, "caffe"),
+    "ResNet50": Architecture(224, "caffe", levels=("conv4_block6_out",)),
     "ResNet101": Architecture(224, "caffe"),
     "ResNet152": Architecture(224, "caffe"),
     "ResNet50V2": Architecture(224, "tf"),
@@ -74,8 +78,9 @@ class BackboneConfig:
     Attributes:
         name: a key of `ARCHITECTURES`.
         size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
-        pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places; empty or
-            None: the architecture's own (mean, but for SmallConvNet).
+        pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places, or
+            `"multilevel"` (the same and the means of inner maps, whose features are less tied to
+            the classes of ImageNet); empty or None: the architecture's own, mean for most.
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
@@ -104,6 +109,9 @@ class BackboneConfig:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
         if self.pooling not in POOLINGS:
             raise unknown_name("pooling", self.pooling, POOLINGS)
+        if self.pooling == "multilevel" and not architecture.levels:
+            known = ", ".join(name for name, entry in ARCHITECTURES.items() if entry.levels)
+            raise invalid_argument("pooling", self.pooling, f"another for {self.name} (it is for {known})")
         if self.layer is not None and self.layer not in architecture.layers:
             allowed = f"None, or one of {', '.join(architecture.layers)}" if architecture.layers else "None"
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
@@ -199,13 +207,21 @@ def build_backbone(
             _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
     mode = ARCHITECTURES[config.name].mode
-    features = base(pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels))
+    network, levels = base, []
+    if config.pooling == "multilevel" and config.layer is None:
+        inner = [base.get_layer(name).output for name in ARCHITECTURES[config.name].levels]
+        network = keras.Model(base.inputs, [*inner, base.output], name=base.name)
+    features = network(pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels))
+    if network is not base:
+        *levels, features = features
     if config.layer is None:
         pooled = []
-        if "mean" in config.pooling:
+        if config.pooling in ("mean", "mean+max", "multilevel"):
             pooled.append(keras.layers.GlobalAveragePooling2D(name="mean")(features))
-        if "max" in config.pooling:
+        if config.pooling in ("max", "mean+max", "multilevel"):
             pooled.append(keras.layers.GlobalMaxPooling2D(name="max")(features))
+        for number, level in enumerate(levels):
+            pooled.append(keras.layers.GlobalAveragePooling2D(name=f"level_{number}")(level))
         features = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate(name="pooled")(pooled)
     return keras.Model(pixels, features, name="backbone")
 
@@ -231,7 +247,11 @@ def weights_sha256(backbone: keras.Model) -> str:
 
 
 def _base(backbone: keras.Model) -> keras.Model:
-    return next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
+    network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
+    if len(network.outputs) == 1:
+        return network
+    # As it was before inner layers became outputs: weights files depend on the order of layers.
+    return keras.Model(network.inputs, network.outputs[-1], name=network.name)
 
 
 def _network(config: BackboneConfig, include_top: bool, weights: str | None = None) -> keras.Model:
