@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import keras
+
+from vsemb.encoders.scaling import FeatureScaling
 
 Tensor = Any
 
@@ -17,6 +20,8 @@ class ImageEncoder(keras.layers.Layer):
         dim: size of the embedding.
         use_bias: whether b is there.
         dropout: in training, the share of features set to 0.
+        standardize: whether features first pass a `FeatureScaling`, whose statistics
+            `scaling.adapt` sets.
         init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -39,6 +44,7 @@ class ImageEncoder(keras.layers.Layer):
         *,
         use_bias: bool = True,
         dropout: float = 0.0,
+        standardize: bool = False,
         init_scale: float | None = None,
         **kwargs: Any,
     ) -> None:
@@ -46,6 +52,8 @@ class ImageEncoder(keras.layers.Layer):
         self.dim = dim
         self.use_bias = use_bias
         self.dropout = dropout
+        self.standardize = standardize
+        self.scaling = FeatureScaling(dtype=self.dtype_policy) if standardize else None
         self.init_scale = init_scale
         kernel = (
             "glorot_uniform"
@@ -58,9 +66,13 @@ class ImageEncoder(keras.layers.Layer):
         )
 
     def build(self, input_shape: Any) -> None:
+        if self.scaling is not None and not self.scaling.built:
+            self.scaling.build(input_shape)
         self.affine.build(input_shape)
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
+        if self.scaling is not None:
+            features = self.scaling(features)
         return self.affine(self._dropout_layer(features, training=training))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
@@ -72,6 +84,7 @@ class ImageEncoder(keras.layers.Layer):
             "dim": self.dim,
             "use_bias": self.use_bias,
             "dropout": self.dropout,
+            "standardize": self.standardize,
             "init_scale": self.init_scale,
         }
 
@@ -136,5 +149,7 @@ class PixelEncoder(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> PixelEncoder:
+        # Keras takes the config of a functional model apart while it reads it.
+        config = copy.deepcopy(config)
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("backbone", "head")}
         return cls(**{**config, **parts})

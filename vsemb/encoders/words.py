@@ -99,7 +99,6 @@ class WordEmbedding(keras.layers.Layer):
             raise invalid_argument("vectors", "NaN or infinity", "finite numbers")
         if not self.built:
             self.build((None, None))
-            self.built = True
         self.table.assign(vectors)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:

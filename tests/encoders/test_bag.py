@@ -1,0 +1,63 @@
+"""The weighted bag of words, and the sum of it and a sequence encoder."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from tests.contract import check_layer, check_padding
+from vsemb.encoders import (
+    BagOfWordsEncoder,
+    HybridSentenceEncoder,
+    LinearSentenceEncoder,
+    RecurrentSentenceEncoder,
+    WordEmbedding,
+)
+from vsemb.errors import InvalidArgumentError
+
+IDS = np.array([[2, 3, 3], [5, 0, 0], [4, 1, 0]], np.int32)
+
+
+def make_bag(dtype: str = "float32", dim: int = 4) -> BagOfWordsEncoder:
+    bag = BagOfWordsEncoder(WordEmbedding(6, dim, dtype=dtype, init_scale=0.5), dropout=0.4, dtype=dtype)
+    bag.set_document_frequencies(np.array([0, 0, 9, 3, 1, 1]), 10)
+    return bag
+
+
+def make_hybrid(dtype: str = "float32") -> HybridSentenceEncoder:
+    words = WordEmbedding(6, 3, dtype=dtype, init_scale=0.5)
+    sequence = RecurrentSentenceEncoder(words, 4, units=4, pooling="mean", dtype=dtype)
+    return HybridSentenceEncoder(sequence, make_bag(dtype), dtype=dtype)
+
+
+@pytest.mark.parametrize("make", [make_bag, make_hybrid])
+def test_contract(make, tmp_path) -> None:
+    keras.utils.set_random_seed(0)
+    check_layer(make, [IDS], tmp_path, sequence=True)
+    check_padding(make(), IDS)
+
+
+def test_weights_by_hand() -> None:
+    bag = BagOfWordsEncoder(WordEmbedding(4, 1))
+    bag.words.set_vectors(np.array([[9.0], [0.0], [1.0], [1.0]]))
+    # Of 7 captions none has word 1 (unknown), 3 word 2, all 7 word 3: log 8, log 2, log 1 = 0,
+    # that is 3, 1, 0 times log 2; their mean is 4/3 log 2, so the weights are 9/4, 3/4, 0.
+    bag.set_document_frequencies(np.array([0, 0, 3, 7]), 7)
+    np.testing.assert_allclose(bag.rarity[1:], [2.25, 0.75, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(bag(np.array([[2, 2, 3, 0]])), [[1.5]], rtol=1e-6)
+
+
+def test_wrong_counts() -> None:
+    with pytest.raises(InvalidArgumentError, match="counts"):
+        make_bag().set_document_frequencies(np.zeros(5), 3)
+
+
+def test_both_parts_count_the_same_at_the_start() -> None:
+    keras.utils.set_random_seed(0)
+    words = WordEmbedding(6, 4, init_scale=5.0)
+    sequence, bag = LinearSentenceEncoder(words, "mean"), make_bag()
+    hybrid = HybridSentenceEncoder(sequence, bag)
+    parts = [np.asarray(part(IDS)) for part in (sequence, bag)]
+    unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
+    np.testing.assert_allclose(hybrid(IDS), unit[0] + unit[1], rtol=1e-5, atol=1e-6)

@@ -1,0 +1,79 @@
+"""Word vectors: looked up, set from outside, dropped in training only."""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+from tests.contract import check_layer
+from vsemb.encoders import WordEmbedding
+from vsemb.encoders.words import padding_mask
+from vsemb.errors import InvalidArgumentError
+
+IDS = np.array([[2, 3, 4], [1, 0, 0]], np.int32)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"word_dropout": 0.5, "dropout": 0.5, "init_scale": 0.3}])
+def test_contract(arguments, tmp_path) -> None:
+    check_layer(functools.partial(WordEmbedding, 6, 4, **arguments), [IDS], tmp_path, sequence=True)
+
+
+def test_fixed_words_are_not_trained() -> None:
+    layer = WordEmbedding(6, 4, train_words=False)
+    layer(IDS)
+    assert layer.trainable_variables == []
+    assert not type(layer).from_config(layer.get_config()).train_words
+
+
+def test_set_vectors_before_and_after_building() -> None:
+    table = np.arange(24.0).reshape(6, 4)
+    early, late = WordEmbedding(6, 4), WordEmbedding(6, 4)
+    early.set_vectors(table)
+    late(IDS)
+    late.set_vectors(table)
+    for layer in (early, late):
+        assert layer(IDS)[0, 1].numpy().tolist() == [12, 13, 14, 15]
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"), [(np.zeros((6, 5)), "shape"), (np.full((6, 4), np.nan), "NaN")]
+)
+def test_bad_vectors(vectors, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        WordEmbedding(6, 4).set_vectors(vectors)
+
+
+def test_word_dropout_hits_words_and_not_padding() -> None:
+    keras.utils.set_random_seed(1)
+    # One-dimensional vectors that are their own ids.
+    layer = WordEmbedding(6, 1, word_dropout=0.3)
+    layer.set_vectors(np.arange(6.0)[:, None])
+    ids = np.tile(np.array([[5, 0]], np.int32), (4000, 1))
+    seen = layer(ids, training=True).numpy()[:, :, 0]
+    assert set(seen[:, 0]) == {1, 5}
+    # 4000 draws of 0.3: standard deviation sqrt(0.21 / 4000) = 0.0072, so four of them.
+    assert abs((seen[:, 0] == 1).mean() - 0.3) < 0.03
+    assert not seen[:, 1].any()
+    assert (layer(ids, training=False).numpy()[:, 0, 0] == 5).all()
+    # Each call draws anew.
+    assert (layer(ids, training=True).numpy()[:, :, 0] != seen).any()
+
+
+def test_padding_mask() -> None:
+    assert padding_mask(IDS).numpy().tolist() == [[True, True, True], [True, False, False]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"vocabulary_size": 1},
+        {"vocabulary_size": 6, "word_dropout": 1.0},
+        {"vocabulary_size": 6, "dropout": 1.5},
+    ],
+)
+def test_bad_arguments(arguments) -> None:
+    with pytest.raises(ValueError, match="Invalid value"):
+        WordEmbedding(**arguments)

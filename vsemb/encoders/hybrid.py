@@ -1,0 +1,62 @@
+"""Two sentence encoders in one space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.ops.geometry import l2_normalize
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class HybridSentenceEncoder(keras.layers.Layer):
+    """Sum of a sequence encoder and a bag of words, each at unit length, the latter with a learned gain.
+
+    At unit length neither drowns the other while they learn at different speeds.
+
+    Args:
+        sequence: a sentence encoder that sees the order of words.
+        bag: one that does not, of the same size.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim).
+    """
+
+    def __init__(self, sequence: keras.layers.Layer, bag: keras.layers.Layer, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sequence = sequence
+        self.bag = bag
+
+    def build(self, input_shape: Any) -> None:
+        for encoder in (self.sequence, self.bag):
+            if not encoder.built:
+                encoder.build(input_shape)
+        self.gain = self.add_weight(shape=(), initializer="ones", name="gain")
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        sequence = l2_normalize(self.sequence(token_ids, training=training))
+        bag = l2_normalize(self.bag(token_ids, training=training))
+        return ops.cast(sequence + ops.cast(self.gain, "float32") * bag, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return self.sequence.compute_output_shape(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        parts = {
+            name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("sequence", "bag")
+        }
+        return {**super().get_config(), **parts}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> HybridSentenceEncoder:
+        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("sequence", "bag")}
+        return cls(**{**config, **parts})
