@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+# More names than this do not fit the two lines of a message.
+_LISTED = 20
+
 
 class VsembError(Exception):
     """Base of every error that vsemb raises on purpose."""
@@ -56,9 +59,13 @@ def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArg
     Did you mean 'vsepp'?
     """
     options = list(allowed)
-    close = difflib.get_close_matches(str(received), options, n=1)
+    close = difflib.get_close_matches(str(received), options, n=3)
     fix = f"Did you mean {close[0]!r}?" if close else None
-    return invalid_argument(name, received, f"one of {', '.join(options)}", fix)
+    shown = options if len(options) <= _LISTED else close or options[:3]
+    allowed = f"one of {', '.join(shown)}"
+    if len(shown) < len(options):
+        allowed = f"one of {len(options)} names, such as {', '.join(shown)}"
+    return invalid_argument(name, received, allowed, fix)
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:

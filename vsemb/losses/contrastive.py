@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -44,8 +45,8 @@ class InfoNCE(RowLoss):
         name: str = "infonce",
     ) -> None:
         super().__init__(reduction=reduction, name=name)
-        if temperature <= 0:
-            raise invalid_argument("temperature", temperature, "a number > 0")
+        if not 0 < temperature < math.inf:
+            raise invalid_argument("temperature", temperature, "a finite number > 0")
         if not 0 <= label_smoothing < 1:
             raise invalid_argument("label_smoothing", label_smoothing, "a number in [0, 1)")
         self.temperature = temperature

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
@@ -51,8 +52,8 @@ class PairwiseRanking(RowLoss):
         name: str = "pairwise_ranking",
     ) -> None:
         super().__init__(reduction=reduction, name=name)
-        if margin < 0:
-            raise invalid_argument("margin", margin, "a number >= 0")
+        if not 0 <= margin < math.inf:
+            raise invalid_argument("margin", margin, "a finite number >= 0")
         if negatives not in NEGATIVES:
             raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
         if warmup_steps < 0:
@@ -86,7 +87,7 @@ class PairwiseRanking(RowLoss):
             candidates: number of candidates a query.
         """
         per_query = self.margin * (1 if self.negatives == "hardest" else candidates - 1)
-        return 2 * queries * per_query
+        return 2 * per_query * (queries if self.reduction == "sum" else 1)
 
     def get_config(self) -> dict[str, Any]:
         config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}

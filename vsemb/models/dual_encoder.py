@@ -79,14 +79,12 @@ class DualEncoder(keras.Model):
         self.image_weight = image_weight
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
-            logit_scale.built = True
 
     def build(self, input_shape: Any) -> None:
         shapes = input_shape if isinstance(input_shape, Mapping) else {}
         for name, encoder in (("image", self.image_encoder), ("text", self.text_encoder)):
             if name in shapes and not encoder.built:
                 encoder.build(tuple(shapes[name]))
-                encoder.built = True
 
     def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
         """Embeds images; (n, ...) -> (n, dim) float32 in the similarity's geometry."""
@@ -147,19 +145,29 @@ class DualEncoder(keras.Model):
         to_texts = self._logits(images, gather_across_replicas(texts))  # (n, all n)
         to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
         rel_texts = rel_images = relation
+        own_only = ops.where(ops.equal(relation, 1), 1, -1)
         if "negative_text" in y_pred:
-            relation = ops.where(ops.equal(relation, 1), 1, -1)
             rel_texts, to_texts = self._add_negatives(
-                relation, to_texts, ids, x["negative_text_id"], images, y_pred["negative_text"], False
+                own_only, to_texts, ids, x["negative_text_id"], images, y_pred["negative_text"], False
             )
+        if "negative_image" in y_pred:
             rel_images, to_images = self._add_negatives(
-                relation, to_images, ids, x["negative_image_id"], texts, y_pred["negative_image"], True
+                own_only, to_images, ids, x["negative_image_id"], texts, y_pred["negative_image"], True
             )
         loss = self.image_weight * row_loss(rel_texts, to_texts) + row_loss(rel_images, to_images)
         for extra in self.losses:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        # Under a strategy Keras builds on the mean of the replicas' first batches, where token ids are
+        # fractions, and uses up a batch of the first epoch. What is built already needs neither.
+        if self._distribute_strategy is None or not self.built:
+            super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
+        elif self.optimizer is not None and not self.optimizer.built:
+            with self._distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
 
     def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
         scores = self.similarity.scores(images, texts)

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.errors import invalid_argument
+
 Tensor = Any
 
 
@@ -29,6 +31,9 @@ class LogitScale(keras.layers.Layer):
     Returns:
         The scaled scores.
 
+    Raises:
+        InvalidArgumentError: for a maximum <= 0, or an initial factor outside (0, maximum].
+
     Example:
 
     >>> round(float(LogitScale(initial=10.0)(ops.ones(()))), 3)
@@ -37,12 +42,20 @@ class LogitScale(keras.layers.Layer):
 
     def __init__(self, initial: float = 1 / 0.07, maximum: float = 100.0, **kwargs: Any) -> None:
         super().__init__(dtype="float32", **{k: v for k, v in kwargs.items() if k != "dtype"})
+        if not 0 < maximum < math.inf:
+            raise invalid_argument("maximum", maximum, "a finite number > 0")
+        if not 0 < initial <= maximum:
+            raise invalid_argument("initial", initial, f"a number > 0 and <= maximum={maximum}")
         self.initial = initial
         self.maximum = maximum
 
     def build(self, input_shape: Any = None) -> None:
+        # A bound on the variable and not only in `call`, whose gradient would be 0 beyond it, for ever.
         self.log_scale = self.add_weight(
-            shape=(), initializer=keras.initializers.Constant(math.log(self.initial)), name="log_scale"
+            shape=(),
+            initializer=keras.initializers.Constant(math.log(self.initial)),
+            constraint=lambda value: ops.minimum(value, math.log(self.maximum)),
+            name="log_scale",
         )
 
     def call(self, scores: Tensor) -> Tensor:

@@ -31,4 +31,5 @@ def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
     """
     x = ops.cast(x, "float32")
     squared = ops.sum(ops.square(x), axis=axis, keepdims=True)
-    return x * ops.rsqrt(ops.maximum(squared, epsilon))
+    # Not rsqrt, which is rounded otherwise for the last rows of a batch: equal vectors stay equal, and tie.
+    return x / ops.sqrt(ops.maximum(squared, epsilon))

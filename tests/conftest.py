@@ -1,0 +1,99 @@
+"""Fixtures that every room's tests may use: a tiny dataset and tiny trained runs."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import shutil
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COUNTS = {"train": 48, "val": 12, "test": 12}
+FEATURE_DIM = 16
+
+#: What makes any recipe small enough for a test; see `vsemb.recipes.schema`.
+TINY = (
+    "embedding_dim=16",
+    "text.word_dim=16",
+    "text.units=16",
+    "text.min_count=1",
+    "batches.size=8",
+    "training.epochs=2",
+    "training.seed=3",
+)
+
+
+def word_sums(captions: list[str]) -> np.ndarray:
+    """Features that tell what the captions say, so that a tiny model can learn from them."""
+    words = [word for caption in captions for word in caption.split()]
+    vectors = [np.random.default_rng(zlib.crc32(word.encode())).normal(size=FEATURE_DIM) for word in words]
+    return np.mean(vectors, axis=0).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def scenes_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny scenes dataset, 32 x 32 pixels, five captions an image, with features."""
+    from vsemb.data import scenes as generator
+    from vsemb.data.features import write_precomputed
+    from vsemb.data.store import write_dataset
+
+    path = tmp_path_factory.mktemp("data") / "scenes"
+    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    records = generator.generate(COUNTS, seed=5, image_size=32)
+    dataset = write_dataset(records, path, name="scenes", source=source, images_per_shard=20)
+    ids, features = [], []
+    for name in dataset.splits:
+        split = dataset.split(name)
+        ids.append(split.ids)
+        features += [word_sums(entry["captions"]) for entry in split.entries]
+    write_precomputed(dataset, np.concatenate(ids), 4 * np.stack(features))
+    return path
+
+
+@pytest.fixture(scope="session")
+def scenes(scenes_path: Path):
+    """A tiny `Dataset` with splits train (48 images), val and test (12 each); treat it as read-only."""
+    from vsemb.data.store import Dataset
+
+    return Dataset.open(scenes_path)
+
+
+@pytest.fixture
+def scenes_copy(scenes_path: Path, tmp_path: Path):
+    """A copy of `scenes` that a test may change."""
+    from vsemb.data.store import Dataset
+
+    return Dataset.open(shutil.copytree(scenes_path, tmp_path / "scenes"))
+
+
+@pytest.fixture(scope="session")
+def tiny_recipe():
+    """A recipe on features that trains in seconds."""
+    from vsemb import recipes
+
+    return recipes.get("vsepp", "paper").with_overrides(
+        [*TINY, "optimizer.learning_rate=0.01", "loss.negatives=all", "text.pooling=mean"]
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `Run` of two epochs on the features of `scenes`; treat it as read-only."""
+    from vsemb.recipes.train import train
+
+    return train(tiny_recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_pixel_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
+    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.recipes.train import train
+
+    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
+    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-pixels")

@@ -1,0 +1,155 @@
+"""Pairwise ranking: hand-computed tables, a double loop, finite differences, the warm-up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contract import check_loss
+from tests.losses.slow import finite_differences, random_relation, ranking_rows
+from tests.oracles import TOLERANCE, oracle
+from vsemb import losses, similarities
+from vsemb.errors import InvalidArgumentError
+from vsemb.losses import PairwiseRanking
+from vsemb.ops.relation import pair_relation
+
+TABLES = ["ranking_loss_3x3", "ranking_loss_3x3_margin1", "ranking_loss_3x3_same_image_masked"]
+
+
+def both_directions(loss: PairwiseRanking, relation: np.ndarray, scores: np.ndarray) -> tuple[float, float]:
+    return float(loss(relation, scores)), float(loss(relation.T, scores.T))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_oracle_tables(name: str) -> None:
+    entry = oracle(name)
+    scores = np.array(entry.inputs["scores"], np.float32)
+    ids = np.array(entry.inputs.get("image_ids", range(3)), np.int64)
+    relation = pair_relation(ids, ids, np.arange(3), np.arange(3)).numpy()
+    captions, images = both_directions(PairwiseRanking(entry.inputs["margin"]), relation, scores)
+    expected = entry.expected
+    np.testing.assert_allclose(captions, expected["sum_caption_negatives"], **TOLERANCE)
+    np.testing.assert_allclose(images, expected["sum_image_negatives"], **TOLERANCE)
+    np.testing.assert_allclose(captions + images, expected["sum_of_hinges"], **TOLERANCE)
+    hardest = PairwiseRanking(entry.inputs["margin"], "hardest")
+    expected_max = expected["max_of_hinges_sum_over_queries"]
+    np.testing.assert_allclose(sum(both_directions(hardest, relation, scores)), expected_max, **TOLERANCE)
+    mean = PairwiseRanking(entry.inputs["margin"], reduction="sum_over_batch_size")
+    expected_mean = expected["sum_of_hinges_mean_over_batch"]
+    np.testing.assert_allclose(sum(both_directions(mean, relation, scores)), expected_mean, **TOLERANCE)
+    hinges = np.array(expected["hinge_caption_negatives"])
+    rows = PairwiseRanking(entry.inputs["margin"]).call(relation, scores)
+    np.testing.assert_allclose(rows, hinges.sum(axis=1), **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["ranking_loss_collapsed_2", "ranking_loss_collapsed_128"])
+def test_collapsed_value(name: str) -> None:
+    entry = oracle(name)
+    n, margin = entry.inputs["n"], entry.inputs["margin"]
+    scores = np.full((n, n), entry.inputs["score_everywhere"], np.float32)
+    relation = np.eye(n, dtype=np.int32)
+    cases = {"hardest": "max_of_hinges_sum_over_queries", "all": "sum_of_hinges"}
+    for negatives, key in cases.items():
+        loss = PairwiseRanking(margin, negatives)
+        np.testing.assert_allclose(
+            sum(both_directions(loss, relation, scores)), entry.expected[key], rtol=1e-5
+        )
+        np.testing.assert_allclose(loss.collapsed_value(n, n), entry.expected[key], rtol=1e-6)
+
+
+def test_cosine_scores_then_loss() -> None:
+    entry = oracle("cosine_scores_and_loss")
+    cosine = similarities.get("cosine")
+    images = cosine.normalize(np.array(entry.inputs["image_vectors"], np.float32))
+    texts = cosine.normalize(np.array(entry.inputs["sentence_vectors"], np.float32))
+    scores = cosine.scores(images, texts).numpy()
+    np.testing.assert_allclose(scores, entry.expected["cosine"], **TOLERANCE)
+    loss = PairwiseRanking(entry.inputs["margin"])
+    captions, other = both_directions(loss, np.eye(3, dtype=np.int32), scores)
+    np.testing.assert_allclose(captions, entry.expected["sum_caption_negatives"], **TOLERANCE)
+    np.testing.assert_allclose(other, entry.expected["sum_image_negatives"], **TOLERANCE)
+
+
+def test_dot_with_only_the_texts_normalised() -> None:
+    # The released Kiros code in training: image vectors keep their length.
+    entry = oracle("released_kiros_training_scores")
+    images = np.array(entry.inputs["image_vectors"], np.float32)
+    texts = similarities.get("cosine").normalize(np.array(entry.inputs["sentence_vectors"], np.float32))
+    scores = similarities.get("dot").scores(images, texts).numpy()
+    np.testing.assert_allclose(scores, entry.expected["scores"], **TOLERANCE)
+    total = sum(both_directions(PairwiseRanking(entry.inputs["margin"]), np.eye(3, dtype=np.int32), scores))
+    np.testing.assert_allclose(total, entry.expected["sum_of_hinges"], **TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 9)])
+@pytest.mark.parametrize(
+    ("negatives", "step", "weight"), [("all", None, 0), ("hardest", None, 1), ("hardest", 15, 0.5)]
+)
+def test_equals_double_loop_forward_and_gradient(shape, negatives, step, weight) -> None:
+    relation, scores = random_relation(*shape, seed=7)
+    loss = PairwiseRanking(0.3, negatives, warmup_steps=0 if step is None else 20)
+    loss.bind_step(step)
+
+    def slow(values: np.ndarray) -> float:
+        return ranking_rows(relation, values, 0.3, weight).sum()
+
+    variable = tf.Variable(scores.astype(np.float32))
+    with tf.GradientTape() as tape:
+        value = loss(relation, variable)
+    # float32 sums of some ten terms of order 1.
+    np.testing.assert_allclose(float(value), slow(scores), rtol=1e-5)
+    # The loss is piecewise linear: central differences are exact but for float64 rounding / 1e-6.
+    expected = finite_differences(slow, scores)
+    np.testing.assert_allclose(tape.gradient(value, variable), expected, atol=1e-5)
+
+
+def test_warm_up_passes_from_the_sum_to_the_hardest() -> None:
+    loss = PairwiseRanking(0.2, "hardest", warmup_steps=100)
+    weights = [float(loss.hardest_weight(np.float32(step))) for step in (0, 50, 75, 100, 1000)]
+    np.testing.assert_allclose(weights, [0, 0, 0.5, 1, 1])
+    # Row: own 0.5, negatives 0.6 and 0.4: hinges 0.3 and 0.1; sum 0.4, hardest 0.3.
+    row = ([[1, 0, 0]], [[0.5, 0.6, 0.4]])
+    for step, expected in ((0, 0.4), (75, 0.35), (100, 0.3)):
+        loss.bind_step(step)
+        np.testing.assert_allclose(float(loss(*row)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("negatives", ["all", "hardest"])
+def test_a_query_without_negatives_costs_nothing(negatives: str) -> None:
+    variable = tf.Variable([[0.1, 0.9]])
+    with tf.GradientTape() as tape:
+        value = PairwiseRanking(0.2, negatives)([[1, -1]], variable)
+    assert float(value) == 0
+    assert not tape.gradient(value, variable).numpy().any()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"negatives": "hardest", "warmup_steps": 5, "margin": 1.0}])
+def test_contract(arguments) -> None:
+    relation, scores = random_relation(5, 8, seed=1)
+    check_loss(PairwiseRanking(**arguments), relation, scores.astype(np.float32))
+    check_loss(
+        PairwiseRanking(**arguments, reduction="sum_over_batch_size"), relation, scores.astype(np.float32)
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"margin": -0.1}, "margin=-0.1"),
+        ({"margin": float("nan")}, "margin=nan"),
+        ({"negatives": "hard"}, "all, hardest"),
+        ({"warmup_steps": -1}, "warmup_steps=-1"),
+    ],
+)
+def test_bad_arguments(arguments, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        PairwiseRanking(**arguments)
+
+
+def test_get_by_name() -> None:
+    assert losses.get("ranking", margin=0.7).margin == 0.7
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'ranking'"):
+        losses.get("rankin")
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'margin'"):
+        losses.get("ranking", margn=1)

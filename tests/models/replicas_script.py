@@ -1,0 +1,99 @@
+"""Run as a script by `test_replicas.py`: two logical CPU devices against one, in its own process.
+
+A process can hold one MirroredStrategy only. Prints one JSON line: case -> {what: [one, two]}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.models import DualEncoder, LogitScale
+
+ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4
+
+LOSSES = {
+    "all": (lambda: PairwiseRanking(0.3), False),
+    "hardest": (lambda: PairwiseRanking(0.3, "hardest"), False),
+    "infonce": (lambda: InfoNCE(), True),
+}
+
+
+def batches(sampled: bool) -> dict[str, np.ndarray]:
+    """Three batches, one behind the other; images repeat within a replica and across the two."""
+    generator = np.random.default_rng(0)
+    pictures = generator.normal(size=(6, 5)).astype(np.float32)
+    count = STEPS * ROWS
+    rows = np.tile([0, 1, 0, 2, 3, 0, 4, 3], STEPS)
+
+    def some(name: str, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            f"{name}image": pictures[rows],
+            f"{name}image_id": rows + 2**24 - 2,
+            f"{name}text": generator.integers(1, WORDS, (count, 3)).astype(np.int32),
+        }
+
+    result = some("", rows)
+    if sampled:
+        other = some("negative_", generator.integers(6, size=count))
+        # The sampled texts show other images than the sampled images.
+        other["negative_text_id"] = generator.integers(6, size=count) + 2**24 - 2
+        result |= other
+    return result
+
+
+def make_model(loss: str, regularised: bool) -> DualEncoder:
+    keras.utils.set_random_seed(3)
+    build_loss, learned = LOSSES[loss]
+    model = DualEncoder(
+        ImageEncoder(DIM),
+        LinearSentenceEncoder(WordEmbedding(WORDS, DIM, init_scale=1.0)),
+        logit_scale=LogitScale(5.0) if learned else None,
+        image_weight=0.7,
+    )
+    model.build({"image": (None, 5), "text": (None, None)})
+    if regularised:
+        model.image_encoder.affine.kernel.regularizer = keras.regularizers.L2(0.5)
+    model.compile(keras.optimizers.SGD(0.05), loss=build_loss(), jit_compile=False)
+    return model
+
+
+def run(loss: str, sampled: bool, regularised: bool) -> dict[str, list[float]]:
+    model = make_model(loss, regularised)
+    data = tf.data.Dataset.from_tensor_slices(batches(sampled)).batch(ROWS, drop_remainder=True)
+    evaluated = model.evaluate(data, verbose=0)
+    evaluated = evaluated if np.isscalar(evaluated) else evaluated[0]
+    history = model.fit(data, epochs=2, shuffle=False, verbose=0)
+    weights = np.concatenate([w.ravel() for w in model.get_weights()])
+    return {"evaluate": [float(evaluated)], "fit": history.history["loss"], "weights": weights.tolist()}
+
+
+def main() -> int:
+    devices = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    assert strategy.num_replicas_in_sync == 2
+    cases = [(loss, sampled, False) for loss in LOSSES for sampled in (False, True)]
+    cases.append(("all", False, True))
+    found = {}
+    for loss, sampled, regularised in cases:
+        one = run(loss, sampled, regularised)
+        with strategy.scope():
+            two = run(loss, sampled, regularised)
+        name = loss + ("-sampled" if sampled else "") + ("-regularised" if regularised else "")
+        found[name] = {what: [one[what], two[what]] for what in one}
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

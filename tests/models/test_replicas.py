@@ -1,0 +1,37 @@
+"""Two replicas with half the batch each do what one device does with the whole batch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parent / "replicas_script.py"
+CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled", "all-regularised"]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, list]]:
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("what", ["evaluate", "fit", "weights"])
+def test_two_replicas_equal_one_device(results, case: str, what: str) -> None:
+    one, two = results[case][what]
+    # The sums run in another order; six SGD steps of float32 keep five digits.
+    np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
+
+
+def test_the_cases_are_no_trivial_ones(results) -> None:
+    assert set(results) == set(CASES)
+    for what in ("evaluate", "weights"):
+        values = {json.dumps(result[what][0]) for result in results.values()}
+        # Every case has its own loss and its own gradients.
+        assert len(values) == len(CASES)
