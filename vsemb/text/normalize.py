@@ -35,10 +35,12 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     """
     texts = tf.strings.substr(texts, 0, MAX_BYTES)
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # The next operation would end the text there.
     texts = tf.strings.lower(texts, encoding="utf-8")
     texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
     texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
-    texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
+    for _ in range(2):  # A match ends behind its second letter, so that of n' in 'n' needs another pass.
+        texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
     texts = tf.strings.regex_replace(texts, rf"[^\pL\pM\pN{_KEPT}]+", " ")
     texts = tf.strings.regex_replace(texts, _KEPT, "'")
     return tf.strings.split(texts)

@@ -16,8 +16,8 @@ def read_word_vectors(
     """Reads the vectors of a vocabulary's words from a GloVe or word2vec text file.
 
     Both formats are `word v1 … vd` a line; word2vec's starts with a line `count dim`. A word is
-    looked up as it stands and in lower case. Words without a vector are drawn from the normal
-    distribution fitted to each dimension of those found; padding is zero.
+    looked up as it stands and, where the file has no such word, in lower case. Words without a vector
+    are drawn from the normal distribution fitted to each dimension of those found; padding is zero.
 
     Args:
         path: the file.
@@ -29,7 +29,8 @@ def read_word_vectors(
         found: how many words of the vocabulary the file has.
 
     Raises:
-        DataError: if the file cannot be read, a line is malformed, or it has none of the words.
+        DataError: if the file cannot be read or a line is malformed.
+        InvalidArgumentError: if the file has none of the words.
 
     Example:
 
@@ -41,6 +42,7 @@ def read_word_vectors(
     """
     wanted = {word: row for row, word in enumerate(vocabulary.tokens)}
     rows: dict[int, np.ndarray] = {}
+    exact: set[int] = set()
     dim: int | None = None
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -58,8 +60,11 @@ def read_word_vectors(
                 if not word:
                     raise DataError(f"{path}, line {number}: expected a word and {dim} numbers.")
                 row = wanted.get(word, wanted.get(word.lower()))
-                if row is None or row in rows:
+                # In a cased file "Apple" may come before "apple", and is another word.
+                if row is None or row in exact or (row in rows and word not in wanted):
                     continue
+                if word in wanted:
+                    exact.add(row)
                 try:
                     rows[row] = np.array(parts[-dim:], np.float32)
                 except ValueError as error:
@@ -77,4 +82,4 @@ def read_word_vectors(
     vectors = generator.normal(known.mean(0), known.std(0), (len(vocabulary), dim)).astype(np.float32)
     vectors[list(rows)] = known
     vectors[0] = 0
-    return vectors, len(rows)
+    return vectors, len(rows.keys() - {0, 1})

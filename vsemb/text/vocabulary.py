@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.files import replacing, sha256_bytes
 from vsemb.text.normalize import split_words
 
@@ -72,8 +72,11 @@ class Vocabulary:
             max_words: how many words are kept at most.
 
         Raises:
+            InvalidArgumentError: for max_words < 1.
             DataError: if no word is left.
         """
+        if max_words is not None and max_words < 1:
+            raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
         counts: Counter[bytes] = Counter()
         captions = list(captions)
         for start in range(0, len(captions), _CHUNK):
@@ -99,9 +102,12 @@ class Vocabulary:
             DataError: if the file is missing or is no vocabulary.
         """
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"The vocabulary at {path} cannot be read: {error}.") from error
         if lines[:2] != [PADDING, UNKNOWN]:
             raise DataError(f"{path} is no vocabulary: its first lines must be {PADDING} and {UNKNOWN}.")
-        return cls(lines[2:])
+        try:
+            return cls(lines[2:])
+        except InvalidArgumentError as error:
+            raise DataError(f"{path} is no vocabulary. {error}") from error

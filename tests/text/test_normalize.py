@@ -1,0 +1,78 @@
+"""Splitting raw strings into words."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from vsemb.text.normalize import MAX_BYTES, split_words
+
+
+def words(text: str | bytes) -> list[str]:
+    (row,) = split_words(tf.constant([text])).to_list()
+    return [word.decode() for word in row]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A man, riding a HORSE.", ["a", "man", "riding", "a", "horse"]),
+        ("", []),
+        (" \t\n ", []),
+        ("...!?", []),
+        # The English 's is a word of its own, other apostrophes go without a gap.
+        ("the dog's ball", ["the", "dog", "'s", "ball"]),
+        ("THE DOG'S", ["the", "dog", "'s"]),
+        ("the dog’s ball", ["the", "dog", "'s", "ball"]),
+        ("don't can't", ["dont", "cant"]),
+        ("rock'n'roll", ["rocknroll"]),
+        ("y'all'd've", ["yalldve"]),
+        ("o'neil's", ["oneil", "'s"]),
+        ("'quoted' words'", ["quoted", "words"]),
+        ("the dogs' bowls", ["the", "dogs", "bowls"]),
+        ("t-shirt black/white 4x4", ["t", "shirt", "black", "white", "4x4"]),
+        # Unicode: letters of any script, their marks, their lower case.
+        ("Ein GROẞER Hund", ["ein", "großer", "hund"]),
+        ("ΣΚΥΛΟΣ Собака", ["σκυλος", "собака"]),
+        ("犬が走る", ["犬が走る"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("naïve cafe\u0301", ["naïve", "cafe\u0301"]),
+        ("a\u00a0dog\u2028runs\u3000fast", ["a", "dog", "runs", "fast"]),
+        ("dog🐕run", ["dog", "run"]),
+        ("a\x00dog", ["a", "dog"]),
+    ],
+)
+def test_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"dog\xffcat", ["dog", "cat"]),
+        (b"\xff\xfe", []),
+        # An overlong encoding and a surrogate half are invalid too.
+        (b"dog \xc0\xaf \xed\xa0\x80 cat", ["dog", "cat"]),
+        (b"caf\xc3", ["caf"]),
+    ],
+)
+def test_invalid_utf8_separates(text: bytes, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+def test_long_texts_are_cut() -> None:
+    assert MAX_BYTES == 4096
+    # 1024 words of 4 bytes fit; the one behind them does not.
+    assert words("dog " * 1024 + "cat") == ["dog"] * 1024
+    # The cut goes through the two bytes of the last letter, which is then no letter.
+    assert words("a" * 4095 + "é") == ["a" * 4095]
+    assert len(words("dog " * 1_000_000)) == 1024
+
+
+def test_rows_are_independent() -> None:
+    rows = split_words(tf.constant([b"a dog", b"\xff", b"", b"cats"])).to_list()
+    assert rows == [[b"a", b"dog"], [], [], [b"cats"]]
+
+
+def test_no_row_at_all() -> None:
+    assert split_words(tf.constant([], tf.string)).to_list() == []

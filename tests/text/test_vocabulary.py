@@ -1,0 +1,75 @@
+"""Vocabularies: counting, order, files."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError, VsembError
+from vsemb.text import Vocabulary
+
+CAPTIONS = ["A dog and a cat.", "the DOG's cat", "Собака", "a zebra"]
+
+
+def test_most_frequent_first_then_by_alphabet() -> None:
+    # a: 3; cat, dog: 2; 's, and, the, zebra, собака: 1.
+    vocabulary = Vocabulary.from_captions(CAPTIONS)
+    assert vocabulary.words == ("a", "cat", "dog", "'s", "and", "the", "zebra", "собака")
+    assert len(vocabulary) == 10
+    assert vocabulary.tokens[:3] == ("<pad>", "<unk>", "a")
+    assert "dog" in vocabulary and "wolf" not in vocabulary
+
+
+def test_limits() -> None:
+    assert Vocabulary.from_captions(CAPTIONS, min_count=2).words == ("a", "cat", "dog")
+    assert Vocabulary.from_captions(CAPTIONS, max_words=2).words == ("a", "cat")
+    with pytest.raises(DataError, match="min_count=4"):
+        Vocabulary.from_captions(CAPTIONS, min_count=4)
+    with pytest.raises(DataError):
+        Vocabulary.from_captions(["", "..."])
+    for bad in (0, -1):
+        # -1 would silently leave out the rarest word.
+        with pytest.raises(VsembError, match="max_words"):
+            Vocabulary.from_captions(CAPTIONS, max_words=bad)
+
+
+def test_a_generator_of_captions_and_many_of_them() -> None:
+    # More than the chunk of 8192.
+    vocabulary = Vocabulary.from_captions(text for text in ["dog"] * 9000 + ["cat"] * 8999)
+    assert vocabulary.words == ("dog", "cat")
+
+
+@pytest.mark.parametrize("words", [["dog", "dog"], [""], ["a dog"], ["<pad>"], ["<unk>"], ["a\n"], [" a"]])
+def test_bad_words(words: list[str]) -> None:
+    with pytest.raises(InvalidArgumentError, match="words"):
+        Vocabulary(words)
+
+
+def test_fingerprint_is_that_of_the_order() -> None:
+    assert Vocabulary(["a", "b"]).fingerprint == Vocabulary(["a", "b"]).fingerprint
+    assert Vocabulary(["a", "b"]).fingerprint != Vocabulary(["b", "a"]).fingerprint
+
+
+def test_save_and_load(tmp_path) -> None:
+    vocabulary = Vocabulary.from_captions(CAPTIONS)
+    vocabulary.save(tmp_path / "v.txt")
+    # The line number is the id.
+    lines = (tmp_path / "v.txt").read_text(encoding="utf-8").split("\n")
+    assert lines[0] == "<pad>" and lines[4] == "dog" and lines[-1] == ""
+    assert Vocabulary.load(tmp_path / "v.txt").words == vocabulary.words
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"dog\ncat\n", b"<pad>\n<unk>\n\xff\n", b"<pad>\n<unk>\ndog\ndog\n", b"<pad>\n<unk>\ndog\n\ncat\n"],
+)
+def test_broken_files(tmp_path, content: bytes) -> None:
+    path = tmp_path / "vocabulary.txt"
+    path.write_bytes(content)
+    # The file is at fault, so the message names it.
+    with pytest.raises(DataError, match="vocabulary.txt"):
+        Vocabulary.load(path)
+
+
+def test_missing_file(tmp_path) -> None:
+    with pytest.raises(DataError, match="none.txt"):
+        Vocabulary.load(tmp_path / "none.txt")
