@@ -1,0 +1,44 @@
+"""Embedding splits: order, batches, and that later weights are seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.contract import SAME
+from vsemb.data.sources import FeatureImages
+from vsemb.evaluation import Embedder
+
+
+@pytest.fixture
+def parts(scenes, tiny_run):
+    split = scenes.split("val")
+    return split, tiny_run.images_of(scenes, split), tiny_run.model, tiny_run.tokenizer
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 12, 256])
+def test_texts_come_in_their_own_order(parts, batch_size: int) -> None:
+    split, _, model, tokenizer = parts
+    found = Embedder(model).texts(*tokenizer.encode(split.captions), batch_size=batch_size)
+    expected = model.encode_texts(tokenizer(split.captions))
+    # The same rows padded to another length.
+    np.testing.assert_allclose(found, expected, **SAME)
+
+
+@pytest.mark.parametrize("batch_size", [5, 12, 256])
+def test_images_come_in_their_own_order(parts, scenes, batch_size: int) -> None:
+    split, images, model, _ = parts
+    assert isinstance(images, FeatureImages)
+    found = Embedder(model).images(images, len(split), batch_size=batch_size)
+    np.testing.assert_allclose(found, model.encode_images(images.gather(np.arange(len(split)))), **SAME)
+
+
+def test_later_weights_are_seen(parts) -> None:
+    split, images, model, _ = parts
+    embedder = Embedder(model)
+    before = embedder.images(images, len(split))
+    kept = model.get_weights()
+    model.image_encoder.affine.kernel.assign(-model.image_encoder.affine.kernel)
+    after = embedder.images(images, len(split))
+    model.set_weights(kept)
+    assert np.abs(after - before).max() > 0.1
