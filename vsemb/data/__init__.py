@@ -1,1 +1,39 @@
+"""Data room: datasets on disk, cached features, and the batches that `fit` takes."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vsemb.data.batches import PairBatches
+    from vsemb.data.features import FeatureStore, cache_features
+    from vsemb.data.sources import FeatureImages, PixelImages
+    from vsemb.data.store import Dataset, Split
+
+__all__ = [
+    "Dataset",
+    "FeatureImages",
+    "FeatureStore",
+    "PairBatches",
+    "PixelImages",
+    "Split",
+    "cache_features",
+]
+
+# Looked up on first use, so that `vsemb prepare --help` need not wait for TensorFlow.
+_HOMES = {
+    "Dataset": "store",
+    "FeatureImages": "sources",
+    "FeatureStore": "features",
+    "PairBatches": "batches",
+    "PixelImages": "sources",
+    "Split": "store",
+    "cache_features": "features",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,8 @@
 """Image features on disk: computed once by a frozen backbone, memory-mapped, tied to their dataset.
 
     DATA/features/<fingerprint>/
-      features.npy         float32 (images, dim), or (images, crops, dim) where the crops are kept
+      features.npy         float32 (images, dim), or (images, views, dim) where the crops are kept, or
+                           each image's mirror image beside it
       ids.npy              int64 (images,), ascending: features.npy[i] belongs to image ids[i]
       manifest.json        of which dataset, by which backbone, weights and preprocessing
       backbone.weights.h5  the weights that were used (absent for precomputed features)
@@ -165,16 +166,21 @@ class FeatureStore:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape on disk: (images, dim), or (images, crops, dim)."""
+        """The shape on disk: (images, dim), or (images, views, dim)."""
         return tuple(self._features.shape)
 
     @property
     def views_count(self) -> int:
-        """How many views of an image are kept: 1, unless the crops are."""
+        """How many views of an image are kept: 1, unless the crops or mirror images are."""
         return self._features.shape[1] if self._features.ndim == 3 else 1
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether view 0 is the image, as it is measured and served, and view 1 its mirror image."""
+        return self.views_count == 2 and self.manifest["crops"] == 1
+
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers the features of images, averaged over crops where those are kept.
+        """Gathers the features of images, averaged over crops where those are kept, never mirrored.
 
         Args:
             ids: int64 (n,), in any order, repeats allowed.
@@ -185,6 +191,8 @@ class FeatureStore:
         Raises:
             DataError: if an id has no features.
         """
+        if self.mirrored:
+            return self.views(ids, 0)
         features = self._features[self._positions(ids)]
         return features.mean(axis=1) if features.ndim == 3 else features
 
@@ -215,7 +223,7 @@ class FeatureStore:
         return positions
 
 
-def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_crops: bool = False) -> str:
+def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_views: bool = False) -> str:
     """Returns the name of the features that a backbone with these weights makes: 16 hex digits.
 
     Covers the configuration, the values of the weights, and the version of the preprocessing.
@@ -226,7 +234,7 @@ def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_crop
         "backbone": backbone.to_json(),
         "weights": weights_sha256,
         "preprocessing": PREPROCESSING_VERSION,
-        "keep_crops": keep_crops,
+        "keep_views": keep_views,
     }
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
 

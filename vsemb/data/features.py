@@ -38,6 +38,7 @@ def cache_features(
     crops: int | None = None,
     batch_size: int = 64,
     keep_crops: bool = False,
+    mirror: bool = False,
 ) -> FeatureStore:
     """Runs a backbone over all images of a dataset once, or opens what an earlier run left.
 
@@ -51,6 +52,8 @@ def cache_features(
         crops: 1 or 10; None: what `backbone` says.
         batch_size: images at a time.
         keep_crops: whether to store each crop's features and not their mean.
+        mirror: whether to store the features of each image's mirror image too, for training; twice the
+            time. Ten crops hold mirror images anyway.
 
     Returns:
         The opened features.
@@ -70,10 +73,13 @@ def cache_features(
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
     if keep_crops and config.crops == 1:
         raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Pass crops=10 to keep ten.")
+    if mirror and config.crops != 1:
+        raise invalid_argument("mirror", mirror, "False with crops=10", "Ten crops hold mirror images.")
+    keep_views = keep_crops or mirror
     ids = dataset_ids(dataset)
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
-    fingerprint = feature_fingerprint(config, weights_sha256, keep_crops)
+    fingerprint = feature_fingerprint(config, weights_sha256, keep_views)
     directory = dataset.path / "features" / fingerprint
     if (directory / "manifest.json").is_file():
         return FeatureStore.open(directory, dataset)
@@ -82,7 +88,7 @@ def cache_features(
     dim = int(network.output_shape[-1])
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
     state = {"fingerprint": fingerprint, "dataset": dataset.fingerprint, "batch_size": batch_size}
-    shape = (config.crops, dim) if keep_crops else (dim,)
+    shape = (2 if mirror else config.crops, dim) if keep_views else (dim,)
     started = time.perf_counter()
     with FeatureWriter(directory, ids, shape, state) as writer:
         computed = len(ids) - writer.done
@@ -95,8 +101,10 @@ def cache_features(
                     raise DataError(
                         f"Images of {dataset.path} do not decode: {name_images(dataset, batch_ids[~valid])}."
                     )
+                if mirror:
+                    pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
                 features = encode(pixels).numpy()
-                rows = features if keep_crops else features.mean(axis=1)
+                rows = features if keep_views else features.mean(axis=1)
                 refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
                 writer.write(batch_ids, rows)
                 bar.update(len(batch_ids))

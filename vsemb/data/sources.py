@@ -35,26 +35,45 @@ class ImageSource(Protocol):
 
 
 class FeatureImages:
-    """Features of a split's images, from its cache; in memory, since an epoch reads them all.
+    """Features of a split's images, from its cache; in memory where they fit.
 
     Args:
         store: the cache.
         split: the split.
+        augment: whether training batches take each image or its mirror image at random, where the
+            cache has those.
+        memory: bytes that the features may take; above, each batch reads its rows from disk.
     """
 
-    def __init__(self, store: FeatureStore, split: Split) -> None:
-        self._features = np.ascontiguousarray(store.rows(split.ids), dtype=np.float32)
+    def __init__(
+        self, store: FeatureStore, split: Split, *, augment: bool = False, memory: int = 4 << 30
+    ) -> None:
+        self._store = store
+        self._ids = split.ids
+        self._augment = augment and store.mirrored
+        self._features: np.ndarray | None = None
+        if len(split.ids) * store.dim * (2 if self._augment else 1) * 4 <= memory:
+            self._features = self._read(split.ids)
+
+    def _read(self, ids: np.ndarray) -> np.ndarray:
+        if self._augment:
+            return np.stack([self._store.views(ids, view) for view in (0, 1)], axis=1)  # (n, 2, dim)
+        return self._store.rows(ids)
 
     @property
     def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec(self._features.shape[1:], tf.float32)
+        return tf.TensorSpec((2, self._store.dim) if self._augment else (self._store.dim,), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self._features[rows]
+        return self._read(self._ids[rows]) if self._features is None else self._features[rows]
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        del seed
-        return images
+        if not self._augment:
+            return images
+        if seed is None:
+            return images[:, 0]
+        view = tf.random.stateless_uniform((tf.shape(images)[0],), seed, 0, 2, tf.int32)
+        return tf.gather(images, view, axis=1, batch_dims=1)
 
 
 class PixelImages:

@@ -71,7 +71,8 @@ def _decode_rows(encoded: tf.Tensor, size: int, max_pixels: int) -> tuple[tf.Ten
     rows, pixels = everything.get_single_element()
     pixels = tf.scatter_nd(rows[:, None], pixels, tf.stack([batch + 1, size, size, 3]))
     valid = tf.scatter_nd(rows[:, None], tf.ones_like(rows), batch[None] + 1) > 0
-    pixels, valid = pixels[:batch], valid[:batch]
+    # Whole numbers, as in any decoded image: a cache of uint8 and serving then see the very same.
+    pixels, valid = tf.round(pixels[:batch]), valid[:batch]
     pixels.set_shape([encoded.shape[0], size, size, 3])
     valid.set_shape([encoded.shape[0]])
     return pixels, valid

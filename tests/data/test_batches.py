@@ -1,0 +1,220 @@
+"""Training batches: what is in them, and that (seed, epoch, step) decides it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.data.batches import PairBatches, image_batches, pad_ids, text_batches
+from vsemb.data.features import FeatureStore
+from vsemb.data.sources import FeatureImages
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.text import Vocabulary, WordTokenizer
+
+
+@pytest.fixture(scope="module")
+def split(scenes):
+    return scenes.split("train")
+
+
+@pytest.fixture(scope="module")
+def make(scenes, split):
+    images = FeatureImages(FeatureStore.find(scenes), split)
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+
+    def build(**options) -> PairBatches:
+        return PairBatches(split, images, tokenizer, **{"batch_size": 7, "seed": 4, **options})
+
+    return build
+
+
+def read(dataset: tf.data.Dataset) -> list[dict[str, np.ndarray]]:
+    return list(dataset.as_numpy_iterator())
+
+
+def same(one: list[dict[str, np.ndarray]], other: list[dict[str, np.ndarray]]) -> bool:
+    return len(one) == len(other) and all(
+        set(a) == set(b) and all(np.array_equal(a[name], b[name]) for name in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_each_caption_at_most_once_an_epoch(make, split) -> None:
+    batches = make()
+    # 48 images of 5 captions: 240 = 34 * 7 + 2.
+    assert batches.steps_per_epoch == 34
+    left_out = set()
+    for epoch in range(3):
+        plan = batches.plan(epoch)
+        assert plan.shape == (34, 7)
+        assert len(np.unique(plan)) == 34 * 7
+        left_out |= set(range(240)) - set(plan.ravel().tolist())
+    # Two are left out each time, and not the same ones.
+    assert 2 < len(left_out) <= 6
+
+
+def test_plans_follow_from_seed_and_epoch(make) -> None:
+    np.testing.assert_array_equal(make().plan(3), make().plan(3))
+    assert (make().plan(3) != make().plan(4)).any()
+    assert (make().plan(3) != make(seed=5).plan(3)).any()
+
+
+def test_batches_hold_what_the_plan_says(make, split) -> None:
+    batches = make()
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+    features = batches.images.gather(np.arange(len(split)))
+    for captions, batch in zip(batches.plan(2), read(batches.dataset(2)), strict=True):
+        rows = split.caption_rows[captions]
+        assert batch["image_id"].dtype == np.int64
+        np.testing.assert_array_equal(batch["image_id"], split.ids[rows])
+        np.testing.assert_array_equal(batch["image"], features[rows])
+        texts = tokenizer([split.captions[i] for i in captions]).numpy()
+        np.testing.assert_array_equal(batch["text"], texts)
+        assert set(batch) == {"image", "text", "image_id"}
+
+
+def test_captions_of_a_batch_have_nearly_one_length(make) -> None:
+    batches = make()
+    spread = [np.ptp((batch["text"] != 0).sum(1)) for batch in read(batches.dataset())]
+    everything = np.ptp(batches._lengths)
+    assert np.mean(spread) < everything / 4
+    # ... but the order of the batches is not that of their lengths.
+    steps = [batch["text"].shape[1] for batch in read(batches.dataset())]
+    assert steps != sorted(steps)
+
+
+@pytest.mark.parametrize("negatives", ["batch", "sampled"])
+@pytest.mark.parametrize("step", [0, 1, 20, 33])
+def test_a_late_start_gives_the_tail(make, negatives: str, step: int) -> None:
+    whole = read(make(negatives=negatives).dataset(5))
+    tail = make(negatives=negatives).dataset(5, step)
+    assert int(tail.cardinality()) == 34 - step
+    assert same(read(tail), whole[step:])
+
+
+def test_each_iteration_is_the_next_epoch(make) -> None:
+    dataset = make().dataset(1)
+    first, second = read(dataset), read(dataset)
+    assert same(first, read(make().dataset(1)))
+    assert same(second, read(make().dataset(2)))
+    assert not same(first, second)
+
+
+def test_one_caption_an_image(make, split) -> None:
+    batches = make(captions="one")
+    assert batches.steps_per_epoch == 48 // 7
+    chosen = []
+    for epoch in range(60):
+        captions = batches.plan(epoch).ravel()
+        rows = split.caption_rows[captions]
+        assert len(np.unique(rows)) == len(rows) == 42
+        chosen.append(captions[rows == rows.min()])
+    # Over the epochs every caption has its turn.
+    seen = np.unique(np.concatenate([batches.plan(epoch).ravel() for epoch in range(60)]))
+    assert len(seen) > 235
+
+
+def test_one_caption_of_images_with_different_numbers(make) -> None:
+    class Few:
+        name = "few"
+        ids = np.array([3, 5, 9])
+        captions = ["a", "b b", "c", "d", "e", "f"]
+        caption_rows = np.array([0, 1, 1, 1, 2, 2])
+
+    class Images:
+        spec = tf.TensorSpec((1,), tf.float32)
+
+        def gather(self, rows):
+            return rows[:, None].astype(np.float32)
+
+        def finish(self, images, seed):
+            return images
+
+    batches = PairBatches(Few(), Images(), WordTokenizer(Vocabulary(["a"])), batch_size=3, captions="one")
+    drawn = np.concatenate([batches.plan(epoch) for epoch in range(300)])
+    assert set(map(len, map(set, Few.caption_rows[drawn]))) == {3}
+    share = np.bincount(drawn.ravel(), minlength=6) / 300
+    # Evenly within an image: 1; 1/3 each; 1/2 each. 300 draws of 1/3 deviate by 0.027.
+    np.testing.assert_allclose(share, [1, 1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2], atol=0.12)
+
+
+def test_sampled_negatives_come_from_the_whole_split(make, split) -> None:
+    batches = make(negatives="sampled")
+    first = read(batches.dataset(0))
+    assert same(first, read(make(negatives="sampled").dataset(0)))
+    assert not same(first, read(batches.dataset(1)))
+    features = {int(i): f for i, f in zip(split.ids, batches.images.gather(np.arange(48)), strict=True)}
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+    texts: dict[int, set[tuple[int, ...]]] = {}
+    for row, caption in zip(split.caption_rows, split.captions, strict=True):
+        ids = tuple(tokenizer([caption]).numpy()[0].tolist())
+        texts.setdefault(int(split.ids[row]), set()).add(ids)
+    seen_images, seen_texts = set(), set()
+    for batch in first:
+        assert len(batch["negative_image"]) == len(batch["negative_text"]) == 7
+        for image, number in zip(batch["negative_image"], batch["negative_image_id"], strict=True):
+            np.testing.assert_array_equal(image, features[int(number)])
+            seen_images.add(int(number))
+        for ids, number in zip(batch["negative_text"], batch["negative_text_id"], strict=True):
+            assert tuple(ids[ids != 0].tolist()) in texts[int(number)]
+            seen_texts.add(int(number))
+    # 238 draws from 48 images: each is missed with probability (47/48)**238 = 0.7 %.
+    assert len(seen_images) > 43 and len(seen_texts) > 43
+    # The pairs themselves are those of in-batch training.
+    np.testing.assert_array_equal(first[0]["image_id"], read(make().dataset(0))[0]["image_id"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 1}, "batch_size=1"),
+        ({"captions": "first"}, "all, one"),
+        ({"negatives": "random"}, "batch, sampled"),
+    ],
+)
+def test_bad_options(make, options, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        make(**options)
+
+
+def test_a_batch_larger_than_the_split(make) -> None:
+    assert make(batch_size=240).steps_per_epoch == 1
+    with pytest.raises(DataError, match="240 pairs, fewer than batch_size=241"):
+        make(batch_size=241)
+    with pytest.raises(DataError, match="48 pairs"):
+        make(batch_size=49, captions="one")
+
+
+def test_pad_ids() -> None:
+    ids, offsets = np.array([5, 6, 7, 8], np.int32), np.array([0, 2, 2, 3, 4])
+    padded = pad_ids(ids, offsets, np.array([2, 0, 1, 2]))
+    assert padded.dtype == np.int32
+    assert padded.tolist() == [[7, 0], [5, 6], [0, 0], [7, 0]]
+    # A row without tokens has one step of padding; so has no row at all.
+    assert pad_ids(ids, offsets, np.array([1])).tolist() == [[0]]
+    assert pad_ids(ids, offsets, np.zeros(0, np.int64)).shape == (0, 1)
+    assert pad_ids(np.zeros(0, np.int32), np.array([0, 0]), np.array([0])).tolist() == [[0]]
+    # An empty row at the very end, whose offset is behind the last token.
+    assert pad_ids(ids, np.array([0, 4, 4]), np.array([1, 0])).tolist() == [[0, 0, 0, 0], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_text_batches_are_a_permutation(batch_size: int) -> None:
+    ids = np.arange(1, 11, dtype=np.int32)
+    offsets = np.array([0, 4, 4, 5, 10])  # lengths 4, 0, 1, 5
+    dataset, order = text_batches(ids, offsets, batch_size)
+    rows = [row[row != 0].tolist() for batch in read(dataset) for row in batch["text"]]
+    assert order.tolist() == [1, 2, 0, 3]
+    assert rows == [[], [5], [1, 2, 3, 4], [6, 7, 8, 9, 10]]
+    assert len(read(dataset)) == int(dataset.cardinality()) == -(-4 // batch_size)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
+def test_image_batches_keep_their_order(scenes, batch_size: int) -> None:
+    split = scenes.split("val")
+    images = FeatureImages(FeatureStore.find(scenes), split)
+    dataset = image_batches(images, 12, batch_size)
+    found = np.concatenate([batch["image"] for batch in read(dataset)])
+    np.testing.assert_array_equal(found, FeatureStore.find(scenes).rows(split.ids))
+    assert int(dataset.cardinality()) == -(-12 // batch_size)

@@ -1,0 +1,91 @@
+"""Image sources: cached features and pixels, from memory or decoded anew."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from vsemb.data.batches import PairBatches, image_batches
+from vsemb.data.features import FeatureStore
+from vsemb.data.sources import FeatureImages, PixelImages
+from vsemb.errors import DataError
+from vsemb.text import Vocabulary, WordTokenizer
+
+
+def test_features_of_a_split(scenes) -> None:
+    store, split = FeatureStore.find(scenes), scenes.split("val")
+    images = FeatureImages(store, split)
+    rows = np.array([3, 0, 3])
+    np.testing.assert_array_equal(images.gather(rows), store.rows(split.ids[rows]))
+    assert images.spec == tf.TensorSpec((16,), tf.float32)
+
+
+@pytest.mark.parametrize("size", [32, 24])
+@pytest.mark.parametrize("augment", [False, True])
+def test_memory_changes_nothing(scenes, size: int, augment: bool) -> None:
+    split = scenes.split("train")
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+    found = []
+    for memory in (1 << 30, 0):
+        images = PixelImages(split, size, augment=augment, memory=memory)
+        batches = PairBatches(split, images, tokenizer, batch_size=16, seed=1)
+        found.append(list(batches.dataset(1).take(3).as_numpy_iterator()))
+        found[-1] += list(image_batches(images, 10, 4).as_numpy_iterator())
+    assert len(found[0]) == len(found[1]) == 6
+    for cached, decoded in zip(*found, strict=True):
+        assert cached["image"].shape[1:] == (size, size, 3)
+        assert cached["image"].dtype == np.float32
+        np.testing.assert_array_equal(cached["image"], decoded["image"])
+
+
+def test_pixels_are_those_of_the_file(scenes) -> None:
+    split = scenes.split("val")
+    images = PixelImages(split, 32)
+    found = images.finish(tf.constant(images.gather(np.array([2, 0]))), None).numpy()
+    for pixels, row in zip(found, (2, 0), strict=True):
+        expected = np.asarray(Image.open(io.BytesIO(split.read_image(row))).convert("RGB"))
+        # Stored at 32 x 32 as PNG: nothing is resized or lost.
+        np.testing.assert_array_equal(pixels, expected)
+
+
+def test_augmentation_follows_from_the_epoch_and_step(scenes) -> None:
+    split = scenes.split("train")
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+    batches = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=16, seed=1)
+    whole = list(batches.dataset(0).as_numpy_iterator())
+    tail = list(batches.dataset(0, 13).as_numpy_iterator())
+    for one, other in zip(whole[13:], tail, strict=True):
+        np.testing.assert_array_equal(one["image"], other["image"])
+    # The same image looks different the next time it comes.
+    first = {int(i): p for b in whole for i, p in zip(b["image_id"], b["image"], strict=True)}
+    second = batches.dataset(1).as_numpy_iterator()
+    changed = [
+        (first[int(i)] != p).any() for b in second for i, p in zip(b["image_id"], b["image"], strict=True)
+    ]
+    assert np.mean(changed) > 0.9
+
+
+class Broken:
+    """A split of one good and one broken image."""
+
+    name = "train"
+    ids = np.array([0, 1])
+    keys = ["good.png", "bad.png"]
+
+    def __init__(self, good: bytes) -> None:
+        self.images = [good, good[:40]]
+
+    def encoded_images(self) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensor_slices((self.ids, self.images))
+
+    def read_image(self, row: int) -> bytes:
+        return self.images[row]
+
+
+def test_a_broken_image_is_named(scenes) -> None:
+    with pytest.raises(DataError, match="'bad.png' of split 'train'"):
+        PixelImages(Broken(scenes.split("train").read_image(0)), 16)
