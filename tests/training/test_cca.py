@@ -1,0 +1,46 @@
+"""Canonical correlation against correlations that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vsemb.training.cca import canonical_correlation, document_frequencies
+
+
+def data():
+    """Images with three hidden traits; each caption names, for each trait, its sign."""
+    generator = np.random.default_rng(0)
+    traits = generator.normal(size=(500, 3))
+    features = traits @ generator.normal(size=(3, 20)) + 0.1 * generator.normal(size=(500, 20))
+    named = 2 + 2 * np.arange(3) + (traits > 0)  # (500, 3), words 2 and 3 for trait 0, and so on
+    ids = np.repeat(named, 2, axis=0).reshape(-1).astype(np.int32)
+    return ids, 3 * np.arange(1001), np.repeat(np.arange(500), 2), features.astype(np.float32)
+
+
+def test_maps_correlate_as_much_as_they_say():
+    ids, offsets, rows, features = data()
+    maps = canonical_correlation(
+        ids, offsets, rows, features, np.ones(8), 6, text_ridge=1e-4, image_ridge=1e-4
+    )
+    # A normal variable and its sign correlate by sqrt(2 / pi) = 0.798.
+    np.testing.assert_allclose(maps.correlations[:3], 0.798, atol=0.04)
+    assert (maps.correlations[3:] < 0.01).all()
+    bags = np.zeros((1000, 8))
+    bags[np.repeat(np.arange(1000), 3), ids] = 1 / np.sqrt(3)
+    image, text = features[rows] @ maps.image[:, :3], bags @ maps.words[:, :3]
+    measured = [np.corrcoef(image[:, k], text[:, k])[0, 1] for k in range(3)]
+    # The ridge shrinks what is reported a little below what is there.
+    np.testing.assert_allclose(measured, maps.correlations[:3], atol=0.01)
+
+
+def test_more_dimensions_than_the_data_has_are_zero():
+    maps = canonical_correlation(*data(), np.ones(8), 32)
+    assert maps.words.shape == (8, 32) and maps.image.shape == (20, 32)
+    assert not maps.words[:, 8:].any() and not maps.image[:, 8:].any()
+    assert np.isfinite(maps.words).all()
+
+
+def test_document_frequencies_count_a_word_once_a_text():
+    # Texts: [2, 2, 3], [], [3].
+    counts = document_frequencies(np.array([2, 2, 3, 3]), np.array([0, 3, 3, 4]), 5)
+    assert counts.tolist() == [0, 0, 1, 2, 0]

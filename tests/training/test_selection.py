@@ -1,0 +1,166 @@
+"""Selecting the best epoch, patience, the log file, the warning of a collapse."""
+
+from __future__ import annotations
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.models.test_dual_encoder import make_batch, make_model
+from vsemb.errors import DataError
+from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.training import MetricsLog, SelectBest, averaged_weights
+from vsemb.training.collapse import CollapseWarning
+
+
+def one_weight() -> keras.Model:
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def play(select: SelectBest, values: list[float]) -> int:
+    """Feeds a value an epoch, the weight being the epoch's number; returns the epochs played."""
+    model = one_weight()
+    select.set_model(model)
+    for epoch, value in enumerate(values):
+        model.set_weights([np.array([[float(epoch)]])])
+        select.on_epoch_end(epoch, {"val_recall_sum": value})
+        if model.stop_training:
+            return epoch + 1
+    return len(values)
+
+
+def test_the_best_weights_are_kept(tmp_path) -> None:
+    select = SelectBest(tmp_path / "best.weights.h5")
+    assert play(select, [1.0, 3.0, 3.0, 2.0]) == 4
+    # The first of equals.
+    assert (select.best, select.best_epoch) == (3.0, 1)
+    model = one_weight()
+    model.load_weights(tmp_path / "best.weights.h5")
+    assert model.get_weights()[0].item() == 1
+    # Nothing temporary is left.
+    assert [path.name for path in tmp_path.iterdir()] == ["best.weights.h5"]
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(None, 6), (1, 3), (2, 4), (3, 5), (9, 6)])
+def test_patience(tmp_path, patience, epochs: int) -> None:
+    # Best at epoch 1; epochs 2, 3, ... are no better.
+    select = SelectBest(tmp_path / "best.weights.h5", patience=patience)
+    assert play(select, [1.0, 3.0, 2.0, 3.0, 2.0, 1.0]) == epochs
+
+
+def test_state_goes_on_where_it_was(tmp_path) -> None:
+    first = SelectBest(tmp_path / "best.weights.h5", patience=2)
+    play(first, [5.0, 4.0])
+    again = SelectBest(tmp_path / "best.weights.h5", patience=2)
+    again.restore(json.loads(json.dumps(first.state())))
+    assert (again.best, again.best_epoch) == (5.0, 0)
+    assert not again.out_of_patience(1) and again.out_of_patience(2)
+
+
+def test_nan_is_never_best(tmp_path) -> None:
+    select = SelectBest(tmp_path / "best.weights.h5")
+    play(select, [float("nan"), 1.0, float("nan")])
+    assert (select.best, select.best_epoch) == (1.0, 1)
+
+
+def test_a_metric_that_is_not_there(tmp_path) -> None:
+    select = SelectBest(tmp_path / "best.weights.h5", monitor="val_x")
+    with pytest.raises(DataError, match="val_x"):
+        play(select, [1.0])
+
+
+def test_averages_are_selected_and_weights_come_back(tmp_path) -> None:
+    model = make_model()
+    model.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), loss=PairwiseRanking())
+    before = model.get_weights()
+    with averaged_weights(model):  # before the first step there is no average
+        np.testing.assert_array_equal(model.get_weights()[0], before[0])
+    steps = []
+    for seed in range(2):
+        # Not `fit`, which leaves the average in the weights at its end.
+        tensors = {name: tf.constant(value) for name, value in make_batch(range(5), seed=seed).items()}
+        model.train_step((tensors,))
+        steps.append(model.get_weights())
+    stepped = steps[-1]
+    select = SelectBest(tmp_path / "best.weights.h5")
+    select.set_model(model)
+    select.on_epoch_end(0, {"val_recall_sum": 1.0})
+    for a, b in zip(model.get_weights(), stepped, strict=True):
+        np.testing.assert_array_equal(a, b)
+    kept = make_model()
+    kept.compile(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), loss=PairwiseRanking())
+    kept.load_weights(tmp_path / "best.weights.h5")
+    # The average starts at the weights behind the first step.
+    for average, one, two in zip(kept.get_weights(), *steps, strict=True):
+        np.testing.assert_allclose(average, 0.5 * one + 0.5 * two, rtol=1e-5, atol=1e-7)
+        assert (average != two).any()
+
+
+@pytest.mark.parametrize(
+    ("left", "kept"),
+    [
+        ("", []),
+        ('{"epoch": 0}\n{"epoch": 1}\n{"epoch": 2}\n', [0, 1]),
+        ('{"epoch": 0}\n{"epoch": 1}\n{"epo', [0, 1]),
+        # Torn just before its newline: the next line must not be glued to it.
+        ('{"epoch": 0}\n{"epoch": 1}', [0, 1]),
+        ('{"epoch": 0}\nnull\n{"epoch": null}\n{"epoch": 1}\n', [0, 1]),
+    ],
+)
+def test_metrics_log_goes_on_behind_its_start(tmp_path, left: str, kept: list[int]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(left)
+    log = MetricsLog(path, start_epoch=2)
+    log.on_epoch_begin(2)
+    log.on_epoch_end(2, {"loss": np.float32(0.5), "val_recall_sum": 3})
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [*kept, 2]
+    assert rows[-1]["loss"] == 0.5 and rows[-1]["seconds"] >= 0
+
+
+def test_a_new_training_starts_a_new_log(tmp_path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"epoch": 0}\n')
+    MetricsLog(path)
+    assert path.read_text() == ""
+
+
+def collapsed(loss, value: float, capsys, rows: int = 128) -> bool:
+    warning = CollapseWarning(rows)
+    warning.set_model(make_model(loss))
+    warning.on_epoch_end(0, {"loss": value})
+    assert ("one point" in capsys.readouterr().err) == warning.collapsed
+    return warning.collapsed
+
+
+def test_collapse_warning(capsys) -> None:
+    from tests.oracles import oracle
+
+    entry = oracle("ranking_loss_collapsed_128")
+    plateau = entry.expected["max_of_hinges_sum_over_queries"]
+    margin = entry.inputs["margin"]
+    assert collapsed(PairwiseRanking(margin, "hardest"), plateau, capsys)
+    assert not collapsed(PairwiseRanking(margin, "hardest"), 0.97 * plateau, capsys)
+    assert not collapsed(PairwiseRanking(margin, "all"), plateau, capsys)
+    assert not collapsed(InfoNCE(), plateau, capsys)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size"])
+def test_collapse_warning_of_a_collapsed_model(capsys, reduction: str) -> None:
+    model = make_model(PairwiseRanking(0.2, "hardest", reduction=reduction), image_weight=0.5)
+    # All images and all texts to one point.
+    model.image_encoder.affine.set_weights([np.zeros((6, 4)), np.ones(4)])
+    model.text_encoder.words.set_vectors(np.ones((9, 4)))
+    loss = model.evaluate(tf.data.Dataset.from_tensors(make_batch(range(8))), verbose=0)
+    # Eight queries a direction, each pays the margin: 0.5 * 8 * 0.2 + 8 * 0.2, or an eighth of it.
+    np.testing.assert_allclose(loss, 2.4 if reduction == "sum" else 0.3, rtol=1e-5)
+    warning = CollapseWarning(8)
+    warning.set_model(model)
+    warning.on_epoch_end(0, {"loss": loss})
+    assert warning.collapsed
+    assert "one point" in capsys.readouterr().err

@@ -1,0 +1,16 @@
+"""Training: callbacks for `fit`, selection on validation, exact resume."""
+
+from vsemb.training.averaging import averaged_weights
+from vsemb.training.logs import MetricsLog, ProgressBar
+from vsemb.training.resume import TrainingState
+from vsemb.training.selection import SelectBest
+from vsemb.training.validation import RetrievalValidation
+
+__all__ = [
+    "MetricsLog",
+    "ProgressBar",
+    "RetrievalValidation",
+    "SelectBest",
+    "TrainingState",
+    "averaged_weights",
+]

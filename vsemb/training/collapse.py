@@ -1,0 +1,42 @@
+"""Noticing that hardest-negative training has collapsed to one point."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import keras
+
+from vsemb.losses.ranking import PairwiseRanking
+
+_TOLERANCE = 0.01
+
+
+class CollapseWarning(keras.callbacks.Callback):
+    """Says so when an epoch's ranking loss stays at the value of a collapsed model.
+
+    All embeddings at one point is a saddle of the loss on hardest negatives, at 2 x batch x margin;
+    the cure is a longer warm-up or a smaller learning rate.
+
+    Args:
+        batch_size: pairs a batch, over all replicas.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.collapsed = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        loss = self.model.loss
+        if not isinstance(loss, PairwiseRanking) or loss.negatives != "hardest" or not logs:
+            return
+        plateau = loss.collapsed_value(self.batch_size, self.batch_size)
+        plateau *= (1 + self.model.image_weight) / 2
+        self.collapsed = abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
+        if self.collapsed:
+            print(
+                f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
+                "point. Raise loss.warmup_epochs or lower optimizer.learning_rate.",
+                file=sys.stderr,
+            )

@@ -1,0 +1,104 @@
+"""What a person and a program can read of a running `fit`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+from tqdm import tqdm
+
+from vsemb.files import replacing
+
+
+class MetricsLog(keras.callbacks.Callback):
+    """Appends one JSON line an epoch to a file.
+
+    Args:
+        path: the file.
+        start_epoch: lines of this epoch and later ones, left by a training that was stopped, go.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], start_epoch: int = 0) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._started = 0.0
+        found = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+        kept = "".join(f"{line}\n" for line in found.splitlines() if _epoch_of(line) < start_epoch)
+        if kept != found:
+            with replacing(self.path) as temporary:
+                temporary.write_text(kept, encoding="utf-8")
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._started = time.monotonic()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        row = {"epoch": epoch, "seconds": round(time.monotonic() - self._started, 2)}
+        row |= {name: float(value) for name, value in (logs or {}).items()}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _epoch_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["epoch"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
+
+
+class ProgressBar(keras.callbacks.Callback):
+    """A bar an epoch on a terminal, and one line an epoch anywhere.
+
+    Args:
+        steps: batches an epoch.
+        pairs: pairs a batch.
+        epochs: the number of epochs planned.
+        start: (epoch, step) where training begins.
+    """
+
+    def __init__(self, steps: int, pairs: int, epochs: int, start: tuple[int, int] = (0, 0)) -> None:
+        super().__init__()
+        self.steps = steps
+        self.pairs = pairs
+        self.epochs = epochs
+        self.start = start
+        self._bar: Any = None
+        self._started = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        done = self.start[1] if epoch == self.start[0] else 0
+        self._started = time.monotonic()
+        self._bar = tqdm(
+            total=self.steps * self.pairs,
+            initial=done * self.pairs,
+            desc=f"epoch {epoch + 1}/{self.epochs}",
+            unit=" captions",
+            unit_scale=True,
+            leave=False,
+            disable=None,
+        )
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._bar.update(self.pairs)
+        if logs and not self._bar.disable:
+            self._bar.set_postfix(loss=f"{float(logs['loss']):.4g}", refresh=False)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._bar.close()
+        logs = logs or {}
+        parts = [f"epoch {epoch + 1}/{self.epochs}", f"loss {float(logs['loss']):.4g}"]
+        if "val_recall_sum" in logs:
+            parts.append(f"val R@1 image→text {logs['val_i2t_R@1']:.1f} text→image {logs['val_t2i_R@1']:.1f}")
+            parts.append(f"recall sum {logs['val_recall_sum']:.1f}")
+        parts.append(f"{time.monotonic() - self._started:.0f} s")
+        print("  ".join(parts), file=sys.stderr, flush=True)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        if self._bar is not None:
+            self._bar.close()

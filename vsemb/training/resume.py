@@ -1,0 +1,185 @@
+"""Stopping a training anywhere and going on exactly there.
+
+Batches follow from (seed, epoch), see `vsemb.data.batches`; all else that a step depends on are
+variables: weights, optimizer, seeds of dropout, running metrics. So a stored state is those, a
+position, and the state of the callbacks that select.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+from keras import ops
+
+from vsemb.errors import DataError
+from vsemb.files import replacing
+
+
+class Stateful(Protocol):
+    """A callback whose state is stored, such as `SelectBest`."""
+
+    def state(self) -> dict[str, Any]:
+        """Returns JSON-able state."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to it."""
+
+
+class TrainingState(keras.callbacks.Callback):
+    """Stores the state of a training regularly and when it is interrupted.
+
+    On SIGINT (Ctrl-C) and SIGTERM the step in progress ends, the state is stored, and
+    KeyboardInterrupt is raised; a second signal acts at once. Put this callback last.
+
+    Args:
+        path: the file, an `.npz`.
+        callbacks: the callbacks whose state belongs to the training's.
+        seconds: time between two stored states within an epoch; one is stored after each epoch too.
+        every_steps: store after so many steps instead.
+
+    Example:
+
+        state = TrainingState("state.npz", [select])
+        epoch, step = state.restore(model)
+        model.fit(batches.dataset(epoch, step), initial_epoch=epoch, callbacks=[select, state])
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        callbacks: list[Any] | None = None,
+        *,
+        seconds: float = 60.0,
+        every_steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self.callbacks: list[Stateful] = callbacks or []
+        self.seconds = seconds
+        self.every_steps = every_steps
+        self._position = (0, 0)
+        self._metrics: list[np.ndarray] | None = None
+        self._stored = time.monotonic()
+        self._interrupted = False
+        self._handlers: dict[int, Any] = {}
+
+    def restore(self, model: keras.Model) -> tuple[int, int]:
+        """Brings a built and compiled model to the stored state.
+
+        Args:
+            model: the model, made as the stored one was.
+
+        Returns:
+            (epoch, step) to go on with; (0, 0) if nothing is stored.
+
+        Raises:
+            DataError: if the file is broken or belongs to another model.
+        """
+        if not self.path.exists():
+            return 0, 0
+        model.optimizer.build(model.trainable_variables)
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                values = [file[f"v{i}"] for i in range(header["variables"])]
+                metrics = [file[f"m{i}"] for i in range(header["metrics"])]
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise DataError(f"The training state {self.path} cannot be read: {error}.") from error
+        variables = _variables(model)
+        shapes, stored = [tuple(v.shape) for v in variables], [v.shape for v in values]
+        if shapes != stored or len(header["callbacks"]) != len(self.callbacks):
+            raise DataError(
+                f"The training state {self.path} belongs to another model. Remove it to start afresh."
+            )
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        for callback, state in zip(self.callbacks, header["callbacks"], strict=True):
+            callback.restore(state)
+        self._position = (header["epoch"], header["step"])
+        self._metrics = metrics or None
+        return self._position
+
+    def store(self) -> None:
+        """Writes the state as it is now, replacing the last one at once."""
+        epoch, step = self._position
+        variables = _variables(self.model)
+        metrics = _metric_variables(self.model) if step else []
+        header = {
+            "epoch": epoch,
+            "step": step,
+            "variables": len(variables),
+            "metrics": len(metrics),
+            "callbacks": [callback.state() for callback in self.callbacks],
+        }
+        arrays = {f"v{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
+        arrays |= {f"m{i}": ops.convert_to_numpy(v) for i, v in enumerate(metrics)}
+        with replacing(self.path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        self._stored = time.monotonic()
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._stored = time.monotonic()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        step = self._position[1] if epoch == self._position[0] else 0
+        self._position = (epoch, step)
+        if self._metrics is not None:
+            # `fit` has just reset the running metrics of the epoch we are in the middle of.
+            for variable, value in zip(_metric_variables(self.model), self._metrics, strict=True):
+                variable.assign(value)
+            self._metrics = None
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        epoch, step = self._position
+        self._position = (epoch, step + 1)
+        if self.every_steps is not None:
+            due = (step + 1) % self.every_steps == 0
+        else:
+            due = time.monotonic() - self._stored >= self.seconds
+        if due or self._interrupted:
+            self.store()
+        self._stop_if_interrupted()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._position = (epoch + 1, 0)
+        self.store()
+        self._stop_if_interrupted()
+
+    def _stop_if_interrupted(self) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self.release_signals()
+
+    def release_signals(self) -> None:
+        """Gives the signals back to whoever had them; also needed after an exception in `fit`."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+
+def _variables(model: keras.Model) -> list[Any]:
+    """Everything a step reads and writes, each once, in a fixed order."""
+    return list({id(v): v for v in [*model.variables, *model.optimizer.variables]}.values())
+
+
+def _metric_variables(model: keras.Model) -> list[Any]:
+    return [variable for metric in model.metrics for variable in metric.variables]

@@ -1,0 +1,76 @@
+"""Keeping the best weights and stopping when they stop getting better."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from vsemb.errors import DataError
+from vsemb.files import replacing
+from vsemb.training.averaging import averaged_weights
+
+
+class SelectBest(keras.callbacks.Callback):
+    """Saves the weights when a validation metric is best, and ends training when it no longer rises.
+
+    Unlike Keras' own pair of callbacks its state can be stored, so that a resumed training stops
+    where an uninterrupted one does; and the file is replaced at once, never half-written.
+
+    Args:
+        path: the file, ending in `.weights.h5`.
+        monitor: the metric; larger is better.
+        patience: epochs without a better value before training ends; None trains to the end.
+
+    Raises:
+        DataError: at the end of an epoch whose logs lack the metric.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], monitor: str = "val_recall_sum", patience: int | None = None
+    ) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self.monitor = monitor
+        self.patience = patience
+        self.best: float | None = None
+        self.best_epoch: int | None = None
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.monitor not in (logs or {}):
+            raise DataError(f"The logs have no {self.monitor!r}; add RetrievalValidation before SelectBest.")
+        value = float((logs or {})[self.monitor])
+        # NaN is larger than nothing.
+        if value > (-math.inf if self.best is None else self.best):
+            self.best, self.best_epoch = value, epoch
+            self._save()
+        if self.out_of_patience(epoch):
+            self.model.stop_training = True
+
+    def out_of_patience(self, epoch: int) -> bool:
+        """Returns whether training ends with this epoch."""
+        if self.patience is None or self.best_epoch is None:
+            return False
+        return epoch - self.best_epoch >= self.patience
+
+    def _save(self) -> None:
+        with replacing(self.path) as temporary:
+            # Keras insists on the ending.
+            named = temporary.with_name(f"{temporary.name}.weights.h5")
+            try:
+                with averaged_weights(self.model):
+                    self.model.save_weights(named)
+                os.replace(named, temporary)
+            finally:
+                named.unlink(missing_ok=True)
+
+    def state(self) -> dict[str, Any]:
+        """Returns what `restore` takes."""
+        return {"best": self.best, "best_epoch": self.best_epoch}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to an earlier `state`."""
+        self.best, self.best_epoch = state["best"], state["best_epoch"]

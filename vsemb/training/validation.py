@@ -1,0 +1,61 @@
+"""Recall on a validation split while `fit` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Split
+from vsemb.evaluation.embed import Embedder
+from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.training.averaging import averaged_weights
+
+SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+
+
+class RetrievalValidation(keras.callbacks.Callback):
+    """Measures retrieval on a split after every epoch and adds it to the logs.
+
+    Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on: TensorBoard
+    plots them, `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")` and
+    `EarlyStopping` can use them. Put this callback before those.
+
+    Args:
+        split: the validation split.
+        images: its images.
+        tokenizer: the model's tokenizer.
+
+    Example:
+
+        model.fit(batches.dataset(), epochs=5, callbacks=[RetrievalValidation(split, images, tokenizer)])
+    """
+
+    def __init__(self, split: Split, images: ImageSource, tokenizer: WordTokenizer) -> None:
+        super().__init__()
+        self.split = split
+        self.images = images
+        self._ids, self._offsets = tokenizer.encode(split.captions)
+        self._embedder: Embedder | None = None
+
+    def measure(self) -> RetrievalMetrics:
+        """Measures the model as it is now."""
+        split = self.split
+        embedder = self._embedder
+        if embedder is None or embedder.model is not self.model:
+            embedder = self._embedder = Embedder(self.model)
+        with averaged_weights(self.model):
+            images = embedder.images(self.images, len(split))
+            texts = embedder.texts(self._ids, self._offsets)
+        ids = split.ids
+        return evaluate_retrieval(images, texts, ids, ids[split.caption_rows], self.model.similarity)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        metrics = self.measure()
+        logs = {} if logs is None else logs
+        for side, short in SHORT.items():
+            for name, value in getattr(metrics, side).items():
+                logs[f"val_{short}_{name}"] = value
+        logs["val_recall_sum"] = metrics.recall_sum
