@@ -1,0 +1,44 @@
+"""Recipes: one file a paper, each a frozen configuration with its equations and deviations."""
+
+from __future__ import annotations
+
+from vsemb.errors import unknown_name
+from vsemb.recipes.contrastive import CONTRASTIVE
+from vsemb.recipes.kiros2014 import KIROS2014, KIROS2014_LINEAR
+from vsemb.recipes.schema import Recipe
+from vsemb.recipes.vsepp import VSEPP
+
+__all__ = ["RECIPES", "Recipe", "get"]
+
+#: name -> variant -> recipe; the first variant is the default.
+RECIPES: dict[str, dict[str, Recipe]] = {
+    "kiros2014": KIROS2014,
+    "kiros2014-linear": KIROS2014_LINEAR,
+    "vsepp": VSEPP,
+    "contrastive": CONTRASTIVE,
+}
+
+
+def get(name: str, variant: str | None = None) -> Recipe:
+    """Returns a recipe.
+
+    Args:
+        name: one of `RECIPES`.
+        variant: one of the recipe's variants; None takes the first.
+
+    Raises:
+        InvalidArgumentError: for an unknown name or variant, with the nearest one suggested.
+
+    Example:
+
+    >>> get("kiros2014").embedding_dim
+    300
+    """
+    if name not in RECIPES:
+        raise unknown_name("recipe", name, RECIPES)
+    variants = RECIPES[name]
+    if variant is None:
+        return next(iter(variants.values()))
+    if variant not in variants:
+        raise unknown_name("variant", variant, variants)
+    return variants[variant]

@@ -1,0 +1,223 @@
+"""Embedding a dataset with a run, into an index for search."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.evaluation import Embedder
+from vsemb.export import ServedModel
+from vsemb.files import sha256_bytes, sha256_file
+from vsemb.recipes.run import BEST, RECIPE, Run
+from vsemb.recipes.serve import run_encoders
+from vsemb.search import IndexSource, SearchIndex, StaleIndexError, write_index
+
+ALL = "all"
+_TEXTS, _IMAGES = 4096, 64
+
+
+@dataclass(frozen=True)
+class Item:
+    """What one row of an index stands for.
+
+    Attributes:
+        id: of the image.
+        key: of the image; of a caption, the image's with `#` and the caption's number, from 0.
+        split: the split's name.
+        image_key: of the image.
+        caption: the caption; of an image, its longest, which tells most.
+    """
+
+    id: int
+    key: str
+    split: str
+    image_key: str
+    caption: str
+
+
+def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
+    """Returns the splits that `split` names: itself, or with `all` every one that has images."""
+    if split != ALL or ALL in dataset.splits:
+        return (dataset.split(split).name,)
+    return tuple(name for name in dataset.splits if dataset.manifest["splits"][name]["images"])
+
+
+def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
+    """Lists what the rows of an index stand for, in their order."""
+    items = []
+    for name in names:
+        for entry in dataset.split(name).entries:
+            number, key, captions = int(entry["id"]), entry["key"], entry["captions"]
+            if kind == "image":
+                items.append(Item(number, key, name, key, max(captions, key=len)))
+            else:
+                items += [Item(number, f"{key}#{i}", name, key, text) for i, text in enumerate(captions)]
+    return items
+
+
+def run_fingerprint(run: Run) -> str:
+    """Returns hex that changes with the selected weights, the recipe, the vocabulary and the features."""
+    # The recipe as it was written: a later version of vsemb reads it with more fields than it had.
+    files = [sha256_file(run.path / name) for name in (BEST, RECIPE)]
+    return sha256_bytes(json.dumps([*files, run.info["vocabulary"], run.info["features"]]).encode())
+
+
+def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
+    """Returns what an index of this run over these splits is made from."""
+    return IndexSource(
+        run=run_fingerprint(run),
+        dataset=dataset.fingerprint,
+        splits=split_names(dataset, split),
+        kind=kind,
+        similarity=run.recipe.similarity,
+    )
+
+
+def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
+    """Returns where the index of a run over these splits lies: `RUN/index/DATASET-SPLIT-KIND`."""
+    return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
+
+
+def build_index(
+    run: Run, dataset: Dataset, split: str = ALL, kind: str = "image", encoders: ServedModel | None = None
+) -> SearchIndex:
+    """Embeds the images or captions of a dataset and writes their index into the run.
+
+    Images of a run on cached features come from the dataset's cache where it has them, and are decoded
+    and sent through the backbone otherwise.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        encoders: the run's, where they are at hand.
+
+    Raises:
+        VsembError: if run and dataset do not fit, an image does not decode, or the file system refuses.
+
+    Example:
+
+        index = build_index(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val")
+    """
+    source = index_source(run, dataset, split, kind)
+    parts = [dataset.split(name) for name in source.splits]
+    if kind == "image":
+        embedded = [_embed_images(run, dataset, part, encoders) for part in parts]
+    else:
+        embedder = Embedder(run.model)
+        embedded = [_embed_captions(run, embedder, part) for part in parts]
+    items = index_items(dataset, source.splits, kind)
+    directory = index_directory(run, dataset, split, kind)
+    ids = np.array([item.id for item in items], np.int64)
+    return write_index(directory, np.concatenate(embedded), ids, [item.key for item in items], source)
+
+
+def open_index(
+    run: Run,
+    dataset: Dataset,
+    split: str = ALL,
+    kind: str = "image",
+    encoders: ServedModel | None = None,
+    report: Callable[[str], None] = print,
+) -> SearchIndex:
+    """Opens the index of a run over a dataset; builds it where it is missing or stale, and says so.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        encoders: the run's, where they are at hand.
+        report: called with a line worth showing.
+
+    Raises:
+        VsembError: as `build_index`, or if the index is damaged.
+    """
+    source = index_source(run, dataset, split, kind)
+    directory = index_directory(run, dataset, split, kind)
+    if not directory.exists():
+        report(f"No index at {directory} yet: embedding the {kind}s of {dataset.name}, once.")
+        return build_index(run, dataset, split, kind, encoders)
+    try:
+        return SearchIndex.open(directory, source)
+    except StaleIndexError as error:
+        report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
+        return build_index(run, dataset, split, kind, encoders)
+
+
+def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
+    blocks = []
+    with tqdm(
+        total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None
+    ) as bar:
+        for start in range(0, len(split.captions), _TEXTS):
+            texts = split.captions[start : start + _TEXTS]
+            blocks.append(embedder.texts(*run.tokenizer.encode(texts)))
+            bar.update(len(texts))
+    return np.concatenate(blocks)
+
+
+def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> np.ndarray:
+    if _has_features(run, dataset):
+        return Embedder(run.model).images(run.images_of(dataset, split), len(split))
+    encoders = encoders or run_encoders(run)
+    blocks = []
+    with tqdm(total=len(split), desc=f"images of {split.name}", unit="image", disable=None) as bar:
+        for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
+            blocks.append(embed_image_bytes(encoders, encoded, split.keys[bar.n : bar.n + len(encoded)]))
+            bar.update(len(encoded))
+    return np.concatenate(blocks)
+
+
+def _has_features(run: Run, dataset: Dataset) -> bool:
+    """Whether the run takes images from the dataset's cached features."""
+    if run.recipe.image.backbone is not None:
+        return False
+    # Without a backbone, cached features are the only way, and `Run.images_of` says what is wrong.
+    return run.feature_backbone is None or (dataset.path / "features" / run.info["features"]).is_dir()
+
+
+def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str]) -> np.ndarray:
+    """Embeds image bytes, all of which must decode.
+
+    Args:
+        encoders: the run's.
+        encoded: string (n,).
+        names: n names, for the error.
+
+    Returns:
+        (n, dim) float32.
+
+    Raises:
+        DataError: if the run has no image encoder, or an image does not decode.
+    """
+    if encoders.encode_image is None:
+        raise DataError(
+            "The run was trained on precomputed features, so it cannot embed images; give the key of an "
+            "image of a dataset that has the same features."
+        )
+    outputs = encoders.encode_image(encoded)
+    valid = outputs["valid"].numpy()
+    if not valid.all():
+        raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
+    return outputs["embedding"].numpy()
+
+
+def embed_dataset_image(
+    run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel
+) -> np.ndarray:
+    """Embeds one image of a dataset: (dim,) float32, from its cached features where those are used."""
+    if not _has_features(run, dataset):
+        return embed_image_bytes(encoders, tf.constant([split.read_image(row)]), [split.keys[row]])[0]
+    features = run.images_of(dataset, split).gather(np.array([row]))
+    return run.model.encode_images(tf.constant(features)).numpy()[0]

@@ -1,0 +1,235 @@
+"""The run directory: what training writes and everything after it reads.
+
+recipe.json          the recipe, complete
+run.json             dataset, features, versions, status, the selected epoch
+vocabulary.txt       one token a line, the line number is the id
+metrics.jsonl        one line an epoch
+logs/                TensorBoard
+checkpoints/best.weights.h5    selected on validation
+checkpoints/state.npz          where training goes on after an interruption
+backbone/            configuration and weights of the feature backbone, so that the run can embed
+                     images without the dataset it was trained on
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.features import FeatureStore
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.files import read_json, write_json
+from vsemb.models import DualEncoder
+from vsemb.recipes import build
+from vsemb.recipes.schema import Recipe
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
+BEST, STATE, LOGS, BACKBONE = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs", "backbone"
+BACKBONE_WEIGHTS, BACKBONE_CONFIG = "backbone.weights.h5", "backbone.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run.
+
+    Attributes:
+        path: its directory.
+        recipe: what was trained.
+        info: `run.json`.
+
+    Example:
+
+        run = Run.open("runs/vsepp")
+        embeddings = run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
+    """
+
+    path: Path
+    recipe: Recipe
+    info: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Run:
+        """Opens a run directory.
+
+        Raises:
+            DataError: if it is no run, or has no selected weights yet.
+        """
+        path = Path(path)
+        if not (path / RECIPE).exists():
+            raise DataError(f"{path} is no run: it has no {RECIPE}. Make one with: vsemb train")
+        recipe = Recipe.from_json(read_json(path / RECIPE, "recipe"))
+        info = read_json(path / STATUS, "run status")
+        if not (path / BEST).exists():
+            raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
+        return cls(path, recipe, info)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The run's vocabulary, verified against `run.json`."""
+        vocabulary = Vocabulary.load(self.path / VOCABULARY)
+        if vocabulary.fingerprint != self.info["vocabulary"]:
+            raise DataError(
+                f"{self.path / VOCABULARY} is not the vocabulary that the run was trained with "
+                f"({vocabulary.fingerprint[:12]}, not {self.info['vocabulary'][:12]}). Restore it."
+            )
+        return vocabulary
+
+    @cached_property
+    def tokenizer(self) -> WordTokenizer:
+        """The run's tokenizer."""
+        return build.build_tokenizer(self.recipe, self.vocabulary)
+
+    @cached_property
+    def model(self) -> DualEncoder:
+        """The model with the selected weights."""
+        model = build.build_model(
+            _without_downloads(self.recipe), len(self.vocabulary), self.info["feature_dim"]
+        )
+        try:
+            model.load_weights(self.path / BEST)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.path / BEST} does not fit the run's recipe: {error}") from error
+        return model
+
+    @property
+    def feature_backbone(self) -> tuple[dict[str, Any], Path] | None:
+        """Configuration and weights of the backbone behind the features, or None.
+
+        None both for a run from pixels, whose backbone is part of the model, and for one trained on
+        precomputed features, which cannot embed new images.
+        """
+        folder = self.path / BACKBONE
+        if not (folder / BACKBONE_CONFIG).exists():
+            return None
+        return read_json(folder / BACKBONE_CONFIG, "backbone"), folder / BACKBONE_WEIGHTS
+
+    @property
+    def data_path(self) -> Path:
+        """Where the dataset of the training was."""
+        path = Path(self.info["data"])
+        if not path.exists():
+            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
+        return path
+
+    def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
+        """Returns a split's images as the model wants them.
+
+        Raises:
+            DataError: if the dataset's features are not of the backbone the run was trained with.
+        """
+        store = None
+        if self.recipe.image.backbone is None:
+            store = self._features_of(dataset)
+        return build.build_images(self.recipe, split, store)
+
+    def _features_of(self, dataset: Dataset) -> FeatureStore:
+        wanted = self.info["features"]
+        if self.feature_backbone is None:
+            # Precomputed features name no backbone; their size is all that can be compared.
+            store = FeatureStore.find(
+                dataset, wanted if dataset.fingerprint == self.info["dataset"] else None
+            )
+        else:
+            store = FeatureStore.find(dataset, wanted)
+        if store.dim != self.info["feature_dim"]:
+            raise DataError(
+                f"The features of {dataset.path} have {store.dim} entries, the run was trained on "
+                f"{self.info['feature_dim']}."
+            )
+        return store
+
+
+def _without_downloads(recipe: Recipe) -> Recipe:
+    """The recipe with the backbone's weights random: the selected weights replace them anyway."""
+    return recipe.with_overrides(["image.weights=null"])
+
+
+def prepare_run(
+    recipe: Recipe, dataset: Dataset, out: Path, vocabulary: Vocabulary, store: FeatureStore | None
+) -> dict[str, Any]:
+    """Makes or re-enters the run directory.
+
+    Returns:
+        The contents of `run.json`.
+
+    Raises:
+        DataError: if `out` holds something else, or a run of another recipe or dataset.
+    """
+    info = {
+        "dataset": dataset.fingerprint,
+        "dataset_name": dataset.name,
+        "data": str(dataset.path.resolve()),
+        "features": None if store is None else store.fingerprint,
+        "feature_dim": None if store is None else store.dim,
+        "vocabulary": vocabulary.fingerprint,
+        "vocabulary_size": len(vocabulary),
+        "versions": _versions(),
+        "status": "running",
+    }
+    if (out / RECIPE).exists():
+        _check_same(recipe, info, out)
+        return read_json(out / STATUS, "run status")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no run. Choose another --out.")
+    (out / "checkpoints").mkdir(parents=True, exist_ok=True)
+    vocabulary.save(out / VOCABULARY)
+    if store is not None and store.backbone is not None and store.weights_path is not None:
+        _copy_backbone(store, out / BACKBONE)
+    write_json(out / STATUS, info)
+    # Last: a directory with a recipe is a run.
+    write_json(out / RECIPE, recipe.to_json())
+    return info
+
+
+def _copy_backbone(store: FeatureStore, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    assert store.weights_path is not None and store.backbone is not None
+    target = folder / BACKBONE_WEIGHTS
+    target.unlink(missing_ok=True)
+    try:
+        os.link(store.weights_path, target)
+    except OSError:
+        shutil.copyfile(store.weights_path, target)
+    write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
+
+
+def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> None:
+    stored = read_json(out / RECIPE, "recipe")
+    differences = _differences(stored, recipe.to_json())
+    if differences:
+        path, old, new = differences[0]
+        raise DataError(
+            f"{out} holds a run of another recipe: {path} is {old!r} there and {new!r} now"
+            f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
+            "Choose another --out, or remove it."
+        )
+    status = read_json(out / STATUS, "run status")
+    for name in ("dataset", "features", "vocabulary"):
+        if status[name] != info[name]:
+            raise DataError(
+                f"{out} was trained on another {name} ({str(status[name])[:12]} there, "
+                f"{str(info[name])[:12]} now). Choose another --out."
+            )
+
+
+def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for name in sorted({*old, *new}):
+            found += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
+        return found
+    return [] if old == new else [(path, old, new)]
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")}

@@ -1,0 +1,311 @@
+"""The recipe: everything that decides a training run, frozen and JSON-able."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any
+
+from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """The text tower.
+
+    Attributes:
+        min_count: words seen less often in the training captions are unknown.
+        max_words: size limit of the vocabulary.
+        max_length: longer captions are cut to so many words.
+        word_dim: size of a word vector.
+        word_vectors: path of pretrained vectors (GloVe or word2vec text format).
+        train_words: whether word vectors are trained.
+        word_init_scale: random word vectors are uniform in +- this.
+        word_dropout: share of words replaced by the unknown word in training.
+        embedding_dropout: share of word-vector entries dropped in training.
+        encoder: `sum`, `mean`, `gru`, `lstm` or `peephole-lstm`.
+        units: size of the recurrent state of each direction.
+        directions: `forward`, `concat` or `average`.
+        pooling: `last`, `mean`, `max` or `mean+max`.
+        dropout: share of pooled entries dropped in training.
+        bag: whether a bag of words stands beside the recurrent encoder.
+        bag_dropout: share of the bag's words left out in training.
+        init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+    """
+
+    min_count: int = 1
+    max_words: int | None = None
+    max_length: int = 64
+    word_dim: int = 300
+    word_vectors: str | None = None
+    train_words: bool = True
+    word_init_scale: float = 0.1
+    word_dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    encoder: str = "gru"
+    units: int = 1024
+    directions: str = "forward"
+    pooling: str = "last"
+    dropout: float = 0.0
+    bag: bool = False
+    bag_dropout: float = 0.0
+    init_scale: float | None = None
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    """The image tower.
+
+    Attributes:
+        features: fingerprint of the feature cache to use; null takes the dataset's only one.
+        backbone: null to start from cached features; otherwise the backbone to train from pixels.
+        weights: the backbone's weights: `imagenet`, a path, or null for random ones.
+        size: side of the input in pixels; null for the backbone's own.
+        pooling: of the backbone's last map; null for its own.
+        layer: an inner layer of the backbone instead.
+        frozen_statistics: batch normalisation keeps its stored statistics (for pretrained weights).
+        augment: in training, random crops and mirror images where the backbone is trained, and mirror
+            images where the feature cache has them.
+        use_bias: whether the affine map has a bias.
+        dropout: share of features dropped in training.
+        standardize: whether features are evened out first, see `vsemb.encoders.FeatureScaling`.
+        init_scale: the map starts uniform in +- this; null for Glorot's.
+    """
+
+    features: str | None = None
+    backbone: str | None = None
+    weights: str | None = None
+    size: int | None = None
+    pooling: str | None = None
+    layer: str | None = None
+    frozen_statistics: bool = True
+    augment: bool = True
+    use_bias: bool = True
+    dropout: float = 0.0
+    standardize: bool = False
+    init_scale: float | None = None
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The loss.
+
+    Attributes:
+        name: `ranking` or `infonce`.
+        margin: of `ranking`.
+        negatives: `all` or `hardest`, of `ranking`.
+        warmup_epochs: epochs before `hardest` is fully on.
+        temperature: of `infonce`; the start value where it is learned.
+        learn_temperature: whether it is learned.
+        label_smoothing: of `infonce`.
+        image_weight: weight of the direction whose queries are images.
+        reduction: over queries, `sum` or `mean`; null for the loss' own.
+    """
+
+    name: str = "ranking"
+    margin: float = 0.2
+    negatives: str = "all"
+    warmup_epochs: float = 0.0
+    temperature: float = 0.07
+    learn_temperature: bool = True
+    label_smoothing: float = 0.0
+    image_weight: float = 1.0
+    reduction: str | None = None
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The optimizer and its schedule.
+
+    Attributes:
+        name: `sgd`, `adam`, `adamw` or `rmsprop`.
+        learning_rate: at its highest.
+        schedule: `constant`; `exponential` (times `decay_rate` every `decay_epochs`, smoothly);
+            `step` (the same, at once); `cosine` (to zero at the last step).
+        decay_rate: see `schedule`.
+        decay_epochs: see `schedule`.
+        warmup_epochs: linear rise from zero, for `cosine`.
+        weight_decay: of `adamw`.
+        clip: gradients are scaled to this global norm at most; null for none.
+        ema: decay of an exponential moving average of the weights, which is then what is measured
+            and kept; null for none.
+    """
+
+    name: str = "adam"
+    learning_rate: float = 2e-4
+    schedule: str = "constant"
+    decay_rate: float = 0.1
+    decay_epochs: float = 15.0
+    warmup_epochs: float = 0.0
+    weight_decay: float = 0.0
+    clip: float | None = None
+    ema: float | None = None
+
+
+@dataclass(frozen=True)
+class BatchConfig:
+    """The batches.
+
+    Attributes:
+        size: pairs a batch.
+        captions: `all` captions of an image an epoch, or `one` drawn anew.
+        negatives: `batch`, or `sampled` from the whole training set each epoch.
+    """
+
+    size: int = 128
+    captions: str = "all"
+    negatives: str = "batch"
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The training loop.
+
+    Attributes:
+        epochs: passes over the training pairs, at most.
+        patience: epochs without a better validation recall sum before training ends; null: none.
+        seed: of everything random.
+        start: `random`, or `cca` for word vectors and an image map that canonical correlation makes
+            agree from the start (`vsemb.training.cca`).
+        precision: `float32` or `mixed_bfloat16`.
+    """
+
+    epochs: int = 30
+    patience: int | None = None
+    seed: int = 0
+    start: str = "random"
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named configuration of the dual encoder.
+
+    Attributes:
+        name: the recipe's name.
+        variant: which variant of the recipe this is.
+        paper: what it reproduces.
+        embedding_dim: size of the shared space.
+        similarity: `cosine` or `dot`.
+
+    Example:
+
+    >>> Recipe(name="mine").with_overrides(["text.units=512"]).text.units
+    512
+    """
+
+    name: str
+    variant: str = "default"
+    paper: str = ""
+    embedding_dim: int = 1024
+    similarity: str = "cosine"
+    text: TextConfig = field(default_factory=TextConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    batches: BatchConfig = field(default_factory=BatchConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the recipe as nested plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Recipe:
+        """Rebuilds a recipe; unknown fields are errors.
+
+        Raises:
+            DataError: if a field is unknown or of the wrong type.
+        """
+        try:
+            return _from_plain(cls, value, "")
+        except VsembError as error:
+            raise DataError(f"The recipe is not one of this version: {error}") from error
+
+    def with_overrides(self, assignments: list[str]) -> Recipe:
+        """Returns the recipe with fields replaced.
+
+        Args:
+            assignments: `path.to.field=value`; the value is JSON, or a plain string.
+
+        Raises:
+            InvalidArgumentError: for a field that does not exist (the nearest is suggested) or a
+                value of another type.
+        """
+        plain = self.to_json()
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            if not equals:
+                raise invalid_argument("set", assignment, "path.to.field=value")
+            *parents, leaf = path.strip().split(".")
+            if path.strip() in _FIXED:
+                raise invalid_argument("set", assignment, "another field", "Choose a variant with --variant.")
+            node = plain
+            for depth, name in enumerate([*parents, leaf]):
+                if not isinstance(node, dict) or name not in node:
+                    raise unknown_name("set", path, [name for name in _paths(plain) if name not in _FIXED])
+                if depth < len(parents):
+                    node = node[name]
+            if isinstance(node[leaf], dict):
+                raise invalid_argument("set", path, f"one of {', '.join(_paths(node[leaf], path + '.'))}")
+            node[leaf] = _Given(text.strip())
+        return _from_plain(Recipe, plain, "")
+
+
+# What a recipe is called follows from where it stands, not from its fields.
+_FIXED = ("name", "variant", "paper")
+
+
+def _paths(plain: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for name, value in plain.items():
+        path = prefix + name
+        found += _paths(value, path + ".") if isinstance(value, dict) else [path]
+    return found
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value as it was typed, whose type the field decides: a fingerprint may be all digits."""
+
+    text: str
+
+    def value(self, kinds: tuple[Any, ...]) -> Any:
+        words = {"true": True, "false": False, "null": None, "none": None}
+        if self.text.lower() in words and not (str in kinds and types.NoneType not in kinds):
+            return words[self.text.lower()]
+        try:
+            parsed = json.loads(self.text)
+        except ValueError:
+            return self.text
+        return self.text if str in kinds and not isinstance(parsed, str) else parsed
+
+
+def _from_plain(cls: Any, value: Any, prefix: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    if not isinstance(value, dict):
+        raise invalid_argument(prefix or "recipe", value, "an object")
+    arguments = {}
+    for name, item in value.items():
+        if name not in hints:
+            raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
+        arguments[name] = _checked(hints[name], item, prefix + name)
+    return cls(**arguments)
+
+
+def _checked(hint: Any, value: Any, path: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _from_plain(hint, value, path + ".")
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if isinstance(value, _Given):
+        value = value.value(allowed)
+    for kind in allowed:
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+            return value
+    names = ["null" if kind is types.NoneType else kind.__name__ for kind in allowed]
+    raise invalid_argument(path, value, " or ".join(names))

@@ -1,0 +1,210 @@
+"""Answering a search: a text or an image, words taken away and added, over a dataset's index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.images import BadImage, sanitise_image
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument
+from vsemb.export import ServedModel
+from vsemb.files import sha256_bytes
+from vsemb.recipes.indexing import (
+    ALL,
+    Item,
+    embed_dataset_image,
+    embed_image_bytes,
+    index_items,
+    open_index,
+    split_names,
+)
+from vsemb.recipes.run import Run
+from vsemb.recipes.serve import run_encoders
+from vsemb.search import combine, resort_by_mean
+from vsemb.text.normalize import split_words
+from vsemb.text.tokenizers import WordTokenizer
+
+_UNKNOWN = 1
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for: a text or an image, and words taken away from it and added.
+
+    Attributes:
+        text: a sentence.
+        image: path of an image file, or the key of an image of the dataset.
+        minus: words (or phrases) whose embeddings are subtracted.
+        plus: words (or phrases) whose embeddings are added.
+
+    Raises:
+        InvalidArgumentError: unless there is exactly one of text and image.
+    """
+
+    text: str | None = None
+    image: str | None = None
+    minus: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.image is None):
+            given = None if self.text is None else {"text": self.text, "image": self.image}
+            raise invalid_argument("query", given, "a text or an image (--image), one of the two")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result.
+
+    Attributes:
+        rank: from 1.
+        score: the similarity, higher is better.
+        item: the image or caption found.
+    """
+
+    rank: int
+    score: float
+    item: Item
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values."""
+        item = self.item
+        return {
+            "rank": self.rank,
+            "score": self.score,
+            "key": item.key,
+            "id": item.id,
+            "split": item.split,
+            "caption": item.caption,
+        }
+
+
+def search_run(
+    run: Run,
+    dataset: Dataset,
+    query: Query,
+    *,
+    k: int = 10,
+    split: str = ALL,
+    captions: bool = False,
+    resort: int | None = None,
+    keep_query: bool = False,
+    report: Callable[[str], None] = print,
+) -> list[Result]:
+    """Finds the images (or captions) of a dataset nearest to a query.
+
+    The query goes through the same functions as in a SavedModel of the run. The index is built on
+    first use. An image of the dataset that is the query itself, by its key or its bytes, is left out.
+
+    Args:
+        run: the run.
+        dataset: the dataset searched.
+        query: what is looked for.
+        k: results wanted.
+        split: the split searched, or `all`.
+        captions: search captions instead of images.
+        resort: re-sort the best so many by their distance to their mean (Kiros et al. 2014, section
+            3.2); those after them keep their places.
+        keep_query: whether the query's own image may be found.
+        report: called with a line worth showing: unknown words, an index being built.
+
+    Raises:
+        InvalidArgumentError: if no word of a text is known, or a number is below 1.
+        DataError: if the image cannot be read or embedded, or run and dataset do not fit.
+
+    Example:
+
+        query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
+        results = search_run(run, dataset, query, k=5, resort=20)
+    """
+    for name, value in (("k", k), ("resort", 1 if resort is None else resort)):
+        if value < 1:
+            raise invalid_argument(name, value, "an integer >= 1")
+    split_names(dataset, split)
+    encoders = run_encoders(run, images=query.image is not None)
+    own: set[int] = set()
+    if query.text is not None:
+        vector = _embed_text(encoders, run.tokenizer, query.text, "query", report)
+    else:
+        vector, own = _embed_image(run, dataset, encoders, str(query.image))
+    words = {
+        name: [_embed_text(encoders, run.tokenizer, text, name, report) for text in getattr(query, name)]
+        for name in ("minus", "plus")
+    }
+    if query.minus or query.plus:
+        vector = combine(vector, words["minus"], words["plus"], run.model.similarity.normalize)
+    kind = "text" if captions else "image"
+    index = open_index(run, dataset, split, kind, encoders if query.image else None, report)
+    exclude: list[int] = []
+    if own and not captions and not keep_query:
+        exclude = np.flatnonzero(np.isin(index.ids, list(own))).tolist()
+    rows, scores = index.search(vector[None], max(k, resort or 0), exclude=exclude)
+    order = np.arange(rows.shape[1])
+    if resort is not None:
+        order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
+    items = index_items(dataset, index.source.splits, kind)
+    return [
+        Result(rank, float(scores[0, place]), items[rows[0, place]])
+        for rank, place in enumerate(order[:k], 1)
+    ]
+
+
+def _embed_text(
+    encoders: ServedModel, tokenizer: WordTokenizer, text: str, name: str, report: Callable[[str], None]
+) -> np.ndarray:
+    words = [word.decode() for word in split_words(tf.constant([text])).flat_values.numpy()]
+    words = words[: tokenizer.max_length]
+    ids = tokenizer.ragged(tf.constant([text])).flat_values.numpy()
+    unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
+    if not words:
+        raise invalid_argument(name, text, "a text with at least one word")
+    if len(unknown) == len(words):
+        raise invalid_argument(
+            name,
+            text,
+            "at least one word that the run was trained with",
+            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its words.",
+        )
+    if unknown:
+        report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
+    return encoders.encode_text(tf.constant([text]))["embedding"].numpy()[0]
+
+
+def _embed_image(
+    run: Run, dataset: Dataset, encoders: ServedModel, image: str
+) -> tuple[np.ndarray, set[int]]:
+    """Returns the embedding, and the ids of the dataset's images that are this image."""
+    for name in dataset.splits if not Path(image).is_file() else ():
+        if dataset.manifest["splits"][name]["images"] and image in dataset.split(name).keys:
+            split = dataset.split(name)
+            row = split.keys.index(image)
+            vector = embed_dataset_image(run, dataset, split, row, encoders)
+            return vector, {int(split.ids[row])}
+    try:
+        data = Path(image).read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"Cannot read the image {image!r}: {error.strerror or error}. Expected: an image file, or the "
+            f"key of an image of {dataset.path}."
+        ) from error
+    try:
+        # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
+        limit = dataset.manifest.get("writing", {}).get("max_side")
+        encoded = sanitise_image(data, limit).encoded
+    except BadImage as error:
+        raise DataError(f"The image {image!r} is unreadable: {error}.") from error
+    digest = sha256_bytes(encoded)
+    own = {
+        int(entry["id"])
+        for name in dataset.splits
+        if dataset.manifest["splits"][name]["images"]
+        for entry in dataset.split(name).entries
+        if entry.get("sha256") == digest
+    }
+    return embed_image_bytes(encoders, tf.constant([encoded]), [image])[0], own

@@ -1,0 +1,53 @@
+"""From a run to what is served: raw strings and image bytes in, embeddings out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vsemb.export import ImageInput, ServedModel, export_savedmodel
+from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.recipes import build
+from vsemb.recipes.run import Run
+
+
+def image_input(run: Run) -> ImageInput | None:
+    """Returns how a run's model takes image bytes; None where it cannot.
+
+    A run on precomputed features knows no backbone that would make features of a new image.
+    """
+    config = build.backbone_config(run.recipe)
+    if config is not None:
+        return ImageInput(config)
+    if run.feature_backbone is None:
+        return None
+    described, weights = run.feature_backbone
+    config = BackboneConfig.from_json(described)
+    return ImageInput(config, build_backbone(config, weights))
+
+
+def run_encoders(run: Run, images: bool = True) -> ServedModel:
+    """Returns the functions that a run is searched and served with.
+
+    Args:
+        run: the run.
+        images: whether images will be embedded; without, no backbone is built.
+
+    Example:
+
+        encoders = run_encoders(Run.open("runs/vsepp"))
+        encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
+    """
+    return ServedModel(run.model, run.tokenizer, image_input(run) if images else None)
+
+
+def export_run(run: Run, out: str | os.PathLike[str], version: int | None = None) -> Path:
+    """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
+
+    Neither the dataset nor the network is needed.
+
+    Example:
+
+        export_run(Run.open("runs/vsepp"), "savedmodels/flickr8k")
+    """
+    return export_savedmodel(run.model, run.tokenizer, out, image_input=image_input(run), version=version)

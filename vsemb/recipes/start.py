@@ -1,0 +1,93 @@
+"""What the parts of a model learn from the training set before the first step."""
+
+from __future__ import annotations
+
+import sys
+
+import keras
+import numpy as np
+
+from vsemb.data.features import FeatureStore
+from vsemb.data.store import Split
+from vsemb.encoders import BagOfWordsEncoder, HybridSentenceEncoder, ImageEncoder, WordEmbedding
+from vsemb.errors import invalid_argument, unknown_name
+from vsemb.models import DualEncoder
+from vsemb.recipes.schema import Recipe
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vectors import read_word_vectors
+from vsemb.training.cca import canonical_correlation, document_frequencies
+
+STARTS = ("random", "cca")
+# Deviation of the entries of word vectors that start from CCA: that of random ones.
+_WORD_DEVIATION = 0.1
+
+
+def start_model(
+    recipe: Recipe, model: DualEncoder, tokenizer: WordTokenizer, split: Split, store: FeatureStore | None
+) -> None:
+    """Sets feature statistics, word rarities and, where the recipe asks for it, weights to start from.
+
+    Args:
+        recipe: the recipe.
+        model: its model, built.
+        tokenizer: its tokenizer.
+        split: the training split.
+        store: the features, where the recipe starts from features.
+
+    Raises:
+        InvalidArgumentError: if the recipe asks for what its parts cannot do.
+    """
+    if recipe.training.start not in STARTS:
+        raise unknown_name("training.start", recipe.training.start, STARTS)
+    features = None if store is None else store.rows(split.ids)
+    encoder = model.image_encoder
+    if isinstance(encoder, ImageEncoder) and encoder.scaling is not None and features is not None:
+        encoder.scaling.adapt(features)
+    words, bag = text_parts(model)
+    ids, offsets = tokenizer.encode(split.captions)
+    counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
+    if bag is not None:
+        bag.set_document_frequencies(counts, len(split.captions))
+    if recipe.training.start == "cca":
+        if features is None or not isinstance(encoder, ImageEncoder):
+            raise invalid_argument("training.start", "cca", "random where the backbone is trained")
+        _start_from_cca(recipe, model, ids, offsets, counts, split, features)
+    if recipe.text.word_vectors is not None:
+        vectors, found = read_word_vectors(
+            recipe.text.word_vectors, tokenizer.vocabulary, recipe.training.seed
+        )
+        words.set_vectors(vectors)
+        print(f"word vectors for {found} of {len(tokenizer.vocabulary.words)} words", file=sys.stderr)
+
+
+def text_parts(model: DualEncoder) -> tuple[WordEmbedding, BagOfWordsEncoder | None]:
+    """Returns the word vectors of a model's sequence encoder and its bag of words, if there is one."""
+    encoder = model.text_encoder
+    if isinstance(encoder, HybridSentenceEncoder):
+        return encoder.sequence.words, encoder.bag
+    return encoder.words, None
+
+
+def _start_from_cca(
+    recipe: Recipe,
+    model: DualEncoder,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    counts: np.ndarray,
+    split: Split,
+    features: np.ndarray,
+) -> None:
+    encoder = model.image_encoder
+    if encoder.scaling is not None:
+        features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
+    rarity = np.log((1 + len(split.captions)) / (1 + counts))
+    maps = canonical_correlation(ids, offsets, split.caption_rows, features, rarity, recipe.embedding_dim)
+    deviation = np.abs(features @ maps.image).std() * np.sqrt(recipe.embedding_dim)
+    encoder.affine.kernel.assign(maps.image / deviation)
+    words, bag = text_parts(model)
+    dim = min(words.dim, recipe.embedding_dim)
+    start = keras.ops.convert_to_numpy(words.table).copy()
+    start[:, :dim] = maps.words[:, :dim] / maps.words[2:, :dim].std() * _WORD_DEVIATION
+    words.set_vectors(start)
+    if bag is not None:
+        bag.words.set_vectors(maps.words / np.linalg.norm(maps.words, axis=1).mean())
