@@ -1,0 +1,133 @@
+"""The exact index: what it finds, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.search import IndexSource, SearchIndex, StaleIndexError, write_index
+from vsemb.search import index as module
+
+SOURCE = IndexSource("run", "data", ("train", "val"), "image", "cosine")
+
+
+def vectors(count: int, dim: int = 8, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+
+
+def plain(embeddings: np.ndarray, source: IndexSource = SOURCE) -> SearchIndex:
+    count = len(embeddings)
+    return SearchIndex(embeddings, np.arange(count), [f"{i}.png" for i in range(count)], source)
+
+
+def test_by_hand():
+    # Scores of (0.6, 0.8) with (1,0), (0,1), (0.6,0.8), (-1,0): 0.6, 0.8, 1, -0.6.
+    index = plain(np.array([[1, 0], [0, 1], [0.6, 0.8], [-1, 0]], np.float32))
+    rows, scores = index.search(np.array([[0.6, 0.8]], np.float32), k=3)
+    assert rows.tolist() == [[2, 1, 0]]
+    np.testing.assert_allclose(scores, [[1.0, 0.8, 0.6]], atol=1e-6)
+    assert index.search(np.array([[0.6, 0.8]], np.float32), k=9)[0].tolist() == [[2, 1, 0, 3]]
+    assert index.search(np.array([[0.6, 0.8]], np.float32), k=9, exclude=[2, 0])[0].tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("kind", ["image", "text"])
+@pytest.mark.parametrize("numbers", [1, 25, 32, 40, 1 << 24])
+def test_blocks_find_what_a_full_sort_finds(monkeypatch, kind, numbers):
+    # Five queries of eight entries: a block holds numbers / 8 items, from one at a time to all at once.
+    monkeypatch.setattr(module, "_BLOCK", numbers)
+    items, queries = vectors(23), vectors(5, seed=1)
+    rows, scores = plain(items, dataclasses.replace(SOURCE, kind=kind)).search(queries, k=7, exclude=[3, 22])
+    wanted = queries @ items.T
+    wanted[:, [3, 22]] = -np.inf
+    assert rows.tolist() == np.argsort(-wanted, axis=1)[:, :7].tolist()
+    np.testing.assert_allclose(scores, -np.sort(-wanted, axis=1)[:, :7], rtol=1e-5)
+
+
+@pytest.mark.parametrize("numbers", [1, 24, 1 << 24])
+def test_equal_scores_come_in_the_order_of_the_rows(monkeypatch, numbers):
+    monkeypatch.setattr(module, "_BLOCK", numbers)
+    index = plain(np.ones((9, 8), np.float32))
+    assert index.search(np.ones((1, 8), np.float32), k=4)[0].tolist() == [[0, 1, 2, 3]]
+
+
+def test_bad_searches():
+    index = plain(vectors(3))
+    with pytest.raises(InvalidArgumentError, match="`k`"):
+        index.search(vectors(1), k=0)
+    for queries in (vectors(1, dim=7), vectors(2)[0], np.full((1, 8), np.nan, np.float32)):
+        with pytest.raises(InvalidArgumentError, match="queries"):
+            index.search(queries, k=1)
+
+
+def test_round_trip_and_replacement(tmp_path):
+    items = vectors(4)
+    index = write_index(tmp_path / "a", items, np.arange(4) * 10, list("abcd"), SOURCE)
+    for opened in (index, SearchIndex.open(tmp_path / "a"), SearchIndex.open(tmp_path / "a", SOURCE)):
+        assert len(opened) == 4 and opened.keys == list("abcd") and opened.source == SOURCE
+        assert opened.ids.tolist() == [0, 10, 20, 30]
+        np.testing.assert_array_equal(opened.embeddings, items)
+    write_index(tmp_path / "a", items[:2], np.arange(2), ["x", "y"], SOURCE)
+    assert SearchIndex.open(tmp_path / "a").keys == ["x", "y"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("run", "other"), ("dataset", "other"), ("splits", ("val",)), ("similarity", "dot")]
+)
+def test_a_stale_index_is_refused_with_the_reason(tmp_path, field, value):
+    write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
+    with pytest.raises(StaleIndexError, match=f"another {field} .*vsemb index"):
+        SearchIndex.open(tmp_path / "a", dataclasses.replace(SOURCE, **{field: value}))
+
+
+@pytest.mark.parametrize("name", ["embeddings.npy", "ids.npy", "keys.json"])
+def test_damage_is_noticed(tmp_path, name):
+    write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
+    data = bytearray((tmp_path / "a" / name).read_bytes())
+    data[-3] ^= 1
+    (tmp_path / "a" / name).write_bytes(data)
+    with pytest.raises(DataError, match=f"{name} is damaged"):
+        SearchIndex.open(tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    with pytest.raises(DataError, match=f"{name} cannot be read"):
+        SearchIndex.open(tmp_path / "a")
+
+
+def test_manifests_of_something_else(tmp_path):
+    with pytest.raises(DataError, match="No index manifest"):
+        SearchIndex.open(tmp_path / "missing")
+    write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
+    path = tmp_path / "a" / "manifest.json"
+    good = json.loads(path.read_text())
+    for change, error, message in (
+        ({"format": "other"}, DataError, "not an index manifest"),
+        ({"version": 99}, StaleIndexError, "version 99"),
+        ({"source": {}}, DataError, "is broken"),
+        ({"source": good["source"] | {"kind": "sound"}}, InvalidArgumentError, "sound"),
+    ):
+        path.write_text(json.dumps(good | change))
+        with pytest.raises(error, match=message):
+            SearchIndex.open(tmp_path / "a")
+
+
+def test_what_is_not_written(tmp_path):
+    items = vectors(2)
+    for embeddings, ids, keys in (
+        (items, np.arange(3), ["x", "y"]),
+        (items, np.arange(2), ["x"]),
+        (items[:0], np.arange(0), []),
+    ):
+        with pytest.raises(DataError, match="An index needs items"):
+            write_index(tmp_path / "a", embeddings, ids, keys, SOURCE)
+    items[1, 2] = np.inf
+    with pytest.raises(DataError, match="'y' is not finite"):
+        write_index(tmp_path / "a", items, np.arange(2), ["x", "y"], SOURCE)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not lose")
+    with pytest.raises(DataError, match="is no index"):
+        write_index(tmp_path / "mine", vectors(2), np.arange(2), ["x", "y"], SOURCE)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
