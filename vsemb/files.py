@@ -31,12 +31,20 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def _sync_directory(path: Path) -> None:
+def _sync(path: str | os.PathLike[str]) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(directory: str | os.PathLike[str]) -> None:
+    """Makes sure that a directory and all below it are on the disk, not only in its cache."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            _sync(os.path.join(folder, name))
+        _sync(folder)
 
 
 @contextlib.contextmanager
@@ -65,7 +73,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
-        _sync_directory(path.parent)
+        _sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
@@ -93,11 +101,7 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         os.chmod(temporary, 0o777 & ~_umask())
         yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-            _sync_directory(Path(folder))
+        sync_tree(temporary)
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
             os.replace(path, old / path.name)
@@ -105,7 +109,7 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
             shutil.rmtree(old)
         else:
             os.replace(temporary, path)
-        _sync_directory(path.parent)
+        _sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:

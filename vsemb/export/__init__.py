@@ -1,0 +1,6 @@
+"""Export room: a trained model as a SavedModel with string and byte inputs."""
+
+from vsemb.export.savedmodel import export_savedmodel
+from vsemb.export.signatures import ImageInput, ServedModel
+
+__all__ = ["ImageInput", "ServedModel", "export_savedmodel"]

@@ -1,0 +1,147 @@
+"""The functions that serving, search and export share: raw strings and image bytes in, embeddings out.
+
+They exist once, so that what TensorFlow Serving answers is what was searched and measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from vsemb.errors import invalid_argument
+from vsemb.image.backbones import BackboneConfig
+from vsemb.image.decode import decode_images
+from vsemb.image.views import encode_images
+from vsemb.models.dual_encoder import DualEncoder
+
+Outputs = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ImageInput:
+    """How image bytes become what a model's image encoder takes.
+
+    Attributes:
+        config: the backbone: its `size` and `crops` say what the bytes are decoded to.
+        backbone: the network behind the features that the model was trained on; None where the
+            model was trained from pixels and holds its backbone itself.
+
+    Example:
+
+    >>> pixels, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant([b"no image"]))
+    >>> pixels.shape, valid.numpy().tolist()
+    (TensorShape([1, 64, 64, 3]), [False])
+    """
+
+    config: BackboneConfig
+    backbone: keras.Model | None = None
+
+    def __post_init__(self) -> None:
+        if self.backbone is None and self.config.crops != 1:
+            raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Decodes: string (batch,) to ((batch, ...) float32, valid (batch,) bool)."""
+        if self.backbone is None:
+            return decode_images(encoded, self.config.size)
+        return encode_images(self.backbone, self.config, encoded)
+
+
+class ServedModel:
+    """A trained model as it is served.
+
+    Both functions take a batch of any size, zero included, and return `embedding`, float32
+    (batch, dim) in the geometry of the model's similarity, and `valid`, bool (batch,). A text without
+    a word, or bytes that are no image, give `valid` false and a zero row, and leave the other rows as
+    they are. They can be called from Python, and are what a SavedModel's signatures hold.
+
+    Args:
+        model: the trained model.
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word.
+        image_input: from bytes to the model's image input; None where images cannot be embedded.
+
+    Attributes:
+        encode_text: `text` string (batch,) -> {"embedding", "valid"}.
+        encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, or None.
+
+    Example:
+
+        served = ServedModel(run.model, run.tokenizer, image_input)
+        served.encode_text(tf.constant(["a dog"]))["embedding"]
+    """
+
+    def __init__(
+        self,
+        model: DualEncoder,
+        tokenizer: Callable[[tf.Tensor], tf.Tensor],
+        image_input: ImageInput | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.image_input = image_input
+        self.encode_text = tf.function(
+            self.text_rows, input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+        )
+        self.encode_image: Any = None
+        if image_input is not None:
+            self.encode_image = tf.function(
+                self.image_rows,
+                input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")],
+                autograph=False,
+            )
+
+    def text_rows(self, text: tf.Tensor) -> Outputs:
+        """What `encode_text` computes, step by step where it is called outside a graph."""
+        ids = self.tokenizer(_one_row_at_least(text))
+        with _kernels_for_any_device(self.model):
+            embedding = self.model.encode_texts(ids)
+        return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=1), tf.shape(text)[0])
+
+    def image_rows(self, image_bytes: tf.Tensor) -> Outputs:
+        """What `encode_image` computes, step by step where it is called outside a graph."""
+        assert self.image_input is not None
+        images, valid = self.image_input(_one_row_at_least(image_bytes))
+        return _outputs(self.model.encode_images(images), valid, tf.shape(image_bytes)[0])
+
+    @property
+    def signatures(self) -> dict[str, Any]:
+        """The concrete functions by signature name, `serving_default` first."""
+        text = self.encode_text.get_concrete_function()
+        named = {"serving_default": text, "encode_text": text}
+        if self.encode_image is not None:
+            named["encode_image"] = self.encode_image.get_concrete_function()
+        return named
+
+
+def _one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
+    # TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph: it gets one row.
+    none = tf.cast(tf.equal(tf.shape(rows)[0], 0), tf.int32)
+    return tf.concat([rows, tf.fill([none], b"")], axis=0)
+
+
+def _outputs(embedding: tf.Tensor, valid: tf.Tensor, rows: tf.Tensor) -> Outputs:
+    embedding = tf.where(valid[:, None], embedding, 0.0)
+    return {"embedding": embedding[:rows], "valid": valid[:rows]}
+
+
+@contextlib.contextmanager
+def _kernels_for_any_device(model: keras.Model) -> Iterator[None]:
+    """Keeps cuDNN out of what is traced inside.
+
+    On a machine with a GPU, Keras puts cuDNN's recurrent kernels into the graph, and a SavedModel
+    with them cannot be served without a GPU.
+    """
+    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "use_cudnn")]
+    before = [layer.use_cudnn for layer in layers]
+    for layer in layers:
+        layer.use_cudnn = False
+    try:
+        yield
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.use_cudnn = value

@@ -1,0 +1,106 @@
+"""Numbered versions of a model, as TensorFlow Serving reads them: `NAME/1`, `NAME/2`, …
+
+TensorFlow Serving loads every directory with an integer name as soon as it sees it, so a version is
+written beside NAME under a name that is no number, and moved into NAME whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import sync_tree
+
+
+def existing_versions(base: Path) -> list[int]:
+    """Returns the version numbers in a model's directory, ascending; none where it does not exist."""
+    if not base.is_dir():
+        return []
+    return sorted(int(path.name) for path in base.iterdir() if path.name.isascii() and path.name.isdigit())
+
+
+@dataclass
+class Publication:
+    """A version in the making.
+
+    Attributes:
+        temporary: the empty directory to fill.
+        path: where it was published; None before.
+    """
+
+    temporary: Path
+    path: Path | None = None
+
+
+@contextlib.contextmanager
+def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iterator[Publication]:
+    """Yields a temporary directory that becomes a version of `base` on a clean exit.
+
+    Args:
+        base: the model's directory, e.g. `savedmodels/flickr8k`.
+        version: its number; None for the next one.
+
+    Raises:
+        DataError: if the version exists, `base` cannot hold versions, or the file system refuses.
+        InvalidArgumentError: for a version below 1.
+
+    Example:
+
+        with publishing("savedmodels/flickr8k") as publication:
+            tf.saved_model.save(module, str(publication.temporary))
+        print(publication.path)
+    """
+    # The temporary directory must lie on the file system of the real one, whatever links lead there.
+    base = Path(os.path.realpath(base))
+    _check(base, version)
+    temporary: Path | None = None
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{base.name}.", suffix=".tmp", dir=base.parent))
+        temporary.chmod(0o755)
+        publication = Publication(temporary)
+        yield publication
+        sync_tree(temporary)
+        base.mkdir(exist_ok=True)
+        publication.path = _move(temporary, base, version)
+        sync_tree(base)
+    except OSError as error:
+        raise DataError(f"Cannot write {base}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _check(base: Path, version: int | None) -> None:
+    if version is not None and (isinstance(version, bool) or version < 1):
+        raise invalid_argument("version", version, "an integer >= 1")
+    if base.name.isdigit():
+        raise invalid_argument(
+            "out", str(base), "the model's directory, without a version", "Give the version by --version."
+        )
+    if base.exists() and not base.is_dir():
+        raise DataError(f"{base} is a file; name a directory for the model's versions.")
+    if version is not None and version in existing_versions(base):
+        raise DataError(
+            f"{base / str(version)} already exists, and a published version is never changed. "
+            "Choose another --version, or none for the next."
+        )
+
+
+def _move(temporary: Path, base: Path, version: int | None) -> Path:
+    while True:
+        number = version if version is not None else max(existing_versions(base), default=0) + 1
+        target = base / str(number)
+        try:
+            # Fails where another export took the number meanwhile: a full directory is never replaced.
+            os.rename(temporary, target)
+            return target
+        except OSError:
+            if version is not None or not target.exists():
+                raise
