@@ -27,6 +27,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--crops", type=int, choices=(1, 10), default=1, help="the whole image, or the mean of ten crops (1)"
     )
     parser.add_argument("--keep-crops", action="store_true", help="store each crop and not their mean")
+    parser.add_argument(
+        "--mirror",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="with one crop, also store the features of each mirror image, for training (yes)",
+    )
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
         "--pooling",
@@ -57,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         weights=arguments.weights,
         batch_size=arguments.batch_size,
         keep_crops=arguments.keep_crops,
+        mirror=arguments.mirror and config.crops == 1,
     )
     speed = store.images_computed / store.seconds if store.images_computed else None
     report = {

@@ -1,0 +1,25 @@
+"""Tables."""
+
+from __future__ import annotations
+
+from vsemb.cli.tables import retrieval_table, table
+from vsemb.evaluation.retrieval import RetrievalMetrics
+
+
+def test_columns_of_text_and_numbers_without_trailing_blanks():
+    rows = [["1", "a", "first"], ["10", "long", ""]]
+    assert table(["n", "key", "text"], rows, text=(1, 2)).splitlines() == [
+        " n  key   text",
+        " 1  a     first",
+        "10  long",
+    ]
+
+
+def test_retrieval_table_shows_intervals_below_their_row():
+    side = {"R@1": 25.0, "R@5": 50.0, "R@10": 75.0, "median_rank": 3.0, "mean_rank": 3.5}
+    bounds = {name: [value - 1, value + 1] for name, value in side.items()}
+    intervals = {"image_to_text": bounds, "text_to_image": bounds}
+    lines = retrieval_table(RetrievalMetrics(side, side, 4, 8, intervals)).splitlines()
+    assert lines[0].split() == ["4", "images,", "8", "texts", "R@1", "R@5", "R@10", "median", "mean"]
+    assert lines[1].split()[-5:] == ["25.0", "50.0", "75.0", "3.0", "3.5"]
+    assert "24.0–26.0" in lines[2]

@@ -1,0 +1,40 @@
+"""Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
+
+Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. It is loaded and compared
+with the run before it appears. Neither the dataset nor the network is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLE = "  vsemb export runs/vsepp savedmodels/flickr8k"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("run", help="the run directory")
+    parser.add_argument("out", metavar="savedmodels/NAME", help="the model's directory")
+    parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
+    parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    from vsemb.cli.tables import table
+    from vsemb.export.description import serving_command, signature_table
+    from vsemb.files import write_json
+    from vsemb.recipes.run import Run
+    from vsemb.recipes.serve import export_run
+
+    path = export_run(Run.open(arguments.run), arguments.out, arguments.version)
+    signatures = signature_table(path)
+    print(f"{path}\n")
+    rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]
+    print(table(["signature", "", "name", "type", "shape"], rows, text=range(5)))
+    if "encode_image" not in signatures:
+        print("\nno encode_image: the run was trained on precomputed features and holds no image network")
+    print(f"\nserve it, and ask it:\n{serving_command(path)}")
+    if arguments.json:
+        write_json(arguments.json, {"path": str(path), "signatures": signatures})
+    return 0

@@ -1,0 +1,48 @@
+"""Tables as the commands print them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from vsemb.evaluation.retrieval import RetrievalMetrics
+
+_COLUMNS = {"R@1": "R@1", "R@5": "R@5", "R@10": "R@10", "median_rank": "median", "mean_rank": "mean"}
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
+    """Lays out a table.
+
+    Args:
+        header: names of the columns.
+        rows: cells, as many a row as the header has.
+        text: the columns of text, aligned to the left; the others are numbers, to the right.
+
+    Example:
+
+    >>> print(table(["", "R@1"], [["a", "1.0"], ["bc", "10.0"]]))
+         R@1
+    a    1.0
+    bc  10.0
+    """
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column in text else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def retrieval_table(metrics: RetrievalMetrics) -> str:
+    """Lays out retrieval metrics, with their intervals where they are there."""
+    rows = []
+    for name in ("image_to_text", "text_to_image"):
+        values = getattr(metrics, name)
+        rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in _COLUMNS)])
+        if metrics.intervals is not None:
+            bounds = metrics.intervals[name]
+            rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in _COLUMNS)])
+    header = [f"{metrics.images} images, {metrics.texts} texts", *_COLUMNS.values()]
+    return table(header, rows)

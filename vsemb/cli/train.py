@@ -1,0 +1,67 @@
+"""Train a recipe on a dataset, or go on with a training that was stopped.
+
+The run directory gets the recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl.
+After Ctrl-C or a kill the same command goes on exactly where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
+  vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
+  vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("recipe", help="name of the recipe; `vsemb recipes` lists them")
+    parser.add_argument("--data", required=True, help="the dataset, from `vsemb prepare` or `vsemb scenes`")
+    parser.add_argument("--out", required=True, help="the run directory to write")
+    parser.add_argument("--variant", help="variant of the recipe (its first)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="replace a field of the recipe, e.g. text.units=512; may be repeated",
+    )
+    parser.add_argument(
+        "--fine-tune",
+        nargs="?",
+        const="",
+        metavar="BACKBONE",
+        help="train the image backbone too, from pixels: by default the one that made the dataset's "
+        "features, with its weights; SmallConvNet starts from nothing",
+    )
+    parser.add_argument(
+        "--checkpoint-seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds between stored states (%(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    from vsemb import recipes
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.recipes.train import train
+
+    recipe = recipes.get(arguments.recipe, arguments.variant)
+    dataset = Dataset.open(arguments.data)
+    if arguments.fine_tune is not None:
+        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
+    recipe = recipe.with_overrides(arguments.set)
+    try:
+        result = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds)
+    except KeyboardInterrupt:
+        print("The state is stored; the same command goes on from there.")
+        raise
+    info = result.info
+    print(f"run          {result.path}")
+    print(f"best epoch   {info['best_epoch'] + 1}, validation recall sum {info['best_recall_sum']:.1f}")
+    print(f"next         vsemb evaluate {result.path} --data {arguments.data} --split val")
+    return 0
