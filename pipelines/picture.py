@@ -1,0 +1,78 @@
+"""Draws the README's picture from a quickstart: queries and the test images found first.
+
+python -m pipelines.picture [--quickstart quickstart] [--out .readme/search.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from vsemb.data.store import Dataset, Split
+from vsemb.evaluation import Embedder
+from vsemb.recipes.run import Run
+
+QUERIES = ("a large blue star", "two yellow shapes", "a green ring left of a red square")
+BEST, SIDE, GAP, TEXT = 4, 128, 10, 300
+
+
+def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | None, np.ndarray]]:
+    """Returns (label, query image or None, rows of the best images) for each line of the picture."""
+    embedder = Embedder(run.model)
+    images = embedder.images(run.images_of(dataset, split), len(split))
+    texts = embedder.texts(*run.tokenizer.encode([*QUERIES, "blue", "red"]))
+    lines: list[tuple[str, int | None, np.ndarray]] = [
+        (query, None, np.argsort(-images @ text)[:BEST]) for query, text in zip(QUERIES, texts, strict=False)
+    ]
+    single = [row for row, entry in enumerate(split.entries) if len(entry["objects"]) == 1]
+    start = next(row for row in single if (split.class_names[row] or "").startswith("blue"))
+    moved = images[start] - texts[-2] + texts[-1]
+    order = [row for row in np.argsort(-images @ moved) if row != start]
+    return [*lines, ("this image - blue + red", start, np.array(order[:BEST]))]
+
+
+def draw(split: Split, lines: list[tuple[str, int | None, np.ndarray]]) -> Image.Image:
+    """Lays the lines out as a picture."""
+    width = TEXT + BEST * (SIDE + GAP) + GAP
+    picture = Image.new("RGB", (width, len(lines) * (SIDE + GAP) + GAP), "white")
+    pen, font = ImageDraw.Draw(picture), ImageFont.load_default(size=18)
+    for number, (label, query, rows) in enumerate(lines):
+        top = GAP + number * (SIDE + GAP)
+        if query is not None:
+            picture.paste(_image(split, query, SIDE // 2), (GAP, top + SIDE // 4))
+        left = GAP if query is None else 2 * GAP + SIDE // 2
+        pen.text((left, top + SIDE // 2), label, fill="black", font=font, anchor="lm")
+        for place, row in enumerate(rows):
+            picture.paste(_image(split, int(row), SIDE), (TEXT + place * (SIDE + GAP), top))
+    return picture
+
+
+def _image(split: Split, row: int, side: int) -> Image.Image:
+    return (
+        Image.open(io.BytesIO(split.read_image(row)))
+        .convert("RGB")
+        .resize((side, side), Image.Resampling.LANCZOS)
+    )
+
+
+def main() -> None:
+    """Draws the picture."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
+    parser.add_argument("--out", type=Path, default=Path(".readme/search.png"))
+    arguments = parser.parse_args()
+    run, dataset = Run.open(arguments.quickstart / "run"), Dataset.open(arguments.quickstart / "scenes")
+    split = dataset.split("test")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    draw(split, rows_of(run, dataset, split)).save(arguments.out, optimize=True)
+    print(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The whole way in about three minutes: data, training, evaluation, SavedModel, index, search.
+
+    python -m pipelines.quickstart [--out quickstart]
+
+Every step is a `vsemb` command, printed before it runs, so that it can be copied. Run again, it goes on
+where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+
+from vsemb.cli.__main__ import main as vsemb
+
+QUERIES = ("a red circle", "a large blue star above a small green square", "two yellow shapes")
+
+# Small towers and few epochs: enough to see the space work, quick enough to wait for.
+SETTINGS = (
+    "embedding_dim=128",
+    "text.word_dim=64",
+    "text.units=128",
+    "batches.size=128",
+    "training.epochs=6",
+)
+
+
+def commands(out: Path) -> list[list[str]]:
+    """Returns the commands of the quickstart, writing below `out`."""
+    data, run, model = str(out / "scenes"), str(out / "run"), str(out / "savedmodels" / "scenes")
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    steps = [
+        ["scenes", "--out", data, "--train", "3000", "--val", "300", "--test", "300", "--novel", "300"],
+        ["train", "contrastive", "--data", data, "--out", run, "--fine-tune", "SmallConvNet", *settings],
+        ["evaluate", run, "--data", data, "--split", "test", "--json", str(out / "test.json")],
+        ["export", run, model],
+        ["index", run, "--data", data, "--split", "test"],
+    ]
+    return steps + [["search", run, query, "--data", data, "--split", "test", "-k", "3"] for query in QUERIES]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the quickstart; returns the exit status of the first command that fails, or 0."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("quickstart"), help="where everything goes (%(default)s)"
+    )
+    out: Path = parser.parse_args(argv).out
+    started = time.monotonic()
+    for step in commands(out):
+        print(f"\n$ vsemb {shlex.join(step)}", flush=True)
+        status = vsemb(step)
+        if status:
+            return status
+    print(
+        f"""
+Done in {time.monotonic() - started:.0f} s. What there is now:
+  {out / "scenes"}               the dataset (vsemb scenes --help)
+  {out / "run"}                  recipe, weights, metrics; tensorboard --logdir {out / "run" / "logs"}
+  {out / "test.json"}            the metrics of the test split
+  {out / "savedmodels" / "scenes"}   what TensorFlow Serving loads
+What to do next:
+  vsemb search {out / "run"} "a small green ring" --data {out / "scenes"}
+  vsemb search {out / "run"} --help      (search by image; image - word + word)
+  vsemb prepare --help                 (your own images and captions)"""
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Benchmarks: scripts that print a table and write a JSON report; never timed tests."""

@@ -1,0 +1,63 @@
+"""The README does what it says: its Python runs, its commands parse, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+
+from vsemb.cli.__main__ import COMMANDS, command_parser
+from vsemb.data.scenes import generate
+from vsemb.data.store import write_dataset
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "savedmodels" / "README.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("vsemb ")]
+
+
+def test_python_example_is_short_and_runs(tmp_path, monkeypatch, capsys):
+    (example,) = blocks(ROOT / "README.md", "python")
+    code = [line for line in example.splitlines() if line.strip() and not line.startswith(("import", "from"))]
+    assert len(code) < 25
+    records = list(generate({"train": 260, "val": 20}, seed=3))
+    write_dataset(records, tmp_path / "quickstart" / "scenes", name="scenes", source={"format": "scenes"})
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`shuffle=True` was passed")
+        exec(compile(example, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "val_recall_sum" in printed
+    assert list((tmp_path / "quickstart" / "logs").rglob("events.out.*"))
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_parse(line):
+    _, name, *arguments = shlex.split(line, comments=True)
+    command_parser(name).parse_args(arguments)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name):
+    text = command_parser(name).format_help()
+    assert f"vsemb {name}" in text.split("example:")[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_make_targets_and_links_exist(page):
+    text = page.read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make ([a-z-]+)", "\n".join(blocks(page, "sh")), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
