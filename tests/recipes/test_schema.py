@@ -78,7 +78,7 @@ def test_the_last_override_wins() -> None:
         ("text.train_words=1", "Expected: bool"),
         ("loss.margin=true", "Expected: float"),
         ("optimizer.clip=much", "Expected: float or null"),
-        ("text.encoder=null", "Expected: str"),
+        ("training.epochs=1e3", "Expected: int"),
         ("text.units=[1]", "Expected: int"),
         ("loss.margin=NaN", "finite"),
         ("optimizer.learning_rate=Infinity", "finite"),

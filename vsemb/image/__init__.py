@@ -1,1 +1,1 @@
-
+"""Image room: bytes to pixels to features; guarded decoding, crops, backbones."""

@@ -6,11 +6,12 @@ import inspect
 from typing import Any
 
 from vsemb.errors import unknown_name
+from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
 
-__all__ = ["InfoNCE", "PairwiseRanking", "RowLoss", "get"]
+__all__ = ["CombinedLoss", "InfoNCE", "PairwiseRanking", "RowLoss", "get"]
 
 LOSSES: dict[str, type[RowLoss]] = {"ranking": PairwiseRanking, "infonce": InfoNCE}
 

@@ -156,7 +156,11 @@ def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
     if loss.name == "ranking":
         warmup = round(loss.warmup_epochs * steps_per_epoch)
         warmup = warmup if loss.negatives != "all" else 0
-        return losses.PairwiseRanking(loss.margin, loss.negatives, warmup, reduction=reduction)
+        ranking = losses.PairwiseRanking(loss.margin, loss.negatives, warmup, reduction=reduction)
+        if not loss.infonce_weight:
+            return ranking
+        infonce = losses.InfoNCE(loss.temperature, loss.label_smoothing)
+        return losses.CombinedLoss([ranking, infonce], [1.0, loss.infonce_weight], reduction=reduction)
     if loss.name == "infonce":
         temperature = 1.0 if loss.learn_temperature else loss.temperature
         return losses.InfoNCE(temperature, loss.label_smoothing, reduction=reduction)
@@ -196,7 +200,7 @@ def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Op
         "learning_rate": build_schedule(config, steps_per_epoch, recipe.training.epochs),
         "global_clipnorm": config.clip,
         "use_ema": config.ema is not None,
-        "ema_momentum": config.ema or 0.99,
+        "ema_momentum": 0.99 if config.ema is None else config.ema,
     }
     if config.name == "adamw":
         return keras.optimizers.AdamW(weight_decay=config.weight_decay, **options)

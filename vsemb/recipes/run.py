@@ -24,7 +24,7 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, write_json
+from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.models import DualEncoder
 from vsemb.recipes import build
 from vsemb.recipes.schema import Recipe
@@ -179,13 +179,14 @@ def prepare_run(
         return read_json(out / STATUS, "run status")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is no run. Choose another --out.")
-    (out / "checkpoints").mkdir(parents=True, exist_ok=True)
-    vocabulary.save(out / VOCABULARY)
-    if store is not None and store.backbone is not None and store.weights_path is not None:
-        _copy_backbone(store, out / BACKBONE)
-    write_json(out / STATUS, info)
-    # Last: a directory with a recipe is a run.
-    write_json(out / RECIPE, recipe.to_json())
+    # Whole or not at all: half of it would be no run, and refused when the same command comes again.
+    with replacing_directory(out) as folder:
+        (folder / "checkpoints").mkdir()
+        vocabulary.save(folder / VOCABULARY)
+        if store is not None and store.backbone is not None and store.weights_path is not None:
+            _copy_backbone(store, folder / BACKBONE)
+        write_json(folder / STATUS, info)
+        write_json(folder / RECIPE, recipe.to_json())
     return info
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.recipes.ranges import check_ranges
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class LossConfig:
         margin: of `ranking`.
         negatives: `all` or `hardest`, of `ranking`.
         warmup_epochs: epochs before `hardest` is fully on.
+        infonce_weight: with `ranking`, weight of InfoNCE beside it, at a fixed temperature.
         temperature: of `infonce`; the start value where it is learned.
         learn_temperature: whether it is learned.
         label_smoothing: of `infonce`.
@@ -109,6 +111,7 @@ class LossConfig:
     margin: float = 0.2
     negatives: str = "all"
     warmup_epochs: float = 0.0
+    infonce_weight: float = 0.0
     temperature: float = 0.07
     learn_temperature: bool = True
     label_smoothing: float = 0.0
@@ -191,6 +194,9 @@ class Recipe:
         embedding_dim: size of the shared space.
         similarity: `cosine` or `dot`.
 
+    Raises:
+        InvalidArgumentError: for a number outside its range, see `vsemb.recipes.ranges`.
+
     Example:
 
     >>> Recipe(name="mine").with_overrides(["text.units=512"]).text.units
@@ -209,6 +215,9 @@ class Recipe:
     batches: BatchConfig = field(default_factory=BatchConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the recipe as nested plain values."""
         return dataclasses.asdict(self)
@@ -218,7 +227,7 @@ class Recipe:
         """Rebuilds a recipe; unknown fields are errors.
 
         Raises:
-            DataError: if a field is unknown or of the wrong type.
+            DataError: if a field is missing, unknown, of the wrong type or outside its range.
         """
         try:
             return _from_plain(cls, value, "")
@@ -233,7 +242,7 @@ class Recipe:
 
         Raises:
             InvalidArgumentError: for a field that does not exist (the nearest is suggested) or a
-                value of another type.
+                value of another type or outside its range.
         """
         plain = self.to_json()
         for assignment in assignments:
@@ -293,6 +302,10 @@ def _from_plain(cls: Any, value: Any, prefix: str) -> Any:
         if name not in hints:
             raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
         arguments[name] = _checked(hints[name], item, prefix + name)
+    for item in dataclasses.fields(cls):
+        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        if required and item.name not in arguments:
+            raise invalid_argument(prefix or "recipe", sorted(value), f"an object with {item.name!r}")
     return cls(**arguments)
 
 

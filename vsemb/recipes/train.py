@@ -13,7 +13,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import write_json
 from vsemb.recipes import build
-from vsemb.recipes.run import BEST, LOGS, METRICS, STATE, STATUS, Run, prepare_run
+from vsemb.recipes.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, prepare_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
 from vsemb.training import MetricsLog, ProgressBar, RetrievalValidation, SelectBest, TrainingState
@@ -51,10 +51,11 @@ def train(
     train_split, val_split = dataset.split("train"), dataset.split("val")
     store = build.find_features(recipe, dataset)
     vocabulary = build.build_vocabulary(recipe, train_split.captions)
-    info = prepare_run(recipe, dataset, out, vocabulary, store)
-    if info["status"] == "finished":
-        print(f"{out} is finished already.", file=sys.stderr)
-        return Run.open(out)
+    if (out / RECIPE).exists():
+        info = prepare_run(recipe, dataset, out, vocabulary, store)
+        if info["status"] == "finished":
+            print(f"{out} is finished already.", file=sys.stderr)
+            return Run.open(out)
     tokenizer = build.build_tokenizer(recipe, vocabulary)
     batches = build.build_batches(
         recipe, train_split, build.build_images(recipe, train_split, store), tokenizer
@@ -67,6 +68,8 @@ def train(
         loss=build.build_loss(recipe, steps),
         jit_compile=False,
     )
+    # Only now, so that a recipe that does not work leaves no run behind.
+    info = prepare_run(recipe, dataset, out, vocabulary, store)
     select = SelectBest(out / BEST, patience=recipe.training.patience)
     state = TrainingState(out / STATE, [select], seconds=checkpoint_seconds, every_steps=checkpoint_steps)
     epoch, step = state.restore(model)

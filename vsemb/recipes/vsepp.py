@@ -40,7 +40,9 @@ VSEPP = {
             bag_dropout=0.3,
         ),
         image=ImageConfig(dropout=0.4, standardize=True),
-        loss=LossConfig(margin=0.2, negatives="hardest", warmup_epochs=1.0, reduction="mean"),
+        loss=LossConfig(
+            margin=0.2, negatives="hardest", infonce_weight=1.0, temperature=0.05, reduction="mean"
+        ),
         optimizer=OptimizerConfig(
             name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.6, clip=2.0
         ),

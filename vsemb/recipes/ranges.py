@@ -1,0 +1,73 @@
+"""The ranges of a recipe's numbers, checked before anything is read or written.
+
+Names, such as that of an encoder, are checked where they are looked up.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from vsemb.errors import invalid_argument
+
+_Range = tuple[Callable[[float], bool], str]
+
+_COUNT: _Range = (lambda value: value >= 1, "an integer >= 1")
+_PAIRS: _Range = (lambda value: value >= 2, "an integer >= 2")
+_SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
+_POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
+_NOT_NEGATIVE: _Range = (lambda value: 0 <= value < math.inf, "a finite number >= 0")
+# Seeds and epochs are added up as int32.
+_SEED: _Range = (lambda value: 0 <= value <= 10**9, "an integer from 0 to 1000000000")
+
+#: Path of a field -> its range; null passes where the field's type allows it.
+RANGES: dict[str, _Range] = {
+    "embedding_dim": _COUNT,
+    "text.min_count": _COUNT,
+    "text.max_words": _COUNT,
+    "text.max_length": _COUNT,
+    "text.word_dim": _COUNT,
+    "text.word_init_scale": _POSITIVE,
+    "text.word_dropout": _SHARE,
+    "text.embedding_dropout": _SHARE,
+    "text.units": _COUNT,
+    "text.dropout": _SHARE,
+    "text.bag_dropout": _SHARE,
+    "text.init_scale": _POSITIVE,
+    "image.size": _COUNT,
+    "image.dropout": _SHARE,
+    "image.init_scale": _POSITIVE,
+    "loss.margin": _NOT_NEGATIVE,
+    "loss.warmup_epochs": _NOT_NEGATIVE,
+    "loss.temperature": _POSITIVE,
+    "loss.label_smoothing": _SHARE,
+    "loss.image_weight": _NOT_NEGATIVE,
+    "optimizer.learning_rate": _POSITIVE,
+    "optimizer.decay_rate": _POSITIVE,
+    "optimizer.decay_epochs": _POSITIVE,
+    "optimizer.warmup_epochs": _NOT_NEGATIVE,
+    "optimizer.weight_decay": _NOT_NEGATIVE,
+    "optimizer.clip": _POSITIVE,
+    "optimizer.ema": _SHARE,
+    "batches.size": _PAIRS,
+    "training.epochs": _COUNT,
+    "training.patience": _COUNT,
+    "training.seed": _SEED,
+}
+
+
+def check_ranges(recipe: Any) -> None:
+    """Checks every number of a recipe.
+
+    Args:
+        recipe: a `vsemb.recipes.schema.Recipe`.
+
+    Raises:
+        InvalidArgumentError: for a number outside its range; NaN is outside of all.
+    """
+    for path, (fits, allowed) in RANGES.items():
+        value = functools.reduce(getattr, path.split("."), recipe)
+        if value is not None and not fits(value):
+            raise invalid_argument(path, value, allowed)
