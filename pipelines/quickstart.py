@@ -24,7 +24,9 @@ SETTINGS = (
     "text.word_dim=64",
     "text.units=128",
     "batches.size=128",
-    "training.epochs=6",
+    "training.epochs=5",
+    "image.dropout=0.2",
+    "text.dropout=0.2",
 )
 
 
@@ -33,7 +35,7 @@ def commands(out: Path) -> list[list[str]]:
     data, run, model = str(out / "scenes"), str(out / "run"), str(out / "savedmodels" / "scenes")
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     steps = [
-        ["scenes", "--out", data, "--train", "3000", "--val", "300", "--test", "300", "--novel", "300"],
+        ["scenes", "--out", data, "--train", "6000", "--val", "300", "--test", "300", "--novel", "300"],
         ["train", "contrastive", "--data", data, "--out", run, "--fine-tune", "SmallConvNet", *settings],
         ["evaluate", run, "--data", data, "--split", "test", "--json", str(out / "test.json")],
         ["export", run, model],
@@ -64,7 +66,7 @@ Done in {time.monotonic() - started:.0f} s. What there is now:
   {out / "run"}                  recipe, weights, metrics; tensorboard --logdir {out / "run" / "logs"}
   {out / "test.json"}            the metrics of the test split
   {out / "savedmodels" / "scenes"}   what TensorFlow Serving loads
-What to do next:
+What to do next (after: source {Path(sys.prefix) / "bin" / "activate"}):
   vsemb search {out / "run"} "a small green ring" --data {out / "scenes"}
   vsemb search {out / "run"} --help      (search by image; image - word + word)
   vsemb prepare --help                 (your own images and captions)"""

@@ -51,7 +51,7 @@ def batches(sampled: bool) -> dict[str, np.ndarray]:
     return result
 
 
-def make_model(loss: str, regularised: bool) -> DualEncoder:
+def make_model(loss: str, change: str) -> DualEncoder:
     keras.utils.set_random_seed(3)
     build_loss, learned = LOSSES[loss]
     model = DualEncoder(
@@ -61,14 +61,16 @@ def make_model(loss: str, regularised: bool) -> DualEncoder:
         image_weight=0.7,
     )
     model.build({"image": (None, 5), "text": (None, None)})
-    if regularised:
+    if change == "regularised":
         model.image_encoder.affine.kernel.regularizer = keras.regularizers.L2(0.5)
-    model.compile(keras.optimizers.SGD(0.05), loss=build_loss(), jit_compile=False)
+    clip = 1.0 if change == "clipped" else None
+    optimizer = keras.optimizers.SGD(0.05, global_clipnorm=clip)
+    model.compile(optimizer, loss=build_loss(), jit_compile=False)
     return model
 
 
-def run(loss: str, sampled: bool, regularised: bool) -> dict[str, list[float]]:
-    model = make_model(loss, regularised)
+def run(loss: str, sampled: bool, change: str) -> dict[str, list[float]]:
+    model = make_model(loss, change)
     data = tf.data.Dataset.from_tensor_slices(batches(sampled)).batch(ROWS, drop_remainder=True)
     evaluated = model.evaluate(data, verbose=0)
     evaluated = evaluated if np.isscalar(evaluated) else evaluated[0]
@@ -82,14 +84,14 @@ def main() -> int:
     tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 2)
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     assert strategy.num_replicas_in_sync == 2
-    cases = [(loss, sampled, False) for loss in LOSSES for sampled in (False, True)]
-    cases.append(("all", False, True))
+    cases = [(loss, sampled, "") for loss in LOSSES for sampled in (False, True)]
+    cases += [("all", False, "regularised"), ("all", False, "clipped")]
     found = {}
-    for loss, sampled, regularised in cases:
-        one = run(loss, sampled, regularised)
+    for loss, sampled, change in cases:
+        one = run(loss, sampled, change)
         with strategy.scope():
-            two = run(loss, sampled, regularised)
-        name = loss + ("-sampled" if sampled else "") + ("-regularised" if regularised else "")
+            two = run(loss, sampled, change)
+        name = loss + ("-sampled" if sampled else "") + (f"-{change}" if change else "")
         found[name] = {what: [one[what], two[what]] for what in one}
     print(json.dumps(found))
     return 0

@@ -30,8 +30,15 @@ def test_two_replicas_equal_one_device(results, case: str, what: str) -> None:
 
 
 def test_the_cases_are_no_trivial_ones(results) -> None:
-    assert set(results) == set(CASES)
+    assert set(results) == {*CASES, "all-clipped"}
+    # Every case has its own loss and its own gradients.
     for what in ("evaluate", "weights"):
-        values = {json.dumps(result[what][0]) for result in results.values()}
-        # Every case has its own loss and its own gradients.
-        assert len(values) == len(CASES)
+        assert len({json.dumps(results[case][what][0]) for case in CASES}) == len(CASES)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="Keras clips each replica's gradients by their own norm, before it adds them up"
+)
+def test_clipping_by_the_global_norm(results) -> None:
+    one, two = results["all-clipped"]["weights"]
+    np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)

@@ -40,6 +40,13 @@ def test_more_dimensions_than_the_data_has_are_zero():
     assert np.isfinite(maps.words).all()
 
 
+def test_rare_words_are_left_out():
+    # Words 6 and 7 are those of the third trait: without them two correlations are left.
+    maps = canonical_correlation(*data(), np.ones(8), 6, max_words=6)
+    assert not maps.words[6:].any() and maps.words[2:6].any()
+    assert (maps.correlations[:2] > 0.5).all() and (maps.correlations[2:] < 0.1).all()
+
+
 def test_document_frequencies_count_a_word_once_a_text():
     # Texts: [2, 2, 3], [], [3].
     counts = document_frequencies(np.array([2, 2, 3, 3]), np.array([0, 3, 3, 4]), 5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from vsemb.evaluation.retrieval import RetrievalMetrics
+if TYPE_CHECKING:
+    from vsemb.evaluation.retrieval import RetrievalMetrics
 
 _COLUMNS = {"R@1": "R@1", "R@5": "R@5", "R@10": "R@10", "median_rank": "median", "mean_rank": "mean"}
 

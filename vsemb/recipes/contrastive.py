@@ -6,7 +6,8 @@
 | section 2.5 | learned temperature, start 0.07, factor at most 100 | `vsemb.models.LogitScale` |
 
 Deviations: the towers are those of VSE++ (a map of image features, a recurrent network over words),
-not transformers, and batches are small.
+not transformers, and batches are small. The reduction is the mean over queries, of both directions
+added up, where CLIP halves the sum.
 """
 
 from __future__ import annotations

@@ -65,8 +65,11 @@ class Run:
         path = Path(path)
         if not (path / RECIPE).exists():
             raise DataError(f"{path} is no run: it has no {RECIPE}. Make one with: vsemb train")
-        recipe = Recipe.from_json(read_json(path / RECIPE, "recipe"))
-        info = read_json(path / STATUS, "run status")
+        try:
+            recipe = Recipe.from_json(read_json(path / RECIPE, "recipe"))
+        except DataError as error:
+            raise DataError(f"{path} cannot be opened. {error}") from error
+        info = _read_status(path)
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
         return cls(path, recipe, info)
@@ -147,6 +150,14 @@ class Run:
         return store
 
 
+def _read_status(path: Path) -> dict[str, Any]:
+    info = read_json(path / STATUS, "run status")
+    needed = {"dataset", "data", "features", "feature_dim", "vocabulary", "status"}
+    if lacking := needed - set(info if isinstance(info, dict) else ()):
+        raise DataError(f"{path / STATUS} is not the status of a run: it lacks {', '.join(sorted(lacking))}.")
+    return info
+
+
 def _without_downloads(recipe: Recipe) -> Recipe:
     """The recipe with the backbone's weights random: the selected weights replace them anyway."""
     return recipe.with_overrides(["image.weights=null"])
@@ -176,7 +187,7 @@ def prepare_run(
     }
     if (out / RECIPE).exists():
         _check_same(recipe, info, out)
-        return read_json(out / STATUS, "run status")
+        return _read_status(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise DataError(f"{out} exists and is no run. Choose another --out.")
     # Whole or not at all: half of it would be no run, and refused when the same command comes again.
@@ -212,7 +223,7 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> None:
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
             "Choose another --out, or remove it."
         )
-    status = read_json(out / STATUS, "run status")
+    status = _read_status(out)
     for name in ("dataset", "features", "vocabulary"):
         if status[name] != info[name]:
             raise DataError(

@@ -86,8 +86,12 @@ def _start_from_cca(
     encoder.affine.kernel.assign(maps.image / deviation)
     words, bag = text_parts(model)
     dim = min(words.dim, recipe.embedding_dim)
+    # Words too rare to take part keep the random vectors they have.
+    known = maps.words.any(axis=1)
     start = keras.ops.convert_to_numpy(words.table).copy()
-    start[:, :dim] = maps.words[:, :dim] / maps.words[2:, :dim].std() * _WORD_DEVIATION
+    start[known, :dim] = maps.words[known, :dim] / maps.words[known, :dim].std() * _WORD_DEVIATION
     words.set_vectors(start)
     if bag is not None:
-        bag.words.set_vectors(maps.words / np.linalg.norm(maps.words, axis=1).mean())
+        start = keras.ops.convert_to_numpy(bag.words.table).copy()
+        start[known] = maps.words[known] / np.linalg.norm(maps.words[known], axis=1).mean()
+        bag.words.set_vectors(start)

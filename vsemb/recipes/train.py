@@ -17,7 +17,7 @@ from vsemb.recipes.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, p
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
 from vsemb.training import MetricsLog, ProgressBar, RetrievalValidation, SelectBest, TrainingState
-from vsemb.training.collapse import CollapseWarning
+from vsemb.training.collapse import CollapseWarning, RefuseNaN
 
 
 def train(
@@ -82,7 +82,7 @@ def train(
         keras.callbacks.TensorBoard(out / LOGS, write_graph=False),
         ProgressBar(steps, batches.batch_size, recipe.training.epochs, (epoch, step)),
         CollapseWarning(batches.batch_size),
-        keras.callbacks.TerminateOnNaN(),
+        RefuseNaN(),
         state,
     ]
     started = time.monotonic()
@@ -108,10 +108,7 @@ def train(
     finally:
         state.release_signals()
     if select.best is None:
-        raise DataError(
-            "Training ended before an epoch was measured; the loss was not finite. "
-            "Lower optimizer.learning_rate or set optimizer.clip, and choose another --out."
-        )
+        raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     info |= {
         "status": "finished",
         "best_epoch": select.best_epoch,

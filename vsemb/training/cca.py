@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from tqdm import tqdm
 
 # Captions turned into dense rows at a time: bounds the memory at chunk x vocabulary.
 _CHUNK = 4096
@@ -59,6 +60,7 @@ def canonical_correlation(
     *,
     text_ridge: float = 1.0,
     image_ridge: float = 0.1,
+    max_words: int = 4096,
 ) -> CanonicalMaps:
     """Finds the directions in which bags of words and image features correlate most.
 
@@ -71,8 +73,10 @@ def canonical_correlation(
         dim: number of directions; beyond what the data has, directions are zero.
         text_ridge: added to the diagonal of the text covariance, in units of its mean.
         image_ridge: the same for images.
+        max_words: ids from here on are left out and get zero vectors: time grows with the square of
+            the words, and ids are in order of frequency.
     """
-    size = len(rarity)
+    size = min(len(rarity), max_words)
     count = len(offsets) - 1
     weights = np.bincount(rows, minlength=len(features)).astype(np.float64)
     image_mean = (weights @ features) / count
@@ -80,9 +84,10 @@ def canonical_correlation(
     image_cov = (centred * weights[:, None].astype(np.float32)).T @ centred / count
     text_cov, cross = np.zeros((size, size), np.float64), np.zeros((features.shape[1], size), np.float64)
     text_mean = np.zeros(size)
-    for start in range(0, count, _CHUNK):
+    starts = range(0, count, _CHUNK)
+    for start in tqdm(starts, desc="canonical correlation", unit="block", leave=False, disable=None):
         end = min(start + _CHUNK, count)
-        bags = _bags(ids, offsets, start, end, rarity)
+        bags = _bags(ids, offsets, start, end, rarity[:size])
         text_mean += bags.sum(0)
         text_cov += bags.T @ bags
         cross += centred[rows[start:end]].T @ bags
@@ -100,8 +105,8 @@ def canonical_correlation(
     correlations, first = np.sqrt(values[order]), vectors[:, order]
     second = short.T @ first / correlations
     left, right = (second, first) if swap else (first, second)
-    words, image = np.zeros((size, dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
-    words[:, :found] = np.linalg.solve(text_root.T, right) * correlations
+    words, image = np.zeros((len(rarity), dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
+    words[:size, :found] = np.linalg.solve(text_root.T, right) * correlations
     image[:, :found] = np.linalg.solve(image_root.T, left) * correlations
     return CanonicalMaps(words, image, correlations)
 
@@ -110,6 +115,7 @@ def _bags(ids: np.ndarray, offsets: np.ndarray, start: int, end: int, rarity: np
     bags = np.zeros((end - start, len(rarity)), np.float32)
     texts = np.repeat(np.arange(end - start), np.diff(offsets[start : end + 1]))
     words = ids[offsets[start] : offsets[end]]
+    texts, words = texts[words < len(rarity)], words[words < len(rarity)]
     np.add.at(bags, (texts, words), rarity[words])
     return bags / np.maximum(np.linalg.norm(bags, axis=1, keepdims=True), 1e-6)
 

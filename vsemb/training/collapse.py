@@ -1,12 +1,14 @@
-"""Noticing that hardest-negative training has collapsed to one point."""
+"""Noticing that a training has gone wrong: collapsed to one point, or not finite any more."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
 import keras
 
+from vsemb.errors import DataError
 from vsemb.losses.ranking import PairwiseRanking
 
 _TOLERANCE = 0.01
@@ -39,4 +41,21 @@ class CollapseWarning(keras.callbacks.Callback):
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
                 "point. Raise loss.warmup_epochs or lower optimizer.learning_rate.",
                 file=sys.stderr,
+            )
+
+
+class RefuseNaN(keras.callbacks.Callback):
+    """Ends a training whose loss is not finite, before such weights are measured or stored.
+
+    Put it before `TrainingState`, so that the state on disk is the last one that was sound.
+
+    Raises:
+        DataError: at the end of the step, with what to do.
+    """
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs and not math.isfinite(float(logs["loss"])):
+            raise DataError(
+                "The loss is not finite any more. Lower optimizer.learning_rate or set optimizer.clip, "
+                "and choose another --out."
             )

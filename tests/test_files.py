@@ -1,0 +1,122 @@
+"""Files are written whole or not at all, whatever interrupts."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from vsemb import files
+from vsemb.errors import DataError
+
+
+class Killed(BaseException):
+    """Stands for whatever ends a process in the middle."""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_replacing(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file.txt"
+    for text in ("one", "two"):
+        with files.replacing(target) as temporary:
+            temporary.write_text(text)
+            assert temporary.parent == target.parent
+        assert target.read_text() == text
+    assert names(target.parent) == ["file.txt"]
+
+
+@pytest.mark.parametrize("error", [Killed(), ValueError("x"), OSError(errno.ENOSPC, "No space left")])
+def test_a_failure_leaves_what_was_there(tmp_path: Path, error: BaseException) -> None:
+    target = tmp_path / "file.txt"
+    target.write_text("old")
+    expected = DataError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected) as caught, files.replacing(target) as temporary:
+        temporary.write_text("half of the n")
+        raise error
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["file.txt"]
+    if expected is DataError:
+        assert str(target) in str(caught.value) and "No space left" in str(caught.value)
+
+
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        files.write_json(tmp_path / "a.json", {})
+        with files.replacing_directory(tmp_path / "folder"):
+            pass
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(old)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
+
+
+def test_replacing_directory(tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()  # an empty one may be taken
+    with files.replacing_directory(target) as temporary:
+        (temporary / "sub").mkdir()
+        (temporary / "sub" / "a").write_text("1")
+    assert (target / "sub" / "a").read_text() == "1"
+    with pytest.raises(DataError, match="already exists"), files.replacing_directory(target):
+        pass
+    with files.replacing_directory(target, overwrite=True) as temporary:
+        (temporary / "b").write_text("2")
+    assert names(target) == ["b"] and names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("error", [Killed(), OSError(errno.EDQUOT, "Quota exceeded")])
+def test_a_failure_leaves_the_old_directory(tmp_path: Path, error: BaseException) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()
+    (target / "old").write_text("old")
+    expected = DataError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected), files.replacing_directory(target, overwrite=True) as temporary:
+        (temporary / "new").write_text("new")
+        raise error
+    assert names(target) == ["old"] and names(tmp_path) == ["folder"]
+
+
+def test_a_file_in_the_way_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").write_text("years")
+    with pytest.raises(DataError, match="thesis"), files.replacing_directory(tmp_path / "thesis"):
+        pass
+    assert (tmp_path / "thesis").read_text() == "years"
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    value = {"a": [1, 2.5, None, "犬"], "b": {"c": True}}
+    files.write_json(tmp_path / "a.json", value)
+    assert files.read_json(tmp_path / "a.json") == value
+    with pytest.raises(ValueError):
+        files.write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert files.read_json(tmp_path / "a.json") == value
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"{'a': 1}"])
+def test_broken_json_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="manifest at .*a.json"):
+        files.read_json(path, "manifest")
+
+
+def test_missing_json_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="No manifest at .*b.json"):
+        files.read_json(tmp_path / "b.json", "manifest")
+    with pytest.raises(DataError):
+        files.read_json(tmp_path)
+
+
+def test_hashes(tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)  # more than two blocks
+    (tmp_path / "data").write_bytes(data)
+    expected = hashlib.sha256(data).hexdigest()
+    assert files.sha256_file(tmp_path / "data") == files.sha256_bytes(data) == expected
