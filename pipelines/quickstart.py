@@ -25,8 +25,9 @@ SETTINGS = (
     "text.units=128",
     "batches.size=128",
     "training.epochs=5",
-    "image.dropout=0.2",
-    "text.dropout=0.2",
+    "image.dropout=0.1",
+    "text.dropout=0.1",
+    "optimizer.learning_rate=0.003",
 )
 
 
