@@ -16,8 +16,12 @@ from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
 from vsemb.recipes.run import Run
 
-QUERIES = ("a large blue star", "two yellow shapes", "a green ring left of a red square")
-BEST, SIDE, GAP, TEXT = 4, 128, 10, 300
+QUERIES = (
+    "a large blue shape on a black background",
+    "two yellow shapes",
+    "a red shape in the top left corner",
+)
+BEST, SIDE, GAP, TEXT = 4, 112, 10, 390
 
 
 def rows_of(run: Run, dataset: Dataset, split: Split) -> list[tuple[str, int | None, np.ndarray]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from vsemb.cli.__main__ import main as vsemb
 
-QUERIES = ("a red circle", "a large blue star above a small green square", "two yellow shapes")
+QUERIES = ("two yellow shapes", "a large blue shape on a black background", "a red circle")
 
 # Small towers and few epochs: enough to see the space work, quick enough to wait for.
 SETTINGS = (

@@ -11,6 +11,7 @@ import pytest
 
 from vsemb import files
 from vsemb.errors import DataError
+from vsemb.files import require_space, write_json
 
 
 class Killed(BaseException):
@@ -120,3 +121,24 @@ def test_hashes(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(data)
     expected = hashlib.sha256(data).hexdigest()
     assert files.sha256_file(tmp_path / "data") == files.sha256_bytes(data) == expected
+
+
+def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_json(link, 1)
+    assert link.is_symlink() and real.read_text() == "1\n"
+    # A device such as /dev/stdout must not be replaced by a file; a pipe stands in for it.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json(pipe, 2)
+    assert os.read(reader, 10) == b"2\n" and pipe.is_fifo()
+    os.close(reader)
+
+
+def test_what_does_not_fit_is_not_begun(tmp_path: Path) -> None:
+    require_space(tmp_path / "small", 1)
+    with pytest.raises(DataError, match="MiB are needed"):
+        require_space(tmp_path / "large", 1 << 60)

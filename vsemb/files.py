@@ -61,9 +61,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     >>> with replacing("/tmp/vsemb-doc.txt") as temporary:
     ...     _ = temporary.write_text("whole or not at all")
     """
-    path = Path(path)
+    # Links stay links; what is no file, such as /dev/stdout, can only be written to.
+    path = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with tempfile.TemporaryDirectory() as folder:
+                temporary = Path(folder) / "content"
+                yield temporary
+                path.write_bytes(temporary.read_bytes())
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         os.close(handle)
@@ -121,6 +128,26 @@ def _umask() -> int:
     value = os.umask(0o022)
     os.umask(value)
     return value
+
+
+def require_space(path: str | os.PathLike[str], needed: int) -> None:
+    """Refuses to begin what the disk cannot hold.
+
+    For libraries that crash on a full disk, as HDF5 does, instead of raising.
+
+    Args:
+        path: a file about to be written; its directory exists.
+        needed: bytes.
+
+    Raises:
+        DataError: if the disk has less left.
+    """
+    free = shutil.disk_usage(Path(path).parent).free
+    if free < needed:
+        raise DataError(
+            f"Cannot write {path}: the disk has {free >> 20} MiB left and {(needed >> 20) + 1} MiB are "
+            "needed. Free some, and run the same command again."
+        )
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:

@@ -213,6 +213,15 @@ def test_ten_crops(tmp_path):
         cache_features(dataset, CONFIG, weights=None, keep_crops=True)
 
 
+def test_reordered_rows_are_refused(tmp_path):
+    dataset = make_dataset(tmp_path / "data", images=5)
+    store = cache_features(dataset, CONFIG, weights=None)
+    path = store.directory / "features.npy"
+    np.save(path, np.load(path)[::-1])
+    with pytest.raises(DataError, match="reordered"):
+        FeatureStore.find(dataset)
+
+
 def test_mirror_images_are_views_for_training_only(tmp_path):
     dataset = make_dataset(tmp_path / "data", images=5)
     plain = cache_features(dataset, CONFIG, weights=None, batch_size=2)

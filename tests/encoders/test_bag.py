@@ -41,11 +41,14 @@ def test_contract(make, tmp_path) -> None:
 def test_weights_by_hand() -> None:
     bag = BagOfWordsEncoder(WordEmbedding(4, 1))
     bag.words.set_vectors(np.array([[9.0], [0.0], [1.0], [1.0]]))
-    # Of 7 captions none has word 1 (unknown), 3 word 2, all 7 word 3: log 8, log 2, log 1 = 0,
-    # that is 3, 1, 0 times log 2; their mean is 4/3 log 2, so the weights are 9/4, 3/4, 0.
+    # Of 7 captions one has word 1 (unknown), 3 word 2, all 7 word 3: log 4, log 2, log 1 = 0,
+    # that is 2, 1, 0 times log 2; their mean is log 2, so these are the weights.
+    bag.set_document_frequencies(np.array([0, 1, 3, 7]), 7)
+    np.testing.assert_allclose(bag.rarity[1:], [2.0, 1.0, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(bag(np.array([[2, 2, 3, 0]])), [[2.0]], rtol=1e-6)
+    # An unknown word that training never saw says nothing: weights 0, 1, 0 over their mean 1/3 log 2.
     bag.set_document_frequencies(np.array([0, 0, 3, 7]), 7)
-    np.testing.assert_allclose(bag.rarity[1:], [2.25, 0.75, 0.0], rtol=1e-6)
-    np.testing.assert_allclose(bag(np.array([[2, 2, 3, 0]])), [[1.5]], rtol=1e-6)
+    np.testing.assert_allclose(bag.rarity[1:], [0.0, 3.0, 0.0], rtol=1e-6)
 
 
 def test_wrong_counts() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from tests.conftest import FEATURE_DIM
 from vsemb import recipes
-from vsemb.data.features import FeatureStore
+from vsemb.data.features import FeatureStore, cache_features
 from vsemb.errors import InvalidArgumentError
+from vsemb.image.backbones import BackboneConfig
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.recipes import RECIPES, Recipe, build
 from vsemb.recipes.schema import OptimizerConfig
@@ -159,3 +160,11 @@ def test_fine_tuning_from_pixels(scenes, tiny_pixel_run) -> None:
     assert pixels.shape == (3, 32, 32, 3)
     np.testing.assert_allclose(np.linalg.norm(model.encode_images(pixels), axis=1), 1, rtol=1e-5)
     assert tiny_pixel_run.feature_backbone is None
+
+
+def test_only_training_batches_see_mirror_images(scenes_copy):
+    config = BackboneConfig("SmallConvNet", size=32)
+    store = cache_features(scenes_copy, config, weights=None, mirror=True)
+    recipe, split = recipes.get("vsepp"), scenes_copy.split("train")
+    assert build.build_images(recipe, split, store).spec.shape == (256,)
+    assert build.build_images(recipe, split, store, augment=True).spec.shape == (2, 256)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import typing
 
 import pytest
 
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.recipes import RECIPES, Recipe
+from vsemb.recipes.ranges import RANGES
 
 ALL = [(name, variant) for name, variants in RECIPES.items() for variant in variants]
 RECIPE = Recipe(name="mine")
@@ -214,3 +216,22 @@ def test_bad_values_are_vsemb_errors() -> None:
     # In Python as on the command line.
     with pytest.raises(VsembError):
         RECIPE.with_overrides(["text.dropout=1.5"])
+
+
+def test_every_number_has_a_range():
+    plain = Recipe(name="x").to_json()
+    hints = {
+        "": typing.get_type_hints(Recipe),
+        **{
+            part: typing.get_type_hints(type(getattr(Recipe(name="x"), part)))
+            for part in plain
+            if isinstance(plain[part], dict)
+        },
+    }
+    numbers = {
+        f"{part}.{field}".lstrip(".")
+        for part, fields in hints.items()
+        for field, hint in fields.items()
+        if {int, float} & {hint, *typing.get_args(hint)}
+    }
+    assert numbers == set(RANGES)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from vsemb.errors import InvalidArgumentError
 from vsemb.search import combine, resort_by_mean
 from vsemb.similarities import Cosine, Dot
 
@@ -48,3 +50,9 @@ def test_results_are_sorted_by_distance_to_their_mean():
     assert resort_by_mean(embeddings).tolist() == [0, 3, 1, 2]
     assert resort_by_mean(np.zeros((0, 2))).tolist() == []
     assert resort_by_mean(np.ones((1, 2))).tolist() == [0]
+
+
+def test_nothing_left_is_refused():
+    word = np.array([0.6, 0.8], np.float32)
+    with pytest.raises(InvalidArgumentError, match="leave something"):
+        combine(word, [word], [], Cosine().normalize)

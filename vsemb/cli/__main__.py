@@ -38,7 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"vsemb {__version__}")
     parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
     return parser
 
 
@@ -78,8 +78,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError as error:
+        print(f"vsemb {given.command}: not enough memory. {error}", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"vsemb {given.command}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        # TensorFlow's own errors, caught by name so that `--help` need not import it.
+        if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
+            raise
+        reason = str(getattr(error, "message", error)).splitlines()[0]
+        print(f"vsemb {given.command}: TensorFlow: {reason}", file=sys.stderr)
         return 1
 
 

@@ -7,6 +7,7 @@ After Ctrl-C or a kill the same command goes on exactly where it stopped.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
@@ -48,17 +49,22 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb import recipes
     from vsemb.data.store import Dataset
     from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.recipes.run import STATE
     from vsemb.recipes.train import train
 
     recipe = recipes.get(arguments.recipe, arguments.variant)
     dataset = Dataset.open(arguments.data)
-    if arguments.fine_tune is not None:
-        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
     recipe = recipe.with_overrides(arguments.set)
+    if arguments.fine_tune is not None:
+        # Which features to start from is among the overrides, and so may be what the backbone resets.
+        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
+        kept = [change for change in arguments.set if not change.startswith("image.features")]
+        recipe = recipe.with_overrides(kept)
     try:
         result = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds)
     except KeyboardInterrupt:
-        print("The state is stored; the same command goes on from there.")
+        if (Path(arguments.out) / STATE).exists():
+            print("The state is stored; the same command goes on from there.")
         raise
     info = result.info
     print(f"run          {result.path}")

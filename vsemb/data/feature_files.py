@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
+from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 
 FORMAT = "vsemb-features"
 VERSION = 1
@@ -118,6 +118,7 @@ class FeatureWriter:
         }
         self.commit()
         try:
+            whole["features_sha256"] = sha256_file(self.work / "features.npy")
             np.save(self.work / "ids.npy", self._ids)
             write_json(self.work / "manifest.json", whole)
             with replacing_directory(self.directory) as temporary:

@@ -21,7 +21,7 @@ import numpy as np
 
 from vsemb.data.feature_files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, sha256_bytes
+from vsemb.files import read_json, sha256_bytes, sha256_file
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -35,6 +35,7 @@ _MANIFEST_KEYS = {
     "dim",
     "rows",
     "ids_sha256",
+    "features_sha256",
     "fingerprint",
 }
 
@@ -129,6 +130,11 @@ class FeatureStore:
                     "again with `vsemb features`."
                 )
         refuse_not_finite(features, ids, dataset, f"Features in {directory}")
+        if sha256_file(directory / "features.npy") != manifest["features_sha256"]:
+            raise DataError(
+                f"Features in {directory} are damaged or reordered: features.npy is not what the manifest "
+                "says. Remove the folder and make them again with `vsemb features`."
+            )
         return cls(directory, manifest, ids, features)
 
     @classmethod
@@ -145,7 +151,10 @@ class FeatureStore:
             return cls.open(fitting[0], dataset)
         names = ", ".join(_describe(path) for path in (fitting or found))
         if fitting:
-            raise DataError(f"{len(fitting)} sets of features in {folder}: {names}. Name one by fingerprint.")
+            raise DataError(
+                f"{len(fitting)} sets of features in {folder}: {names}. "
+                "Name one by fingerprint: --set image.features=…"
+            )
         if found:
             raise DataError(f"No features {fingerprint!r} in {folder}. There are: {names}.")
         raise DataError(f"No features in {folder}. Make them first: vsemb features {dataset.path}")
@@ -252,8 +261,15 @@ def dataset_ids(dataset: Dataset) -> np.ndarray:
 
 
 def _describe(directory: Path) -> str:
-    backbone = read_json(directory / "manifest.json", "feature manifest").get("backbone") or {}
-    return f"{directory.name} ({backbone.get('name', 'precomputed')}, crops {backbone.get('crops', 1)})"
+    manifest = read_json(directory / "manifest.json", "feature manifest")
+    backbone = manifest.get("backbone")
+    if not backbone:
+        return f"{directory.name} (precomputed, {manifest.get('dim')} entries)"
+    what = backbone.get("layer") or backbone.get("pooling")
+    return (
+        f"{directory.name} ({backbone['name']} at {backbone.get('size')}, {what}, "
+        f"{backbone.get('crops', 1)} crops, {manifest.get('dim')} entries)"
+    )
 
 
 def name_images(dataset: Dataset, ids: np.ndarray) -> str:

@@ -68,6 +68,8 @@ class BagOfWordsEncoder(keras.layers.Layer):
         if not self.built:
             self.build((None, None))
         rarity = np.log((1 + documents) / (1 + counts))
+        if not counts[1]:
+            rarity[1] = 0.0  # Training never sees the unknown word, so its vector means nothing.
         self.rarity.assign(rarity / max(rarity[1:].mean(), 1e-6))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:

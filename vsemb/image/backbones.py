@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 import warnings
 from pathlib import Path
@@ -17,6 +18,7 @@ import keras
 import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.files import require_space
 from vsemb.image.convnet import small_conv_net
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
@@ -233,7 +235,9 @@ def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -
         backbone: what `build_backbone` returned.
         path: a name that ends in `.weights.h5`.
     """
-    _base(backbone).save_weights(path)
+    base = _base(backbone)
+    require_space(path, sum(math.prod(weight.shape) * 4 for weight in base.weights) + (1 << 20))
+    base.save_weights(path)
 
 
 def weights_sha256(backbone: keras.Model) -> str:

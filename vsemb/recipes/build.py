@@ -48,10 +48,11 @@ def backbone_config(recipe: Recipe) -> BackboneConfig | None:
     return BackboneConfig(image.backbone, image.size or 0, image.pooling or "", image.layer)
 
 
-def build_images(recipe: Recipe, split: Split, store: FeatureStore | None) -> ImageSource:
-    """Returns where a split's images come from."""
+def build_images(
+    recipe: Recipe, split: Split, store: FeatureStore | None, *, augment: bool = False
+) -> ImageSource:
+    """Returns where a split's images come from; `augment` for training batches alone."""
     config = backbone_config(recipe)
-    augment = recipe.image.augment and split.name == "train"
     if config is None:
         if store is None:
             raise DataError("The recipe wants features and there are none.")

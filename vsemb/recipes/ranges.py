@@ -15,6 +15,8 @@ from vsemb.errors import invalid_argument
 _Range = tuple[Callable[[float], bool], str]
 
 _COUNT: _Range = (lambda value: value >= 1, "an integer >= 1")
+# Far beyond any use, and where memory and integers of 32 bits end.
+_SIZE: _Range = (lambda value: 1 <= value <= 65536, "an integer from 1 to 65536")
 _PAIRS: _Range = (lambda value: value >= 2, "an integer >= 2")
 _SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 _POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
@@ -24,24 +26,25 @@ _SEED: _Range = (lambda value: 0 <= value <= 10**9, "an integer from 0 to 100000
 
 #: Path of a field -> its range; null passes where the field's type allows it.
 RANGES: dict[str, _Range] = {
-    "embedding_dim": _COUNT,
+    "embedding_dim": _SIZE,
     "text.min_count": _COUNT,
     "text.max_words": _COUNT,
-    "text.max_length": _COUNT,
-    "text.word_dim": _COUNT,
+    "text.max_length": _SIZE,
+    "text.word_dim": _SIZE,
     "text.word_init_scale": _POSITIVE,
     "text.word_dropout": _SHARE,
     "text.embedding_dropout": _SHARE,
-    "text.units": _COUNT,
+    "text.units": _SIZE,
     "text.dropout": _SHARE,
     "text.bag_dropout": _SHARE,
     "text.init_scale": _POSITIVE,
-    "image.size": _COUNT,
+    "image.size": _SIZE,
     "image.dropout": _SHARE,
     "image.init_scale": _POSITIVE,
     "loss.margin": _NOT_NEGATIVE,
     "loss.warmup_epochs": _NOT_NEGATIVE,
     "loss.temperature": _POSITIVE,
+    "loss.infonce_weight": _NOT_NEGATIVE,
     "loss.label_smoothing": _SHARE,
     "loss.image_weight": _NOT_NEGATIVE,
     "optimizer.learning_rate": _POSITIVE,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,9 +98,15 @@ class Run:
             _without_downloads(self.recipe), len(self.vocabulary), self.info["feature_dim"]
         )
         try:
-            model.load_weights(self.path / BEST)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.load_weights(self.path / BEST)
         except (OSError, ValueError) as error:
-            raise DataError(f"{self.path / BEST} does not fit the run's recipe: {error}") from error
+            reason = " ".join(str(error).split())[:120]
+            raise DataError(
+                f"{self.path / BEST} does not fit the run's {RECIPE} ({reason} …). One of the two was "
+                "changed; restore it."
+            ) from error
         return model
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import keras
@@ -56,9 +56,14 @@ def train(
         if info["status"] == "finished":
             print(f"{out} is finished already.", file=sys.stderr)
             return Run.open(out)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no run. Choose another --out.")
     tokenizer = build.build_tokenizer(recipe, vocabulary)
     batches = build.build_batches(
-        recipe, train_split, build.build_images(recipe, train_split, store), tokenizer
+        recipe,
+        train_split,
+        build.build_images(recipe, train_split, store, augment=recipe.image.augment),
+        tokenizer,
     )
     steps = batches.steps_per_epoch
     model = build.build_model(recipe, len(vocabulary), None if store is None else store.dim)
@@ -85,7 +90,6 @@ def train(
         RefuseNaN(),
         state,
     ]
-    started = time.monotonic()
     # The rest of an epoch that was interrupted is a `fit` of its own, see `PairBatches.dataset`.
     parts = [(epoch, step, epoch + 1), (epoch + 1, 0, recipe.training.epochs)] if step else []
     try:
@@ -113,7 +117,13 @@ def train(
         "status": "finished",
         "best_epoch": select.best_epoch,
         "best_recall_sum": select.best,
-        "seconds": round(info.get("seconds", 0.0) + time.monotonic() - started, 1),
+        "seconds": _seconds(out / METRICS),
     }
     write_json(out / STATUS, info)
     return Run.open(out)
+
+
+def _seconds(metrics: Path) -> float:
+    """Returns the time of all epochs, those of earlier sessions included."""
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return round(sum(row["seconds"] for row in rows), 1)

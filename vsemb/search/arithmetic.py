@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from vsemb.errors import invalid_argument
+
 Normalize = Callable[[Any], Any]
+
+# A target this short beside the query is rounding, and has no direction to search in.
+_NOTHING = 1e-4
 
 
 def combine(
@@ -26,6 +31,9 @@ def combine(
     Returns:
         (dim,) float32.
 
+    Raises:
+        InvalidArgumentError: if nothing of the query is left.
+
     Example:
 
     >>> from vsemb.similarities import Cosine
@@ -38,6 +46,8 @@ def combine(
         target = target - vector
     for vector in plus:
         target = target + vector
+    if np.linalg.norm(target) < _NOTHING * np.linalg.norm(query):
+        raise invalid_argument("minus", "as much as there is", "words that leave something of the query")
     return np.asarray(normalize(target[None].astype(np.float32)), np.float32)[0]
 
 

@@ -45,7 +45,7 @@ def read_word_vectors(
     exact: set[int] = set()
     dim: int | None = None
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 parts = line.rstrip().split(" ")
                 if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
@@ -58,7 +58,10 @@ def read_word_vectors(
                 # A few GloVe words contain blanks, so the vector is counted from the right.
                 word = " ".join(parts[:-dim]) if dim else ""
                 if not word:
-                    raise DataError(f"{path}, line {number}: expected a word and {dim} numbers.")
+                    raise DataError(
+                        f"{path}, line {number}: expected a word and its numbers, separated by blanks "
+                        "(the text format of GloVe and word2vec)."
+                    )
                 row = wanted.get(word, wanted.get(word.lower()))
                 # In a cased file "Apple" may come before "apple", and is another word.
                 if row is None or row in exact or (row in rows and word not in wanted):

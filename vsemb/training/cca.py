@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from tqdm import tqdm
 
+from vsemb.errors import DataError
+
 # Captions turned into dense rows at a time: bounds the memory at chunk x vocabulary.
 _CHUNK = 4096
 
@@ -75,6 +77,9 @@ def canonical_correlation(
         image_ridge: the same for images.
         max_words: ids from here on are left out and get zero vectors: time grows with the square of
             the words, and ids are in order of frequency.
+
+    Raises:
+        DataError: if all captions, or all features, are the same.
     """
     size = min(len(rarity), max_words)
     count = len(offsets) - 1
@@ -95,7 +100,8 @@ def canonical_correlation(
     text_cov = text_cov / count - np.outer(text_mean, text_mean)
     # With both sides whitened by Cholesky factors, canonical directions are singular vectors of what is
     # left of the cross covariance; its smaller Gram matrix gives them much faster than an SVD.
-    image_root, text_root = _root(image_cov, image_ridge), _root(text_cov, text_ridge)
+    length = float(np.square(features).sum(axis=1).mean())
+    image_root, text_root = _root(image_cov, image_ridge, length), _root(text_cov, text_ridge, 1.0)
     whitened = np.linalg.solve(image_root, np.linalg.solve(text_root, (cross / count).T).T)
     swap = len(whitened) > whitened.shape[1]
     short = whitened.T if swap else whitened
@@ -120,6 +126,13 @@ def _bags(ids: np.ndarray, offsets: np.ndarray, start: int, end: int, rarity: np
     return bags / np.maximum(np.linalg.norm(bags, axis=1, keepdims=True), 1e-6)
 
 
-def _root(covariance: np.ndarray, ridge: float) -> np.ndarray:
+def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     size = len(covariance)
-    return np.linalg.cholesky(covariance + ridge * np.trace(covariance) / size * np.eye(size))
+    mean = np.trace(covariance) / size
+    # Against the mean squared length: what rows of float32 that are all the same leave is rounding.
+    if not np.trace(covariance) > 1e-6 * length:
+        raise DataError(
+            "Canonical correlation needs captions and features that differ; these are all the same. "
+            "Train with --set training.start=random."
+        )
+    return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from vsemb.errors import DataError
-from vsemb.files import replacing
+from vsemb.files import replacing, require_space
 from vsemb.training.averaging import averaged_weights
 
 
@@ -58,6 +58,7 @@ class SelectBest(keras.callbacks.Callback):
 
     def _save(self) -> None:
         with replacing(self.path) as temporary:
+            require_space(temporary, _size(self.model))
             # Keras insists on the ending.
             named = temporary.with_name(f"{temporary.name}.weights.h5")
             try:
@@ -74,3 +75,9 @@ class SelectBest(keras.callbacks.Callback):
     def restore(self, state: dict[str, Any]) -> None:
         """Goes back to an earlier `state`."""
         self.best, self.best_epoch = state["best"], state["best_epoch"]
+
+
+def _size(model: keras.Model) -> int:
+    # Keras puts the optimizer's variables into the file too; HDF5 adds little.
+    variables = [*model.variables, *model.optimizer.variables]
+    return sum(math.prod(variable.shape) * 4 for variable in variables) + (1 << 20)
