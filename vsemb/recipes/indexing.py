@@ -171,10 +171,12 @@ def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedMode
     if _has_features(run, dataset):
         return Embedder(run.model).images(run.images_of(dataset, split), len(split))
     encoders = encoders or run_encoders(run)
-    blocks = []
+    blocks: list[np.ndarray] = []
+    done = 0
     with tqdm(total=len(split), desc=f"images of {split.name}", unit="image", disable=None) as bar:
         for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
-            blocks.append(embed_image_bytes(encoders, encoded, split.keys[bar.n : bar.n + len(encoded)]))
+            blocks.append(embed_image_bytes(encoders, encoded, split.keys[done : done + len(encoded)]))
+            done += len(encoded)
             bar.update(len(encoded))
     return np.concatenate(blocks)
 
