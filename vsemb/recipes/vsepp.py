@@ -12,14 +12,14 @@ times), last state, Adam 2e-4, a tenth of it after 15 of 30 epochs, global norm 
 with the hardest, or train the sum first by hand, since from random weights the hardest can collapse.
 
 Variant `tuned` (the default) keeps the hardest negatives and changes what stands around them; the
-numbers are what each change was worth in recall sum on Flickr8k's validation split, one seed each,
-with seeds differing by about 3:
+numbers are what each change was worth in recall sum on Flickr8k's validation split, in a prototype, one
+seed each, with seeds differing by about 3:
 
 - InfoNCE beside the hinge, which makes the warm-up unnecessary (+9 over hinge with a warm-up).
 - Words and image map start from canonical correlation of training captions and features (+12).
 - A bag of words, rare words weighing more, beside the recurrent encoder (+8).
 - Features of several layers (`vsemb features` makes them so for MobileNetV2, +12), at unit length and
-  standardised; mirror images at random in training (+4).
+  standardised; mirror images at random in training (not measured by themselves).
 - A bidirectional GRU of 256 units, mean and max over its states, and dropout throughout; larger ones
   overfit 6,000 images.
 - Adam 1e-3 with a cosine schedule, batches of 256, 8 epochs.
