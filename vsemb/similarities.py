@@ -13,6 +13,7 @@ from keras import ops
 
 from vsemb.errors import unknown_name
 from vsemb.ops.geometry import l2_normalize
+from vsemb.ops.order import order_violation_matrix
 
 Tensor = Any
 
@@ -78,7 +79,41 @@ class Cosine(Dot):
         return l2_normalize(embeddings)
 
 
-SIMILARITIES: dict[str, type[Similarity]] = {"dot": Dot, "cosine": Cosine}
+@keras.saving.register_keras_serializable("vsemb")
+class OrderViolation(Similarity):
+    """Minus the order violation: a text scores best where it lies above the image.
+
+    S(c, i) = -E(f(i), f(c)), E(x, y) = ||max(0, y - x)||² (Vendrov et al. 2016, section 4 and equation
+    2). Embeddings have unit length and no negative entry, so the origin is the top of the order, and a
+    text above an image has no coordinate larger than the image's.
+
+    Example: the text of the second column asks for more of the first coordinate than the image has.
+
+    >>> OrderViolation().scores(ops.array([[0.6, 0.8]]), ops.array([[0.6, 0.8], [1.0, 0.0]])).numpy().round(2)
+    array([[-0.  , -0.16]], dtype=float32)
+    """
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        return ops.abs(l2_normalize(embeddings))
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return -order_violation_matrix(images, texts)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class ReversedOrderViolation(OrderViolation):
+    """Images above texts: the ablation of Vendrov et al. 2016, table 2, which must be far worse."""
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return -ops.transpose(order_violation_matrix(texts, images))
+
+
+SIMILARITIES: dict[str, type[Similarity]] = {
+    "dot": Dot,
+    "cosine": Cosine,
+    "order": OrderViolation,
+    "order-reversed": ReversedOrderViolation,
+}
 
 
 def get(identifier: str | Similarity) -> Similarity:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.similarities import OrderViolation
 
 ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4
 
@@ -63,6 +64,8 @@ def make_model(loss: str, change: str) -> DualEncoder:
     model.build({"image": (None, 5), "text": (None, None)})
     if change == "regularised":
         model.image_encoder.affine.kernel.regularizer = keras.regularizers.L2(0.5)
+    if change == "order":
+        model.similarity = OrderViolation()
     clip = 1.0 if change == "clipped" else None
     optimizer = keras.optimizers.SGD(0.05, global_clipnorm=clip)
     model.compile(optimizer, loss=build_loss(), jit_compile=False)
@@ -85,7 +88,7 @@ def main() -> int:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     assert strategy.num_replicas_in_sync == 2
     cases = [(loss, sampled, "") for loss in LOSSES for sampled in (False, True)]
-    cases += [("all", False, "regularised"), ("all", False, "clipped")]
+    cases += [("all", False, "regularised"), ("all", False, "clipped"), ("all", True, "order")]
     found = {}
     for loss, sampled, change in cases:
         one = run(loss, sampled, change)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parent / "replicas_script.py"
-CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled", "all-regularised"]
+CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
+CASES += ["all-regularised", "all-sampled-order"]
 
 
 @pytest.fixture(scope="module")

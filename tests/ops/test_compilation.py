@@ -1,0 +1,46 @@
+"""Compiled functions compute what the plain ones do, quietly, and once a shape."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+from keras import ops
+
+from vsemb.ops.compilation import compiled
+
+
+def test_it_computes_the_same_for_every_shape() -> None:
+    @compiled
+    def function(x):
+        return ops.sum(ops.square(x), axis=0)
+
+    for rows in (1, 2, 7):
+        x = np.random.default_rng(rows).normal(size=(rows, 3)).astype(np.float32)
+        np.testing.assert_allclose(function(x), (x * x).sum(0), rtol=1e-6)
+
+
+def test_it_is_traced_a_few_times_and_not_for_each_call() -> None:
+    calls = []
+
+    @compiled
+    def function(x):
+        calls.append(x.shape)
+        return x + 1
+
+    for rows in (1, 1, 2, 3, 4, 5, 6, 7, 8):
+        function(np.zeros((rows, 2), np.float32))
+    assert len(calls) <= 3
+
+
+def test_nothing_is_printed_and_standard_error_still_works() -> None:
+    code = (
+        "import os, sys; os.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n"
+        "import numpy as np\n"
+        "from vsemb.ops.order import order_violation_matrix\n"
+        "order_violation_matrix(np.ones((2, 3)), np.ones((2, 3)))\n"
+        "os.write(2, b'still here')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "still here")

@@ -1,0 +1,114 @@
+"""Order violations against the oracle, a slow NumPy reference, and the properties of a partial order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.oracles import TOLERANCE, oracle
+from vsemb.ops.order import order_violation, order_violation_matrix
+
+# One term; less than, exactly and more than the 16 that a step adds up; more columns than a block has.
+SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (17, 33, 50), (2, 4100, 18)]
+
+
+def points(n: int, m: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(n + m + dim)
+    return generator.random((n, dim)).astype(np.float32), generator.random((m, dim)).astype(np.float32)
+
+
+def slow(specific: np.ndarray, general: np.ndarray) -> np.ndarray:
+    return np.array([[np.sum(np.maximum(0, y - x) ** 2) for y in general] for x in specific.astype(float)])
+
+
+def test_oracle() -> None:
+    case = oracle("order_violation_matrix")
+    specific, general = (np.array(case.inputs[name], np.float32) for name in ("specific", "general"))
+    np.testing.assert_allclose(order_violation_matrix(specific, general), case.expected["E"], **TOLERANCE)
+    reversed_ = order_violation_matrix(general, specific)
+    np.testing.assert_allclose(np.transpose(reversed_), case.expected["E_reversed_arguments"], **TOLERANCE)
+    rows = order_violation(specific, general)
+    np.testing.assert_allclose(rows, np.diag(case.expected["E"]), **TOLERANCE)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_matrix_equals_the_slow_one(shape: tuple[int, int, int]) -> None:
+    specific, general = points(*shape)
+    result = order_violation_matrix(specific, general)
+    assert result.dtype == tf.float32
+    # Sums of up to 50 float32 terms of order 1.
+    np.testing.assert_allclose(result, slow(specific, general), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradient_equals_the_slow_one(shape: tuple[int, int, int]) -> None:
+    specific, general = map(tf.constant, points(*shape))
+    weights = np.random.default_rng(0).normal(size=shape[:2]).astype(np.float32)
+    with tf.GradientTape() as tape:
+        tape.watch([specific, general])
+        total = tf.reduce_sum(weights * order_violation_matrix(specific, general))
+    found = tape.gradient(total, [specific, general])
+    # dE/dy = 2 max(0, y - x), dE/dx the same with a minus.
+    over = np.maximum(0, general.numpy()[None].astype(float) - specific.numpy()[:, None])
+    slope = 2 * weights[..., None] * over
+    # Sums of up to 4,100 terms of both signs.
+    np.testing.assert_allclose(found[0], -slope.sum(1), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[1], slope.sum(0), rtol=1e-4, atol=1e-4)
+
+
+def test_one_gradient_can_be_asked_for_alone() -> None:
+    specific, general = map(tf.constant, points(3, 4, 5))
+    with tf.GradientTape() as tape:
+        tape.watch(general)
+        total = tf.reduce_sum(order_violation_matrix(specific, general))
+    over = np.maximum(0, general.numpy()[None] - specific.numpy()[:, None])
+    np.testing.assert_allclose(tape.gradient(total, general), 2 * over.sum(0), rtol=1e-5)
+
+
+def test_rows_are_the_diagonal_of_the_matrix() -> None:
+    specific, general = points(9, 9, 20)
+    matrix = order_violation_matrix(specific, general).numpy()
+    np.testing.assert_allclose(order_violation(specific, general), np.diag(matrix), rtol=1e-5)
+
+
+def test_it_is_a_partial_order() -> None:
+    low, high = points(6, 6, 4)
+    middle = np.minimum(low, high)
+    # Whatever is smaller in every coordinate lies above; the origin above all.
+    assert not order_violation(low, middle).numpy().any()
+    assert not order_violation(middle, middle * 0.5).numpy().any()
+    assert not order_violation(low, middle * 0.5).numpy().any()
+    assert not order_violation_matrix(low, np.zeros((1, 4), np.float32)).numpy().any()
+    assert (order_violation(middle * 0.5, low).numpy() > 0).all()
+
+
+@pytest.mark.parametrize("rows", [3, 16, 37, 1003, 5001])
+def test_equal_points_have_equal_scores_wherever_they_stand(rows: int) -> None:
+    # 5,001 columns are two blocks of different width; a duplicate must tie with its original.
+    specific, general = points(2, 1, 19)
+    matrix = order_violation_matrix(specific, np.tile(general, (rows, 1))).numpy()
+    assert (matrix == matrix[:, :1]).all()
+    transposed = order_violation_matrix(np.tile(general, (rows, 1)), specific).numpy()
+    assert (transposed == transposed[:1]).all()
+
+
+def test_in_a_graph_of_unknown_shapes() -> None:
+    unknown = tf.TensorSpec([None, None], tf.float32)
+    function = tf.function(order_violation_matrix, input_signature=[unknown, unknown])
+    for shape in [(3, 5, 7), (4, 2, 30)]:
+        specific, general = points(*shape)
+        np.testing.assert_allclose(function(specific, general), slow(specific, general), rtol=1e-5, atol=1e-6)
+
+
+def test_bfloat16_is_computed_in_float32() -> None:
+    specific, general = (tf.cast(x, tf.bfloat16) for x in points(3, 4, 100))
+    result = order_violation_matrix(specific, general)
+    assert result.dtype == tf.float32
+    exact = slow(tf.cast(specific, tf.float32).numpy(), tf.cast(general, tf.float32).numpy())
+    np.testing.assert_allclose(result, exact, rtol=1e-5)
+
+
+def test_nothing_against_something() -> None:
+    specific, general = points(0, 3, 5)
+    assert order_violation_matrix(specific, general).shape == (0, 3)
