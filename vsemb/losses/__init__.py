@@ -1,4 +1,8 @@
-"""Row-wise losses: each reads (queries, candidates) relations and scores, one value per query."""
+"""Losses.
+
+Row-wise ones read (queries, candidates) relations and scores and give one value per query, see `RowLoss`;
+`MaxMargin` reads labels and energies of pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,11 @@ from typing import Any
 from vsemb.errors import unknown_name
 from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
 
-__all__ = ["CombinedLoss", "InfoNCE", "PairwiseRanking", "RowLoss", "get"]
+__all__ = ["CombinedLoss", "InfoNCE", "MaxMargin", "PairwiseRanking", "RowLoss", "get"]
 
 LOSSES: dict[str, type[RowLoss]] = {"ranking": PairwiseRanking, "infonce": InfoNCE}
 

@@ -1,0 +1,120 @@
+"""Telling true pairs from false ones by an error: the threshold, and metrics that need none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vsemb.errors import DataError
+
+
+def find_threshold(errors: np.ndarray, labels: np.ndarray) -> float:
+    """Finds the threshold at which most pairs are classified rightly.
+
+    A pair counts as true when its error is at most the threshold. Fit it on validation and apply it to
+    test (Vendrov et al. 2016, sections 3.3 and 5.3): fitted on test it would be a leak.
+
+    Args:
+        errors: (pairs,) float, small for pairs taken to be true.
+        labels: (pairs,) 1 for a true pair, 0 for a false one.
+
+    Returns:
+        The smallest of the errors that is a best threshold; -inf if it is best to call nothing true.
+
+    Raises:
+        DataError: for no pairs, other numbers of errors and labels, or errors that are NaN.
+
+    Example:
+
+    >>> find_threshold(np.array([0.0, 0.1, 0.35, 0.3, 0.9]), np.array([1, 1, 1, 0, 0]))
+    0.1
+    """
+    errors, labels = _checked(errors, labels)
+    order = np.argsort(errors, kind="stable")
+    sorted_errors, true = errors[order], labels[order]
+    # Right with the first i called true: the true ones among them and the false ones after them.
+    right = np.concatenate([[0], np.cumsum(true)]) + np.concatenate([np.cumsum(~true[::-1])[::-1], [0]])
+    # Equal errors fall on one side together.
+    ends = np.concatenate([[True], np.append(sorted_errors[1:] != sorted_errors[:-1], True)])
+    best = int(np.argmax(np.where(ends, right, -1)))
+    return -np.inf if best == 0 else float(sorted_errors[best - 1])
+
+
+def accuracy(errors: np.ndarray, labels: np.ndarray, threshold: float) -> float:
+    """Returns the share of pairs that a threshold classifies rightly, in [0, 1].
+
+    Args:
+        errors: (pairs,) float.
+        labels: (pairs,) 1 or 0.
+        threshold: a pair is called true when its error is at most this.
+
+    Raises:
+        DataError: as `find_threshold`.
+    """
+    errors, labels = _checked(errors, labels)
+    return float(np.mean((errors <= threshold) == labels))
+
+
+def average_precision(errors: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the mean, over true pairs, of the precision at their error; equal errors are one step.
+
+    Args:
+        errors: (pairs,) float.
+        labels: (pairs,) 1 or 0, at least one 1.
+
+    Raises:
+        DataError: as `find_threshold`, or if no pair is true.
+
+    Example: the true pairs are found first and third, with precisions 1 and 2/3.
+
+    >>> round(average_precision(np.array([0.1, 0.2, 0.3]), np.array([1, 0, 1])), 4)
+    0.8333
+    """
+    errors, labels = _checked(errors, labels)
+    if not labels.any():
+        raise DataError("Average precision needs a true pair. Received: labels that are all 0.")
+    order = np.argsort(errors, kind="stable")
+    # With equal errors all of them are found before precision is taken.
+    last = np.searchsorted(errors[order], errors[order], side="right")
+    found = np.cumsum(labels[order])[last - 1]
+    return float(np.mean((found / last)[labels[order]]))
+
+
+def roc_auc(errors: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the chance that a true pair has a smaller error than a false one, ties counting half.
+
+    That is the area under the ROC curve.
+
+    Args:
+        errors: (pairs,) float.
+        labels: (pairs,) 1 or 0, both there.
+
+    Raises:
+        DataError: as `find_threshold`, or if all labels are equal.
+
+    Example: of the two false pairs one is above the true one.
+
+    >>> roc_auc(np.array([0.1, 0.2, 0.3]), np.array([0, 1, 0]))
+    0.5
+    """
+    errors, labels = _checked(errors, labels)
+    true, false = np.sort(errors[labels]), errors[~labels]
+    if not len(true) or not len(false):
+        raise DataError(
+            f"The area under ROC needs true and false pairs. Received: {len(true)} and {len(false)}."
+        )
+    below = np.searchsorted(true, false, side="left")
+    equal = np.searchsorted(true, false, side="right") - below
+    return float(np.mean((below + 0.5 * equal) / len(true)))
+
+
+def _checked(errors: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    errors, labels = np.asarray(errors, np.float64), np.asarray(labels)
+    if errors.ndim != 1 or errors.shape != labels.shape or not len(errors):
+        raise DataError(
+            f"Pairs need one error and one label each. Received: {errors.shape} and {labels.shape}."
+        )
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError("The labels of pairs are 1 (true) or 0 (false). Received: others.")
+    if np.isnan(errors).any():
+        raise DataError("The errors contain NaN. The model or its input is broken.")
+    return errors, labels.astype(bool)
