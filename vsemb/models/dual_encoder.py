@@ -39,7 +39,7 @@ class DualEncoder(keras.Model):
     Args:
         image_encoder: layer from images (features or pixels) to (n, dim).
         text_encoder: layer from token ids to (n, dim).
-        similarity: `"cosine"`, `"dot"` or a `Similarity`.
+        similarity: a name of `vsemb.similarities.SIMILARITIES`, such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, for losses that want a learned temperature.
         image_weight: weight of the loss whose queries are images; the text side has weight 1.
         **kwargs: arguments of `keras.Model`.
@@ -143,7 +143,10 @@ class DualEncoder(keras.Model):
         all_own = gather_across_replicas(own)
         relation = pair_relation(ids, all_ids, own, all_own)
         to_texts = self._logits(images, gather_across_replicas(texts))  # (n, all n)
-        to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
+        if replica_count() == 1:
+            to_images = ops.transpose(to_texts)
+        else:
+            to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
         rel_texts = rel_images = relation
         own_only = ops.where(ops.equal(relation, 1), 1, -1)
         if "negative_text" in y_pred:
