@@ -10,7 +10,17 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb.ops.order import order_violation, order_violation_matrix
 
 # One term; less than, exactly and more than the 16 that a step adds up; more columns than a block has.
-SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (17, 33, 50), (2, 4100, 18)]
+# More rows than columns; more rows than a block has.
+SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (17, 33, 50), (2, 4100, 18), (1030, 1100, 3)]
+
+
+@pytest.fixture(params=["compiled", "broadcasting"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to compute the matrix: the compiled one, and that for few numbers."""
+    monkeypatch.setattr("vsemb.ops.order._FEW", 0 if request.param == "compiled" else 1 << 30)
+
+
+pytestmark = pytest.mark.usefixtures("way")
 
 
 def points(n: int, m: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -19,7 +29,7 @@ def points(n: int, m: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slow(specific: np.ndarray, general: np.ndarray) -> np.ndarray:
-    return np.array([[np.sum(np.maximum(0, y - x) ** 2) for y in general] for x in specific.astype(float)])
+    return np.square(np.maximum(0, general[None] - specific.astype(float)[:, None])).sum(axis=-1)
 
 
 def test_oracle() -> None:
@@ -85,7 +95,7 @@ def test_it_is_a_partial_order() -> None:
 
 @pytest.mark.parametrize("rows", [3, 16, 37, 1003, 5001])
 def test_equal_points_have_equal_scores_wherever_they_stand(rows: int) -> None:
-    # 5,001 columns are two blocks of different width; a duplicate must tie with its original.
+    # 5,001 are two blocks of different size; a duplicate must tie with its original.
     specific, general = points(2, 1, 19)
     matrix = order_violation_matrix(specific, np.tile(general, (rows, 1))).numpy()
     assert (matrix == matrix[:, :1]).all()

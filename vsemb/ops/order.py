@@ -18,8 +18,10 @@ Tensor = Any
 
 # Terms added up in registers before a result is written.
 _UNROLLED = 8
-# Columns computed at a time: with about a thousand rows, what the caches of a processor hold.
-_COLUMNS = 4096
+# Rows and columns computed at a time: what the caches of a processor hold.
+_ROWS, _COLUMNS = 1024, 4096
+# Up to so many numbers, or for a single point, broadcasting is over before a compiler is awake.
+_FEW = 1 << 22
 
 
 def order_violation(specific: Tensor, general: Tensor) -> Tensor:
@@ -62,13 +64,28 @@ def order_violation_matrix(specific: Tensor, general: Tensor) -> Tensor:
     [[0.0, 5.0], [0.0, 0.0]]
     """
     specific, general = ops.cast(specific, "float32"), ops.cast(general, "float32")
-    columns = general.shape[0]
-    if columns is None or columns <= _COLUMNS:
+    rows, columns, dim = specific.shape[0], general.shape[0], specific.shape[1]
+    if rows is None or columns is None or dim is None:
         return _matrix(specific, general)
-    blocks = -(-columns // _COLUMNS)
-    size = -(-columns // blocks)
-    parts = [_matrix(specific, general[start : start + size]) for start in range(0, columns, size)]
-    return ops.concatenate(parts, axis=1)
+    if min(rows, columns) == 1 or rows * columns * dim <= _FEW:
+        return order_violation(ops.expand_dims(specific, 1), ops.expand_dims(general, 0))
+    if rows > columns:
+        # E(x, y) = E(-y, -x): the longer side belongs where processors compute many at once.
+        return ops.transpose(_blocks(-general, -specific))
+    return _blocks(specific, general)
+
+
+def _blocks(specific: Tensor, general: Tensor) -> Tensor:
+    columns = _even_blocks(general, _COLUMNS)
+    rows = [[_matrix(x, y) for y in columns] for x in _even_blocks(specific, _ROWS)]
+    return ops.concatenate([ops.concatenate(parts, axis=1) for parts in rows], axis=0)
+
+
+def _even_blocks(points: Tensor, largest: int) -> list[Tensor]:
+    """Cuts points into blocks of nearly one size, so that few sizes are compiled."""
+    count = points.shape[0]
+    size = -(-count // -(-count // largest))
+    return [points[start : start + size] for start in range(0, count, size)]
 
 
 @ops.custom_gradient
