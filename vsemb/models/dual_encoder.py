@@ -11,6 +11,7 @@ from keras import ops
 from vsemb import losses, similarities
 from vsemb.errors import invalid_argument
 from vsemb.models.logit_scale import LogitScale
+from vsemb.models.replicated import ReplicatedModel
 from vsemb.ops.relation import pair_relation
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
 
@@ -18,7 +19,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class DualEncoder(keras.Model):
+class DualEncoder(ReplicatedModel):
     """Images and sentences in one space, trained with a row-wise loss in both directions.
 
     `fit` takes batches of inputs alone (no `y`), as `vsemb.data.PairBatches` makes them:
@@ -162,15 +163,6 @@ class DualEncoder(keras.Model):
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
-
-    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
-        # Under a strategy Keras builds on the mean of the replicas' first batches, where token ids are
-        # fractions, and uses up a batch of the first epoch. What is built already needs neither.
-        if self._distribute_strategy is None or not self.built:
-            super()._maybe_symbolic_build(iterator=iterator, data_batch=data_batch)
-        elif self.optimizer is not None and not self.optimizer.built:
-            with self._distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
 
     def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
         scores = self.similarity.scores(images, texts)
