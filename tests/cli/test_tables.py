@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vsemb.cli.tables import retrieval_table, table
+from vsemb.cli.tables import entailment_table, retrieval_table, table
+from vsemb.evaluation.entailment import EntailmentMetrics
 from vsemb.evaluation.retrieval import RetrievalMetrics
 
 
@@ -23,3 +24,21 @@ def test_retrieval_table_shows_intervals_below_their_row():
     assert lines[0].split() == ["4", "images,", "8", "texts", "R@1", "R@5", "R@10", "median", "mean"]
     assert lines[1].split()[-5:] == ["25.0", "50.0", "75.0", "3.0", "3.5"]
     assert "24.0–26.0" in lines[2]
+
+
+def test_entailment_table_is_in_percent():
+    classes = {"entailment": 0.5, "neutral": 0.75, "contradiction": 1.0}
+    metrics = EntailmentMetrics(12, 4, 0.75, 2 / 3, 0.8125, 0.9, 0.0625, classes)
+    lines = entailment_table(metrics, "test").splitlines()
+    assert lines[0] == "test: 12 pairs, 4 entailed"
+    found = {line[:27].strip(): line[27:].strip() for line in lines[1:]}
+    assert found == {
+        "accuracy": "75.0 %",
+        "majority class": "66.7 %",
+        "average precision": "81.2 %",
+        "area under ROC": "90.0 %",
+        "accuracy on entailment": "50.0 %",
+        "accuracy on neutral": "75.0 %",
+        "accuracy on contradiction": "100.0 %",
+        "threshold, from val": "0.062",
+    }

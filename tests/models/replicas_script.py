@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -16,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
-from vsemb.losses import InfoNCE, PairwiseRanking
-from vsemb.models import DualEncoder, LogitScale
+from vsemb.losses import InfoNCE, MaxMargin, PairwiseRanking
+from vsemb.models import DualEncoder, EntailmentModel, LogitScale
 from vsemb.similarities import OrderViolation
 
 ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4
@@ -72,9 +73,23 @@ def make_model(loss: str, change: str) -> DualEncoder:
     return model
 
 
+def entailment() -> tuple[EntailmentModel, Any]:
+    """An entailment model, built, and its pairs; it is compared with `fit` on inputs and labels."""
+    keras.utils.set_random_seed(4)
+    generator = np.random.default_rng(1)
+    premise, hypothesis = generator.integers(1, WORDS, (2, STEPS * ROWS, 3)).astype(np.int32)
+    model = EntailmentModel(LinearSentenceEncoder(WordEmbedding(WORDS, DIM, init_scale=1.0)))
+    model.build()
+    model.compile(keras.optimizers.SGD(0.05), loss=MaxMargin(0.3), jit_compile=False)
+    return model, ({"premise": premise, "hypothesis": hypothesis}, generator.integers(2, size=STEPS * ROWS))
+
+
 def run(loss: str, sampled: bool, change: str) -> dict[str, list[float]]:
-    model = make_model(loss, change)
-    data = tf.data.Dataset.from_tensor_slices(batches(sampled)).batch(ROWS, drop_remainder=True)
+    if loss == "entailment":
+        model, rows = entailment()
+    else:
+        model, rows = make_model(loss, change), batches(sampled)
+    data = tf.data.Dataset.from_tensor_slices(rows).batch(ROWS, drop_remainder=True)
     evaluated = model.evaluate(data, verbose=0)
     evaluated = evaluated if np.isscalar(evaluated) else evaluated[0]
     history = model.fit(data, epochs=2, shuffle=False, verbose=0)
@@ -88,7 +103,12 @@ def main() -> int:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     assert strategy.num_replicas_in_sync == 2
     cases = [(loss, sampled, "") for loss in LOSSES for sampled in (False, True)]
-    cases += [("all", False, "regularised"), ("all", False, "clipped"), ("all", True, "order")]
+    cases += [
+        ("all", False, "regularised"),
+        ("all", False, "clipped"),
+        ("all", True, "order"),
+        ("entailment", False, ""),
+    ]
     found = {}
     for loss, sampled, change in cases:
         one = run(loss, sampled, change)

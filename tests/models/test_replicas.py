@@ -12,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).parent / "replicas_script.py"
 CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
-CASES += ["all-regularised", "all-sampled-order"]
+CASES += ["all-regularised", "all-sampled-order", "entailment"]
 
 
 @pytest.fixture(scope="module")

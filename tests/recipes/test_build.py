@@ -15,7 +15,12 @@ from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.recipes import RECIPES, Recipe, build
 from vsemb.recipes.schema import OptimizerConfig
 
-ALL = [(name, variant) for name, variants in RECIPES.items() for variant in variants]
+ALL = [
+    (name, variant)
+    for name, variants in RECIPES.items()
+    for variant, recipe in variants.items()
+    if recipe.task == "retrieval"
+]
 
 
 def built(recipe: Recipe, scenes):

@@ -24,15 +24,18 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.cli.tables import table
     from vsemb.export.description import serving_command, signature_table
     from vsemb.files import write_json
-    from vsemb.recipes.run import Run
     from vsemb.recipes.serve import export_run
+    from vsemb.recipes.tasks import open_run
 
-    path = export_run(Run.open(arguments.run), arguments.out, arguments.version)
+    opened = open_run(arguments.run)
+    path = export_run(opened, arguments.out, arguments.version)
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]
     print(table(["signature", "", "name", "type", "shape"], rows, text=range(5)))
-    if "encode_image" not in signatures:
+    if opened.task == "entailment":
+        print("\nno encode_image: the run is for entailment, between sentences")
+    elif "encode_image" not in signatures:
         print("\nno encode_image: the run was trained on precomputed features and holds no image network")
     print(f"\nserve it, and ask it:\n{serving_command(path)}")
     if arguments.json:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vsemb.evaluation.entailment import EntailmentMetrics
     from vsemb.evaluation.retrieval import RetrievalMetrics
 
 _COLUMNS = {"R@1": "R@1", "R@5": "R@5", "R@10": "R@10", "median_rank": "median", "mean_rank": "mean"}
@@ -48,3 +49,17 @@ def retrieval_table(metrics: RetrievalMetrics) -> str:
             rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in _COLUMNS)])
     header = [f"{metrics.images} images, {metrics.texts} texts", *_COLUMNS.values()]
     return table(header, rows)
+
+
+def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
+    """Lays out entailment metrics, in percent."""
+    measured = {
+        "accuracy": metrics.accuracy,
+        "majority class": metrics.majority,
+        "average precision": metrics.average_precision,
+        "area under ROC": metrics.roc_auc,
+        **{f"accuracy on {name}": share for name, share in metrics.class_accuracy.items()},
+    }
+    rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
+    rows.append(["threshold, from val", f"{metrics.threshold:.3f}  "])
+    return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
 
 EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
-  vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet"""
+  vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
+  vsemb train entailment --data snli_1.0 --out runs/snli"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("recipe", help="name of the recipe; `vsemb recipes` lists them")
-    parser.add_argument("--data", required=True, help="the dataset, from `vsemb prepare` or `vsemb scenes`")
+    parser.add_argument(
+        "--data",
+        required=True,
+        help="the dataset, from `vsemb prepare` or `vsemb scenes`; for entailment SNLI's folder, SICK.txt, "
+        "or a .jsonl or tab-separated file of premise, hypothesis and label",
+    )
     parser.add_argument("--out", required=True, help="the run directory to write")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
     parser.add_argument(
@@ -47,12 +57,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb import recipes
-    from vsemb.data.store import Dataset
-    from vsemb.recipes.fine_tune import with_backbone
     from vsemb.recipes.run import STATE
-    from vsemb.recipes.train import train
 
     recipe = recipes.get(arguments.recipe, arguments.variant)
+    train_task = {"retrieval": _train_retrieval, "entailment": _train_entailment}[recipe.task]
+    try:
+        lines = train_task(recipe, arguments)
+    except KeyboardInterrupt:
+        if (Path(arguments.out) / STATE).exists():
+            print("The state is stored; the same command goes on from there.")
+        raise
+    print(f"run          {arguments.out}", *lines, sep="\n")
+    return 0
+
+
+def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.recipes.train import train
+
     dataset = Dataset.open(arguments.data)
     recipe = recipe.with_overrides(arguments.set)
     if arguments.fine_tune is not None:
@@ -60,14 +83,26 @@ def run(arguments: argparse.Namespace) -> int:
         recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
         kept = [change for change in arguments.set if not change.startswith("image.features")]
         recipe = recipe.with_overrides(kept)
-    try:
-        result = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds)
-    except KeyboardInterrupt:
-        if (Path(arguments.out) / STATE).exists():
-            print("The state is stored; the same command goes on from there.")
-        raise
-    info = result.info
-    print(f"run          {result.path}")
-    print(f"best epoch   {info['best_epoch'] + 1}, validation recall sum {info['best_recall_sum']:.1f}")
-    print(f"next         vsemb evaluate {result.path} --data {arguments.data} --split val")
-    return 0
+    info = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds).info
+    return [
+        f"best epoch   {info['best_epoch'] + 1}, validation recall sum {info['best_recall_sum']:.1f}",
+        f"next         vsemb evaluate {arguments.out} --data {arguments.data} --split val",
+    ]
+
+
+def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
+    from vsemb.data.entailment import EntailmentData
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.entailment_run import train_entailment
+
+    if arguments.fine_tune is not None:
+        raise invalid_argument("fine-tune", arguments.fine_tune, "nothing: entailment has no images")
+    data = EntailmentData.open(arguments.data)
+    recipe = recipe.with_overrides(arguments.set)
+    run = train_entailment(recipe, data, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds)
+    info = run.info
+    return [
+        f"splits       {info['protocol']}",
+        f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * info['best_accuracy']:.1f} %",
+        f"next         vsemb evaluate {arguments.out} --split test",
+    ]

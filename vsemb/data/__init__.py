@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb.data.batches import PairBatches
+    from vsemb.data.entailment import EntailmentData
     from vsemb.data.features import FeatureStore, cache_features
+    from vsemb.data.sentence_pairs import SentencePairBatches
     from vsemb.data.sources import FeatureImages, PixelImages
     from vsemb.data.store import Dataset, Split
 
 __all__ = [
     "Dataset",
+    "EntailmentData",
     "FeatureImages",
     "FeatureStore",
     "PairBatches",
     "PixelImages",
+    "SentencePairBatches",
     "Split",
     "cache_features",
 ]
@@ -24,10 +28,12 @@ __all__ = [
 # Looked up on first use, so that `vsemb prepare --help` need not wait for TensorFlow.
 _HOMES = {
     "Dataset": "store",
+    "EntailmentData": "entailment",
     "FeatureImages": "sources",
     "FeatureStore": "features",
     "PairBatches": "batches",
     "PixelImages": "sources",
+    "SentencePairBatches": "sentence_pairs",
     "Split": "store",
     "cache_features": "features",
 }

@@ -1,6 +1,15 @@
 """Evaluation by the field's own protocols."""
 
 from vsemb.evaluation.embed import Embedder
+from vsemb.evaluation.entailment import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval, retrieval_ranks
 
-__all__ = ["Embedder", "RetrievalMetrics", "evaluate_retrieval", "retrieval_ranks"]
+__all__ = [
+    "Embedder",
+    "EnergyMeasure",
+    "EntailmentMetrics",
+    "RetrievalMetrics",
+    "evaluate_entailment",
+    "evaluate_retrieval",
+    "retrieval_ranks",
+]

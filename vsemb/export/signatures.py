@@ -17,7 +17,7 @@ from vsemb.errors import invalid_argument
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.image.views import encode_images
-from vsemb.models.dual_encoder import DualEncoder
+from vsemb.models import DualEncoder, EntailmentModel
 
 Outputs = dict[str, tf.Tensor]
 
@@ -61,7 +61,7 @@ class ServedModel:
     they are. They can be called from Python, and are what a SavedModel's signatures hold.
 
     Args:
-        model: the trained model.
+        model: the trained model; one for entailment embeds texts alone.
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
 
@@ -77,7 +77,7 @@ class ServedModel:
 
     def __init__(
         self,
-        model: DualEncoder,
+        model: DualEncoder | EntailmentModel,
         tokenizer: Callable[[tf.Tensor], tf.Tensor],
         image_input: ImageInput | None = None,
     ) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from vsemb.errors import unknown_name
 from vsemb.recipes.contrastive import CONTRASTIVE
+from vsemb.recipes.entailment import ENTAILMENT
 from vsemb.recipes.kiros2014 import KIROS2014, KIROS2014_LINEAR
+from vsemb.recipes.order_embedding import ORDER_EMBEDDING, ORDER_EMBEDDING_SYMMETRIC
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.vsepp import VSEPP
 
@@ -14,6 +16,9 @@ __all__ = ["RECIPES", "Recipe", "get"]
 RECIPES: dict[str, dict[str, Recipe]] = {
     "kiros2014": KIROS2014,
     "kiros2014-linear": KIROS2014_LINEAR,
+    "order-embedding": ORDER_EMBEDDING,
+    "order-embedding-symmetric": ORDER_EMBEDDING_SYMMETRIC,
+    "entailment": ENTAILMENT,
     "vsepp": VSEPP,
     "contrastive": CONTRASTIVE,
 }

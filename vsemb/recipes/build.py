@@ -48,6 +48,19 @@ def backbone_config(recipe: Recipe) -> BackboneConfig | None:
     return BackboneConfig(image.backbone, image.size or 0, image.pooling or "", image.layer)
 
 
+def similarity_name(recipe: Recipe) -> str:
+    """Returns the name of the recipe's similarity, in `vsemb.similarities.SIMILARITIES`.
+
+    Raises:
+        InvalidArgumentError: for a similarity that has no direction to reverse.
+    """
+    if not recipe.reversed:
+        return recipe.similarity
+    if recipe.similarity != "order":
+        raise invalid_argument("reversed", True, f"false with similarity={recipe.similarity!r}")
+    return "order-reversed"
+
+
 def build_images(
     recipe: Recipe, split: Split, store: FeatureStore | None, *, augment: bool = False
 ) -> ImageSource:
@@ -97,12 +110,12 @@ def build_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -
         image_encoder = PixelEncoder(
             backbone, image_encoder, frozen_statistics=image.frozen_statistics, dtype=dtype
         )
-    text_encoder = _text_encoder(recipe, vocabulary_size)
+    text_encoder = build_text_encoder(recipe, vocabulary_size)
     learned = loss.name == "infonce" and loss.learn_temperature
     model = DualEncoder(
         image_encoder,
         text_encoder,
-        recipe.similarity,
+        similarity_name(recipe),
         logit_scale=LogitScale(1 / loss.temperature) if learned else None,
         image_weight=loss.image_weight,
     )
@@ -111,7 +124,12 @@ def build_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -
     return model
 
 
-def _text_encoder(recipe: Recipe, vocabulary_size: int) -> keras.layers.Layer:
+def build_text_encoder(recipe: Recipe, vocabulary_size: int) -> keras.layers.Layer:
+    """Builds the recipe's sentence encoder.
+
+    Raises:
+        InvalidArgumentError: for a field with a value that is not allowed.
+    """
     text, dtype = recipe.text, recipe.training.precision
     words = WordEmbedding(
         vocabulary_size,

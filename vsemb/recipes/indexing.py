@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,17 @@ from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes, sha256_file
+from vsemb.recipes.build import similarity_name
 from vsemb.recipes.run import BEST, RECIPE, Run
 from vsemb.recipes.serve import run_encoders
-from vsemb.search import IndexSource, SearchIndex, StaleIndexError, write_index
+from vsemb.search import (
+    IndexSource,
+    SearchIndex,
+    StaleIndexError,
+    candidate_recall,
+    check_candidates,
+    write_index,
+)
 
 ALL = "all"
 _TEXTS, _IMAGES = 4096, 64
@@ -78,7 +86,7 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
         dataset=dataset.fingerprint,
         splits=split_names(dataset, split),
         kind=kind,
-        similarity=run.recipe.similarity,
+        similarity=similarity_name(run.recipe),
     )
 
 
@@ -153,6 +161,44 @@ def open_index(
     except StaleIndexError as error:
         report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
         return build_index(run, dataset, split, kind, encoders)
+
+
+def measure_candidates(
+    run: Run,
+    dataset: Dataset,
+    index: SearchIndex,
+    candidates: Sequence[int],
+    *,
+    k: int = 10,
+    queries: int = 500,
+    seed: int = 0,
+) -> dict[int, float]:
+    """Measures approximate search in an index, with captions of the dataset as queries.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        index: of the run, over the dataset.
+        candidates: numbers of items scored exactly for each query.
+        k: results wanted.
+        queries: captions drawn from the splits of the index, fewer where there are fewer.
+        seed: of the draw.
+
+    Returns:
+        number of candidates -> share of the exact k best that is found, see `candidate_recall`.
+
+    Raises:
+        InvalidArgumentError: for numbers below k, or a run whose scores are inner products.
+    """
+    for count in candidates:
+        check_candidates(count, k, index.source.similarity)
+    captions = [text for name in index.source.splits for text in dataset.split(name).captions]
+    drawn = np.random.default_rng(seed).permutation(len(captions))[:queries]
+    if index.source.kind == "text":
+        embedded = np.asarray(index.embeddings[np.sort(drawn)])
+    else:
+        embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
+    return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:

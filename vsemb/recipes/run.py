@@ -16,10 +16,13 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
+
+import keras
 
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
@@ -37,40 +40,53 @@ BEST, STATE, LOGS, BACKBONE = "checkpoints/best.weights.h5", "checkpoints/state.
 BACKBONE_WEIGHTS, BACKBONE_CONFIG = "backbone.weights.h5", "backbone.json"
 
 
+def read_recipe(path: Path) -> Recipe:
+    """Returns the recipe of a run directory.
+
+    Raises:
+        DataError: if it is no run.
+    """
+    if not (path / RECIPE).exists():
+        raise DataError(f"{path} is no run: it has no {RECIPE}. Make one with: vsemb train")
+    try:
+        return Recipe.from_json(read_json(path / RECIPE, "recipe"))
+    except DataError as error:
+        raise DataError(f"{path} cannot be opened. {error}") from error
+
+
 @dataclass(frozen=True)
-class Run:
-    """A trained run.
+class StoredRun:
+    """What the runs of all tasks have in common.
 
     Attributes:
         path: its directory.
         recipe: what was trained.
         info: `run.json`.
-
-    Example:
-
-        run = Run.open("runs/vsepp")
-        embeddings = run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
     """
 
     path: Path
     recipe: Recipe
     info: dict[str, Any]
 
+    task: ClassVar[str]
+    #: What `run.json` must have.
+    fields: ClassVar[tuple[str, ...]] = ("dataset", "data", "vocabulary", "status")
+
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Run:
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """Opens a run directory.
 
         Raises:
-            DataError: if it is no run, or has no selected weights yet.
+            DataError: if it is no run, one for another task, or has no selected weights yet.
         """
         path = Path(path)
-        if not (path / RECIPE).exists():
-            raise DataError(f"{path} is no run: it has no {RECIPE}. Make one with: vsemb train")
-        try:
-            recipe = Recipe.from_json(read_json(path / RECIPE, "recipe"))
-        except DataError as error:
-            raise DataError(f"{path} cannot be opened. {error}") from error
-        info = _read_status(path)
+        recipe = read_recipe(path)
+        if recipe.task != cls.task:
+            raise DataError(
+                f"{path} is a run of the recipe {recipe.name!r}, which is for {recipe.task}; a run for "
+                f"{cls.task} is needed here."
+            )
+        info = read_status(path, cls.fields)
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
         return cls(path, recipe, info)
@@ -91,12 +107,8 @@ class Run:
         """The run's tokenizer."""
         return build.build_tokenizer(self.recipe, self.vocabulary)
 
-    @cached_property
-    def model(self) -> DualEncoder:
-        """The model with the selected weights."""
-        model = build.build_model(
-            _without_downloads(self.recipe), len(self.vocabulary), self.info["feature_dim"]
-        )
+    def _load_best(self, model: keras.Model) -> None:
+        """Loads the selected weights."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -107,6 +119,36 @@ class Run:
                 f"{self.path / BEST} does not fit the run's {RECIPE} ({reason} …). One of the two was "
                 "changed; restore it."
             ) from error
+
+    @property
+    def data_path(self) -> Path:
+        """Where the dataset of the training was."""
+        path = Path(self.info["data"])
+        if not path.exists():
+            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
+        return path
+
+
+@dataclass(frozen=True)
+class Run(StoredRun):
+    """A trained dual encoder.
+
+    Example:
+
+        run = Run.open("runs/vsepp")
+        embeddings = run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
+    """
+
+    task: ClassVar[str] = "retrieval"
+    fields: ClassVar[tuple[str, ...]] = (*StoredRun.fields, "features", "feature_dim")
+
+    @cached_property
+    def model(self) -> DualEncoder:
+        """The model with the selected weights."""
+        model = build.build_model(
+            _without_downloads(self.recipe), len(self.vocabulary), self.info["feature_dim"]
+        )
+        self._load_best(model)
         return model
 
     @property
@@ -120,14 +162,6 @@ class Run:
         if not (folder / BACKBONE_CONFIG).exists():
             return None
         return read_json(folder / BACKBONE_CONFIG, "backbone"), folder / BACKBONE_WEIGHTS
-
-    @property
-    def data_path(self) -> Path:
-        """Where the dataset of the training was."""
-        path = Path(self.info["data"])
-        if not path.exists():
-            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
-        return path
 
     def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
         """Returns a split's images as the model wants them.
@@ -157,10 +191,14 @@ class Run:
         return store
 
 
-def _read_status(path: Path) -> dict[str, Any]:
+def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
+    """Returns the `run.json` of a run directory.
+
+    Raises:
+        DataError: if it lacks a field of `needed`.
+    """
     info = read_json(path / STATUS, "run status")
-    needed = {"dataset", "data", "features", "feature_dim", "vocabulary", "status"}
-    if lacking := needed - set(info if isinstance(info, dict) else ()):
+    if lacking := set(needed) - set(info if isinstance(info, dict) else ()):
         raise DataError(f"{path / STATUS} is not the status of a run: it lacks {', '.join(sorted(lacking))}.")
     return info
 
@@ -187,16 +225,47 @@ def prepare_run(
         "data": str(dataset.path.resolve()),
         "features": None if store is None else store.fingerprint,
         "feature_dim": None if store is None else store.dim,
+    }
+    return enter_run(recipe, info, out, vocabulary, store)
+
+
+def check_out(out: Path) -> None:
+    """Refuses a directory that holds something else than a run.
+
+    Raises:
+        DataError: if it does.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no run. Choose another --out.")
+
+
+def enter_run(
+    recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, store: FeatureStore | None = None
+) -> dict[str, Any]:
+    """Makes or re-enters a run directory, whatever its task.
+
+    Args:
+        recipe: the recipe.
+        info: what `run.json` says about the data; fingerprints in it must not change.
+        out: the directory.
+        vocabulary: that of the training texts.
+        store: features whose backbone is kept with the run.
+
+    Returns:
+        The contents of `run.json`.
+
+    Raises:
+        DataError: if `out` holds something else, or a run of another recipe or dataset.
+    """
+    info = info | {
         "vocabulary": vocabulary.fingerprint,
         "vocabulary_size": len(vocabulary),
         "versions": _versions(),
         "status": "running",
     }
     if (out / RECIPE).exists():
-        _check_same(recipe, info, out)
-        return _read_status(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is no run. Choose another --out.")
+        return _check_same(recipe, info, out)
+    check_out(out)
     # Whole or not at all: half of it would be no run, and refused when the same command comes again.
     with replacing_directory(out) as folder:
         (folder / "checkpoints").mkdir()
@@ -220,7 +289,7 @@ def _copy_backbone(store: FeatureStore, folder: Path) -> None:
     write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
 
 
-def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> None:
+def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
     stored = read_json(out / RECIPE, "recipe")
     differences = _differences(stored, recipe.to_json())
     if differences:
@@ -230,13 +299,15 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> None:
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
             "Choose another --out, or remove it."
         )
-    status = _read_status(out)
-    for name in ("dataset", "features", "vocabulary"):
+    names = [name for name in ("dataset", "features", "vocabulary") if name in info]
+    status = read_status(out, (*names, "status"))
+    for name in names:
         if status[name] != info[name]:
             raise DataError(
                 f"{out} was trained on another {name} ({str(status[name])[:12]} there, "
                 f"{str(info[name])[:12]} now). Choose another --out."
             )
+    return status
 
 
 def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:

@@ -12,6 +12,8 @@ from typing import Any
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
 from vsemb.recipes.ranges import check_ranges
 
+TASKS = ("retrieval", "entailment")
+
 
 @dataclass(frozen=True)
 class TextConfig:
@@ -95,8 +97,8 @@ class LossConfig:
     """The loss.
 
     Attributes:
-        name: `ranking` or `infonce`.
-        margin: of `ranking`.
+        name: `ranking` or `infonce`; `max-margin` for entailment.
+        margin: of `ranking` and `max-margin`.
         negatives: `all` or `hardest`, of `ranking`.
         warmup_epochs: epochs before `hardest` is fully on.
         infonce_weight: with `ranking`, weight of InfoNCE beside it, at a fixed temperature.
@@ -104,7 +106,7 @@ class LossConfig:
         learn_temperature: whether it is learned.
         label_smoothing: of `infonce`.
         image_weight: weight of the direction whose queries are images.
-        reduction: over queries, `sum` or `mean`; null for the loss' own.
+        reduction: over queries or pairs, `sum` or `mean`; null for the loss' own.
     """
 
     name: str = "ranking"
@@ -169,7 +171,8 @@ class TrainingConfig:
 
     Attributes:
         epochs: passes over the training pairs, at most.
-        patience: epochs without a better validation recall sum before training ends; null: none.
+        patience: epochs without a better validation recall sum, or for entailment accuracy, before
+            training ends; null: none.
         seed: of everything random.
         start: `random`, or `cca` for word vectors and an image map that canonical correlation makes
             agree from the start (`vsemb.training.cca`).
@@ -185,14 +188,16 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named configuration of the dual encoder.
+    """A named configuration of a model and its training.
 
     Attributes:
         name: the recipe's name.
         variant: which variant of the recipe this is.
         paper: what it reproduces.
+        task: `retrieval` (a dual encoder of images and texts) or `entailment` (of pairs of sentences).
         embedding_dim: size of the shared space.
-        similarity: `cosine` or `dot`.
+        similarity: `cosine`, `dot` or `order`.
+        reversed: with `order`, images above texts instead of texts above images.
 
     Raises:
         InvalidArgumentError: for a number outside its range, see `vsemb.recipes.ranges`.
@@ -206,8 +211,10 @@ class Recipe:
     name: str
     variant: str = "default"
     paper: str = ""
+    task: str = "retrieval"
     embedding_dim: int = 1024
     similarity: str = "cosine"
+    reversed: bool = False
     text: TextConfig = field(default_factory=TextConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     loss: LossConfig = field(default_factory=LossConfig)
@@ -216,6 +223,8 @@ class Recipe:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
+        if self.task not in TASKS:
+            raise unknown_name("task", self.task, TASKS)
         check_ranges(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -265,7 +274,7 @@ class Recipe:
 
 
 # What a recipe is called follows from where it stands, not from its fields.
-_FIXED = ("name", "variant", "paper")
+_FIXED = ("name", "variant", "paper", "task")
 
 
 def _paths(plain: dict[str, Any], prefix: str = "") -> list[str]:

@@ -8,14 +8,18 @@ from pathlib import Path
 from vsemb.export import ImageInput, ServedModel, export_savedmodel
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.recipes import build
+from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.run import Run
 
 
-def image_input(run: Run) -> ImageInput | None:
+def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     """Returns how a run's model takes image bytes; None where it cannot.
 
-    A run on precomputed features knows no backbone that would make features of a new image.
+    A run on precomputed features knows no backbone that would make features of a new image, and one for
+    entailment takes sentences alone.
     """
+    if isinstance(run, EntailmentRun):
+        return None
     config = build.backbone_config(run.recipe)
     if config is not None:
         return ImageInput(config)
@@ -26,7 +30,7 @@ def image_input(run: Run) -> ImageInput | None:
     return ImageInput(config, build_backbone(config, weights))
 
 
-def run_encoders(run: Run, images: bool = True) -> ServedModel:
+def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
     """Returns the functions that a run is searched and served with.
 
     Args:
@@ -41,7 +45,7 @@ def run_encoders(run: Run, images: bool = True) -> ServedModel:
     return ServedModel(run.model, run.tokenizer, image_input(run) if images else None)
 
 
-def export_run(run: Run, out: str | os.PathLike[str], version: int | None = None) -> Path:
+def export_run(run: Run | EntailmentRun, out: str | os.PathLike[str], version: int | None = None) -> Path:
     """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
 
     Neither the dataset nor the network is needed.

@@ -11,10 +11,11 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.store import Split
 from vsemb.encoders import BagOfWordsEncoder, HybridSentenceEncoder, ImageEncoder, WordEmbedding
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.models import DualEncoder
+from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.recipes.schema import Recipe
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vectors import read_word_vectors
+from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.cca import canonical_correlation, document_frequencies
 
 STARTS = ("random", "cca")
@@ -52,15 +53,22 @@ def start_model(
         if features is None or not isinstance(encoder, ImageEncoder):
             raise invalid_argument("training.start", "cca", "random where the backbone is trained")
         _start_from_cca(recipe, model, ids, offsets, counts, split, features)
+    start_word_vectors(recipe, words, tokenizer.vocabulary)
+
+
+def start_word_vectors(recipe: Recipe, words: WordEmbedding, vocabulary: Vocabulary) -> None:
+    """Sets the pretrained word vectors that the recipe names, if it names some.
+
+    Raises:
+        VsembError: if they cannot be read or do not fit.
+    """
     if recipe.text.word_vectors is not None:
-        vectors, found = read_word_vectors(
-            recipe.text.word_vectors, tokenizer.vocabulary, recipe.training.seed
-        )
+        vectors, found = read_word_vectors(recipe.text.word_vectors, vocabulary, recipe.training.seed)
         words.set_vectors(vectors)
-        print(f"word vectors for {found} of {len(tokenizer.vocabulary.words)} words", file=sys.stderr)
+        print(f"word vectors for {found} of {len(vocabulary.words)} words", file=sys.stderr)
 
 
-def text_parts(model: DualEncoder) -> tuple[WordEmbedding, BagOfWordsEncoder | None]:
+def text_parts(model: DualEncoder | EntailmentModel) -> tuple[WordEmbedding, BagOfWordsEncoder | None]:
     """Returns the word vectors of a model's sequence encoder and its bag of words, if there is one."""
     encoder = model.text_encoder
     if isinstance(encoder, HybridSentenceEncoder):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
-import keras
-
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError
-from vsemb.files import write_json
 from vsemb.recipes import build
-from vsemb.recipes.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, prepare_run
+from vsemb.recipes.fitting import fit_run
+from vsemb.recipes.run import RECIPE, Run, check_out, prepare_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
-from vsemb.training import MetricsLog, ProgressBar, RetrievalValidation, SelectBest, TrainingState
-from vsemb.training.collapse import CollapseWarning, RefuseNaN
+from vsemb.training import RetrievalValidation
+from vsemb.training.collapse import CollapseWarning
 
 
 def train(
@@ -56,8 +52,8 @@ def train(
         if info["status"] == "finished":
             print(f"{out} is finished already.", file=sys.stderr)
             return Run.open(out)
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is no run. Choose another --out.")
+    else:
+        check_out(out)
     tokenizer = build.build_tokenizer(recipe, vocabulary)
     batches = build.build_batches(
         recipe,
@@ -75,55 +71,17 @@ def train(
     )
     # Only now, so that a recipe that does not work leaves no run behind.
     info = prepare_run(recipe, dataset, out, vocabulary, store)
-    select = SelectBest(out / BEST, patience=recipe.training.patience)
-    state = TrainingState(out / STATE, [select], seconds=checkpoint_seconds, every_steps=checkpoint_steps)
-    epoch, step = state.restore(model)
-    if (epoch, step) != (0, 0):
-        print(f"going on at epoch {epoch + 1}, step {step} of {steps}", file=sys.stderr)
-    callbacks = [
-        RetrievalValidation(val_split, build.build_images(recipe, val_split, store), tokenizer),
-        select,
-        MetricsLog(out / METRICS, epoch),
-        keras.callbacks.TensorBoard(out / LOGS, write_graph=False),
-        ProgressBar(steps, batches.batch_size, recipe.training.epochs, (epoch, step)),
-        CollapseWarning(batches.batch_size),
-        RefuseNaN(),
-        state,
-    ]
-    # The rest of an epoch that was interrupted is a `fit` of its own, see `PairBatches.dataset`.
-    parts = [(epoch, step, epoch + 1), (epoch + 1, 0, recipe.training.epochs)] if step else []
-    try:
-        for first, skip, end in parts or [(epoch, 0, recipe.training.epochs)]:
-            if first >= end or select.out_of_patience(first - 1):
-                break
-            if first != epoch:
-                # With a moving average Keras leaves that in the weights at the end of each `fit`.
-                state.restore(model)
-            model.fit(
-                batches.dataset(first, skip),
-                epochs=end,
-                initial_epoch=first,
-                callbacks=callbacks,
-                verbose=0,
-                shuffle=False,
-            )
-            if model.stop_training:
-                break
-    finally:
-        state.release_signals()
-    if select.best is None:
-        raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
-    info |= {
-        "status": "finished",
-        "best_epoch": select.best_epoch,
-        "best_recall_sum": select.best,
-        "seconds": _seconds(out / METRICS),
-    }
-    write_json(out / STATUS, info)
+    fit_run(
+        recipe,
+        model,
+        batches,
+        out,
+        info,
+        validation=RetrievalValidation(val_split, build.build_images(recipe, val_split, store), tokenizer),
+        monitor="val_recall_sum",
+        unit="captions",
+        checks=[CollapseWarning(batches.batch_size)],
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_steps=checkpoint_steps,
+    )
     return Run.open(out)
-
-
-def _seconds(metrics: Path) -> float:
-    """Returns the time of all epochs, those of earlier sessions included."""
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    return round(sum(row["seconds"] for row in rows), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -67,7 +68,7 @@ class Vocabulary:
         """Counts the words of captions, split as in serving; the most frequent come first.
 
         Args:
-            captions: raw captions of the training split.
+            captions: raw captions of the training split; read once, a few thousand at a time.
             min_count: words seen less often stay unknown.
             max_words: how many words are kept at most.
 
@@ -78,14 +79,14 @@ class Vocabulary:
         if max_words is not None and max_words < 1:
             raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
         counts: Counter[bytes] = Counter()
-        captions = list(captions)
-        for start in range(0, len(captions), _CHUNK):
-            words = split_words(tf.constant(captions[start : start + _CHUNK], tf.string))
-            counts.update(words.flat_values.numpy().tolist())
+        total, remaining = 0, iter(captions)
+        while chunk := list(itertools.islice(remaining, _CHUNK)):
+            total += len(chunk)
+            counts.update(split_words(tf.constant(chunk, tf.string)).flat_values.numpy().tolist())
         kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
         if not kept:
             raise DataError(
-                f"No word of {len(captions)} captions is seen {min_count} times; lower min_count={min_count}."
+                f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}."
             )
         return cls([word for _, word in kept[:max_words]])
 

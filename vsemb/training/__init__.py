@@ -4,9 +4,10 @@ from vsemb.training.averaging import averaged_weights
 from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
-from vsemb.training.validation import RetrievalValidation
+from vsemb.training.validation import EntailmentValidation, RetrievalValidation
 
 __all__ = [
+    "EntailmentValidation",
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",

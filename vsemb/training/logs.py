@@ -60,10 +60,14 @@ class ProgressBar(keras.callbacks.Callback):
         pairs: pairs a batch.
         epochs: the number of epochs planned.
         start: (epoch, step) where training begins.
+        unit: what a pair is called.
     """
 
-    def __init__(self, steps: int, pairs: int, epochs: int, start: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self, steps: int, pairs: int, epochs: int, start: tuple[int, int] = (0, 0), unit: str = "captions"
+    ) -> None:
         super().__init__()
+        self.unit = unit
         self.steps = steps
         self.pairs = pairs
         self.epochs = epochs
@@ -78,7 +82,7 @@ class ProgressBar(keras.callbacks.Callback):
             total=self.steps * self.pairs,
             initial=done * self.pairs,
             desc=f"epoch {epoch + 1}/{self.epochs}",
-            unit=" captions",
+            unit=f" {self.unit}",
             unit_scale=True,
             leave=False,
             disable=None,
@@ -96,6 +100,9 @@ class ProgressBar(keras.callbacks.Callback):
         if "val_recall_sum" in logs:
             parts.append(f"val R@1 image→text {logs['val_i2t_R@1']:.1f} text→image {logs['val_t2i_R@1']:.1f}")
             parts.append(f"recall sum {logs['val_recall_sum']:.1f}")
+        if "val_accuracy" in logs:
+            parts.append(f"val accuracy {100 * logs['val_accuracy']:.1f} %")
+            parts.append(f"average precision {100 * logs['val_average_precision']:.1f} %")
         parts.append(f"{time.monotonic() - self._started:.0f} s")
         print("  ".join(parts), file=sys.stderr, flush=True)
 

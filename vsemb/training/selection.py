@@ -41,7 +41,7 @@ class SelectBest(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self.monitor not in (logs or {}):
-            raise DataError(f"The logs have no {self.monitor!r}; add RetrievalValidation before SelectBest.")
+            raise DataError(f"The logs have no {self.monitor!r}; add the validation before SelectBest.")
         value = float((logs or {})[self.monitor])
         # NaN is larger than nothing.
         if value > (-math.inf if self.best is None else self.best):

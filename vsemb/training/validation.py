@@ -1,4 +1,4 @@
-"""Recall on a validation split while `fit` runs."""
+"""Measuring a validation split while `fit` runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import keras
 
+from vsemb.data.entailment import EntailmentSplit
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.evaluation.embed import Embedder
+from vsemb.evaluation.entailment import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.training.averaging import averaged_weights
@@ -59,3 +61,36 @@ class RetrievalValidation(keras.callbacks.Callback):
             for name, value in getattr(metrics, side).items():
                 logs[f"val_{short}_{name}"] = value
         logs["val_recall_sum"] = metrics.recall_sum
+
+
+class EntailmentValidation(keras.callbacks.Callback):
+    """Measures entailment on a split after every epoch and adds it to the logs.
+
+    Later callbacks see `val_accuracy` (at the split's own best threshold), `val_average_precision`,
+    `val_roc_auc`, all in [0, 1]. Put this callback before those.
+
+    Args:
+        split: the validation split.
+
+    Example:
+
+        model.fit(batches.dataset(), epochs=10, callbacks=[EntailmentValidation(splits["val"])])
+    """
+
+    def __init__(self, split: EntailmentSplit) -> None:
+        super().__init__()
+        self.split = split
+        self._measure: EnergyMeasure | None = None
+
+    def measure(self) -> EntailmentMetrics:
+        """Measures the model as it is now."""
+        if self._measure is None or self._measure.model is not self.model:
+            self._measure = EnergyMeasure(self.model)
+        with averaged_weights(self.model):
+            return evaluate_entailment(self._measure(self.split), self.split.classes)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        metrics = self.measure()
+        logs = {} if logs is None else logs
+        for name in ("accuracy", "average_precision", "roc_auc"):
+            logs[f"val_{name}"] = getattr(metrics, name)

@@ -1,0 +1,235 @@
+"""Runs of the entailment task: training one and measuring it.
+
+The run directory is that of `vsemb.recipes.run`; `run.json` says in addition how the pairs came to their
+splits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from vsemb.data.entailment import EntailmentData, EntailmentSplit
+from vsemb.data.sentence_pairs import SentencePairBatches
+from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.evaluation import EnergyMeasure, EntailmentMetrics, evaluate_entailment
+from vsemb.evaluation.binary import find_threshold
+from vsemb.losses import MaxMargin
+from vsemb.models import EntailmentModel
+from vsemb.recipes import build
+from vsemb.recipes.fitting import fit_run
+from vsemb.recipes.run import RECIPE, StoredRun, check_out, enter_run
+from vsemb.recipes.schema import Recipe
+from vsemb.recipes.start import start_word_vectors, text_parts
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+from vsemb.training import EntailmentValidation
+from vsemb.training.cca import document_frequencies
+
+#: A recipe's similarity -> the model's comparison.
+COMPARISONS = {"order": "order", "cosine": "symmetric"}
+
+# The fields of a recipe that this task reads; the others are for images and must be as they are by default.
+_READ = (
+    *("name", "variant", "paper", "task", "embedding_dim", "similarity", "text.", "optimizer."),
+    *("loss.name", "loss.margin", "loss.reduction", "batches.size"),
+    *("training.epochs", "training.patience", "training.seed", "training.precision"),
+)
+
+
+@dataclass(frozen=True)
+class EntailmentRun(StoredRun):
+    """A trained entailment model.
+
+    Example:
+
+        run = EntailmentRun.open("runs/snli")
+        embeddings = run.model.encode_texts(run.tokenizer(["a dog runs", "an animal moves"]))
+        run.model.energies(embeddings[:1], embeddings[1:])
+    """
+
+    task: ClassVar[str] = "entailment"
+    fields: ClassVar[tuple[str, ...]] = (*StoredRun.fields, "split_seed")
+
+    @cached_property
+    def model(self) -> EntailmentModel:
+        """The model with the selected weights."""
+        model = build_entailment_model(self.recipe, len(self.vocabulary))
+        self._load_best(model)
+        return model
+
+    def open_data(self, path: str | os.PathLike[str] | None = None) -> EntailmentData:
+        """Opens sentence pairs to measure the run on.
+
+        Args:
+            path: None for those that it was trained on.
+
+        Raises:
+            DataError: if those are not there any more or have changed.
+        """
+        data = EntailmentData.open(path or self.data_path, self.info["split_seed"] or 0)
+        if path is None and data.fingerprint != self.info["dataset"]:
+            raise DataError(
+                f"{data.path} is not as it was when {self.path} was trained ({data.fingerprint[:12]}, not "
+                f"{self.info['dataset'][:12]}). Restore it, or name other pairs with --data."
+            )
+        return data
+
+
+def build_entailment_model(recipe: Recipe, vocabulary_size: int) -> EntailmentModel:
+    """Builds the recipe's model, its weights drawn from the recipe's seed.
+
+    Raises:
+        InvalidArgumentError: for a field with a value that is not allowed, or that entailment does not
+            read and that is not at its default.
+    """
+    _check_read(recipe)
+    if recipe.similarity not in COMPARISONS:
+        raise unknown_name("similarity", recipe.similarity, COMPARISONS)
+    if recipe.training.precision not in build.PRECISIONS:
+        raise unknown_name("training.precision", recipe.training.precision, build.PRECISIONS)
+    keras.utils.set_random_seed(recipe.training.seed)
+    model = EntailmentModel(build.build_text_encoder(recipe, vocabulary_size), COMPARISONS[recipe.similarity])
+    model.build()
+    return model
+
+
+def _check_read(recipe: Recipe) -> None:
+    default = dict(_leaves(Recipe(name=recipe.name).to_json()))
+    for path, value in _leaves(recipe.to_json()):
+        if value != default[path] and not path.startswith(_READ):
+            fix = f"The task {recipe.task} does not read it."
+            raise invalid_argument(path, value, f"{default[path]!r}, the default", fix)
+
+
+def _leaves(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _build_loss(recipe: Recipe) -> MaxMargin:
+    loss = recipe.loss
+    if loss.name != "max-margin":
+        raise unknown_name("loss.name", loss.name, ["max-margin"])
+    if loss.reduction not in build.REDUCTIONS:
+        raise unknown_name("loss.reduction", str(loss.reduction), map(str, build.REDUCTIONS))
+    return MaxMargin(loss.margin, reduction=build.REDUCTIONS[loss.reduction])
+
+
+def train_entailment(
+    recipe: Recipe,
+    data: EntailmentData,
+    out: str | os.PathLike[str],
+    *,
+    checkpoint_seconds: float = 60.0,
+    checkpoint_steps: int | None = None,
+) -> EntailmentRun:
+    """Trains an entailment recipe; a training that was stopped goes on where it stopped.
+
+    Args:
+        recipe: what to train.
+        data: with splits `train` and `val`.
+        out: the run directory.
+        checkpoint_seconds: time between stored states.
+        checkpoint_steps: store after so many steps instead.
+
+    Returns:
+        The run, with the weights selected on validation.
+
+    Raises:
+        VsembError: for bad recipes, data or directories; nothing written before is lost.
+
+    Example:
+
+        run = train_entailment(recipes.get("entailment"), EntailmentData.open("data/snli_1.0"), "runs/snli")
+    """
+    out = Path(out)
+    if not (out / RECIPE).exists():
+        check_out(out)
+    text = recipe.text
+    vocabulary = Vocabulary.from_captions(data.texts("train"), text.min_count, text.max_words)
+    info: dict[str, Any] = {
+        "dataset": data.fingerprint,
+        "dataset_name": data.path.name,
+        "data": str(data.path.resolve()),
+        "protocol": data.protocol,
+        "split_seed": data.split_seed if data.grouped else None,
+    }
+    if (out / RECIPE).exists() and enter_run(recipe, info, out, vocabulary)["status"] == "finished":
+        print(f"{out} is finished already.", file=sys.stderr)
+        return EntailmentRun.open(out)
+    tokenizer = build.build_tokenizer(recipe, vocabulary)
+    splits = data.encode(tokenizer, ("train", "val"))
+    info["pairs"] = {name: len(split) for name, split in splits.items()}
+    info["dropped"] = {name: split.dropped for name, split in splits.items()}
+    print(_described(info), file=sys.stderr)
+    batches = SentencePairBatches(splits["train"], batch_size=recipe.batches.size, seed=recipe.training.seed)
+    model = build_entailment_model(recipe, len(vocabulary))
+    _start(recipe, model, tokenizer, splits["train"])
+    model.compile(
+        optimizer=build.build_optimizer(recipe, batches.steps_per_epoch),
+        loss=_build_loss(recipe),
+        jit_compile=False,
+    )
+    # Only now, so that a recipe that does not work leaves no run behind.
+    fit_run(
+        recipe,
+        model,
+        batches,
+        out,
+        enter_run(recipe, info, out, vocabulary),
+        validation=EntailmentValidation(splits["val"]),
+        monitor="val_accuracy",
+        unit="pairs",
+        checkpoint_seconds=checkpoint_seconds,
+        checkpoint_steps=checkpoint_steps,
+    )
+    return EntailmentRun.open(out)
+
+
+def _described(info: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count:,} {name}" for name, count in info["pairs"].items())
+    dropped = sum(info["dropped"].values())
+    return f"pairs        {counts} ({dropped:,} without gold label dropped)\nsplits       {info['protocol']}"
+
+
+def _start(recipe: Recipe, model: EntailmentModel, tokenizer: WordTokenizer, split: EntailmentSplit) -> None:
+    """Sets word rarities and pretrained word vectors, where the recipe has them."""
+    words, bag = text_parts(model)
+    if bag is not None:
+        sides = (split.premises, split.hypotheses)
+        ids = np.concatenate([side.ids for side in sides])
+        offsets = np.cumsum([0, *np.concatenate([side.lengths for side in sides])])
+        counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
+        bag.set_document_frequencies(counts, 2 * len(split))
+    start_word_vectors(recipe, words, tokenizer.vocabulary)
+
+
+def evaluate_entailment_run(
+    run: EntailmentRun, data: EntailmentData, split: str = "test"
+) -> EntailmentMetrics:
+    """Measures a run on a split, at the threshold that is best on the data's validation split.
+
+    Args:
+        run: the run.
+        data: the sentence pairs.
+        split: name of the split.
+
+    Raises:
+        VsembError: if a split is not there or does not have both classes.
+    """
+    splits = data.encode(run.tokenizer, tuple(dict.fromkeys(("val", split))))
+    measure = EnergyMeasure(run.model)
+    threshold = find_threshold(measure(splits["val"]), splits["val"].labels)
+    return evaluate_entailment(measure(splits[split]), splits[split].classes, threshold)
