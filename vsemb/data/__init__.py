@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from vsemb.data.batches import PairBatches
     from vsemb.data.entailment import EntailmentData
     from vsemb.data.features import FeatureStore, cache_features
+    from vsemb.data.hypernym_pairs import PairSet, PairSplit
     from vsemb.data.sentence_pairs import SentencePairBatches
     from vsemb.data.sources import FeatureImages, PixelImages
     from vsemb.data.store import Dataset, Split
+    from vsemb.data.wordnet import WordNet, read_wordnet
 
 __all__ = [
     "Dataset",
@@ -19,10 +21,14 @@ __all__ = [
     "FeatureImages",
     "FeatureStore",
     "PairBatches",
+    "PairSet",
+    "PairSplit",
     "PixelImages",
     "SentencePairBatches",
     "Split",
+    "WordNet",
     "cache_features",
+    "read_wordnet",
 ]
 
 # Looked up on first use, so that `vsemb prepare --help` need not wait for TensorFlow.
@@ -32,10 +38,14 @@ _HOMES = {
     "FeatureImages": "sources",
     "FeatureStore": "features",
     "PairBatches": "batches",
+    "PairSet": "hypernym_pairs",
+    "PairSplit": "hypernym_pairs",
     "PixelImages": "sources",
     "SentencePairBatches": "sentence_pairs",
     "Split": "store",
+    "WordNet": "wordnet",
     "cache_features": "features",
+    "read_wordnet": "wordnet",
 }
 
 

@@ -1,6 +1,7 @@
 """Training: callbacks for `fit`, selection on validation, exact resume."""
 
 from vsemb.training.averaging import averaged_weights
+from vsemb.training.hypernymy import HypernymHistory, train_hypernymy
 from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
@@ -8,10 +9,12 @@ from vsemb.training.validation import EntailmentValidation, RetrievalValidation
 
 __all__ = [
     "EntailmentValidation",
+    "HypernymHistory",
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",
     "SelectBest",
     "TrainingState",
     "averaged_weights",
+    "train_hypernymy",
 ]
