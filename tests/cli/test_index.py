@@ -31,3 +31,21 @@ def test_mistakes_are_one_line(tiny_run, tmp_path, capsys):
         assert main(["index", str(tiny_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+def test_measures_approximate_search(tiny_order_run, tiny_run, scenes, tmp_path, capsys):
+    run = shutil.copytree(tiny_order_run.path, tmp_path / "run")
+    report = tmp_path / "report.json"
+    arguments = ["index", str(run), "--split", "val", "--candidates", "10", "60", "--json", str(report)]
+    assert main([*arguments, "--captions"]) == 0
+    out, recall = capsys.readouterr().out, json.loads(report.read_text())["recall"]
+    assert list(recall) == ["10", "60"] and 0 < recall["10"] < recall["60"] == 1
+    assert f"recall  {100 * recall['10']:.1f} % of the exact 10 best among 10 candidates" in out
+    # All of 12 images are candidates.
+    assert main([*arguments]) == 0
+    assert json.loads(report.read_text())["recall"]["60"] == 1
+    for path, count, said in ((tiny_run.path, "50", "inner products"), (run, "9", "integer >= 10")):
+        assert main(["index", str(path), "--split", "val", "--candidates", count]) == 1
+        captured = capsys.readouterr()
+        assert said in captured.err and captured.err.count("\n") == 1
+    assert not (tiny_run.path / "index" / "scenes-val-images").exists()

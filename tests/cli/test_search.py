@@ -50,3 +50,29 @@ def test_mistakes_are_one_line(run, capsys):
         assert main(["search", run, *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+def test_orders_compose_and_take_candidates(tiny_order_run, scenes, tmp_path, capsys):
+    run = str(shutil.copytree(tiny_order_run.path, tmp_path / "run"))
+    path, key = tmp_path / "found.json", scenes.split("val").keys[0]
+    arguments = ["search", run, "--split", "val", "-k", "4", "--json", str(path)]
+    assert main([*arguments, "--compose", "a circle", key]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) == 5 and key not in out
+    assert json.loads(path.read_text())["query"]["compose"] == ["a circle", key]
+    assert main([*arguments, "--candidates", "11", "--compose", "a circle", key]) == 0
+    assert capsys.readouterr().out == out
+    assert main([*arguments, "--abstract", "a circle", "a square", "a star", "--captions"]) == 0
+    assert json.loads(path.read_text())["query"]["abstract"] == ["a circle", "a square", "a star"]
+
+
+def test_what_only_orders_have_is_one_line(run, capsys):
+    for arguments, said in (
+        (["--compose", "a circle", "a square"], "the recipe order-embedding has one"),
+        (["--compose", "a circle"], "two or more"),
+        (["a circle", "--compose", "a circle", "a square"], "one of a text or an image"),
+        (["two", "--candidates", "50"], "inner products"),
+    ):
+        assert main(["search", run, *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1

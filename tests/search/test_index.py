@@ -54,8 +54,48 @@ def test_equal_scores_come_in_the_order_of_the_rows(monkeypatch, numbers):
     assert index.search(np.ones((1, 8), np.float32), k=4)[0].tolist() == [[0, 1, 2, 3]]
 
 
+# By (1, 0) are violated: (.5, 0) by .5² = .25, (1, 1) not, (0, 1) by 1. The violations the other way round,
+# of (1, 0) by the items, are 0, 1 and 1.
+ORDERED = np.array([[0.5, 0], [1, 1], [0, 1]], np.float32)
+ABOVE, BELOW = ([1, 0, 2], [0, -0.25, -1]), ([0, 1, 2], [0, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "query_kind", "wanted"),
+    [
+        # Images that show what a text, or an image in its place, asks for.
+        *(("image", query_kind, ABOVE) for query_kind in (None, "text", "image")),
+        # Captions that say what a text says; captions that are true of an image.
+        ("text", "text", ABOVE),
+        *(("text", query_kind, BELOW) for query_kind in (None, "image")),
+    ],
+)
+def test_which_side_of_an_order_a_query_is(kind, query_kind, wanted):
+    query = np.array([[1.0, 0.0]], np.float32)
+    for similarity, (rows, scores) in (("order", wanted), ("order-reversed", _other(wanted))):
+        index = plain(ORDERED, dataclasses.replace(SOURCE, kind=kind, similarity=similarity))
+        found = index.search(query, k=3, query_kind=query_kind)
+        assert found[0].tolist() == [rows]
+        np.testing.assert_allclose(found[1], [scores], atol=1e-6)
+
+
+def _other(wanted):
+    return BELOW if wanted is ABOVE else ABOVE
+
+
+def test_symmetric_similarities_know_no_sides():
+    for kind in ("image", "text"):
+        index = plain(vectors(9), dataclasses.replace(SOURCE, kind=kind))
+        found = [index.search(vectors(4, seed=1), k=5, query_kind=side) for side in (None, "image", "text")]
+        for rows, scores in found[1:]:
+            assert rows.tolist() == found[0][0].tolist()
+            np.testing.assert_allclose(scores, found[0][1], rtol=1e-6)
+
+
 def test_bad_searches():
     index = plain(vectors(3))
+    with pytest.raises(InvalidArgumentError, match="query_kind"):
+        index.search(vectors(1), k=1, query_kind="sound")
     with pytest.raises(InvalidArgumentError, match="`k`"):
         index.search(vectors(1), k=0)
     for queries in (vectors(1, dim=7), vectors(2)[0], np.full((1, 8), np.nan, np.float32)):

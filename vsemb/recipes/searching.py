@@ -1,4 +1,4 @@
-"""Answering a search: a text or an image, words taken away and added, over a dataset's index."""
+"""Answering a search: a text or an image, arithmetic with them, over a dataset's index."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes
+from vsemb.recipes.build import similarity_name
 from vsemb.recipes.indexing import (
     ALL,
     Item,
@@ -26,36 +27,49 @@ from vsemb.recipes.indexing import (
 )
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
-from vsemb.search import combine, resort_by_mean
+from vsemb.search import abstract, check_candidates, combine, compose, resort_by_mean
 from vsemb.text.normalize import split_words
 from vsemb.text.tokenizers import WordTokenizer
 
 _UNKNOWN = 1
+_OPERATIONS = {"compose": compose, "abstract": abstract}
+# What ends so is no text, even where there is no such file.
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is looked for: a text or an image, and words taken away from it and added.
+    """What is looked for: a text, an image or several at once, and words taken away from it and added.
 
     Attributes:
         text: a sentence.
         image: path of an image file, or the key of an image of the dataset.
         minus: words (or phrases) whose embeddings are subtracted.
         plus: words (or phrases) whose embeddings are added.
+        compose: two or more of which all is wanted, each a text, the path of an image file or the key of
+            an image of the dataset.
+        abstract: two or more of which what they have in common is wanted.
 
     Raises:
-        InvalidArgumentError: unless there is exactly one of text and image.
+        InvalidArgumentError: unless there is exactly one of text, image, compose and abstract.
     """
 
     text: str | None = None
     image: str | None = None
     minus: tuple[str, ...] = ()
     plus: tuple[str, ...] = ()
+    compose: tuple[str, ...] = ()
+    abstract: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.text is None) == (self.image is None):
-            given = None if self.text is None else {"text": self.text, "image": self.image}
-            raise invalid_argument("query", given, "a text or an image (--image), one of the two")
+        all_kinds = {name: getattr(self, name) for name in ("text", "image", "compose", "abstract")}
+        given = {name: value for name, value in all_kinds.items() if value not in (None, ())}
+        if len(given) != 1:
+            allowed = "one of a text or an image (--image), --compose and --abstract"
+            raise invalid_argument("query", given or None, allowed)
+        for name in ("compose", "abstract"):
+            if len(getattr(self, name)) == 1:
+                raise invalid_argument(name, getattr(self, name), "two or more texts or images")
 
 
 @dataclass(frozen=True)
@@ -95,12 +109,17 @@ def search_run(
     captions: bool = False,
     resort: int | None = None,
     keep_query: bool = False,
+    candidates: int | None = None,
     report: Callable[[str], None] = print,
 ) -> list[Result]:
     """Finds the images (or captions) of a dataset nearest to a query.
 
     The query goes through the same functions as in a SavedModel of the run. The index is built on
     first use. An image of the dataset that is the query itself, by its key or its bytes, is left out.
+
+    With an order, the captions that a text finds say what the text says and perhaps more, and those that
+    an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
+    image in it counts as an image.
 
     Args:
         run: the run.
@@ -112,10 +131,12 @@ def search_run(
         resort: re-sort the best so many by their distance to their mean (Kiros et al. 2014, section
             3.2); those after them keep their places.
         keep_query: whether the query's own image may be found.
+        candidates: score exactly only so many, chosen by inner product; None scores all.
         report: called with a line worth showing: unknown words, an index being built.
 
     Raises:
-        InvalidArgumentError: if no word of a text is known, or a number is below 1.
+        InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
+            composition and abstraction, or candidates are of no use in it.
         DataError: if the image cannot be read or embedded, or run and dataset do not fit.
 
     Example:
@@ -127,24 +148,24 @@ def search_run(
         if value < 1:
             raise invalid_argument(name, value, "an integer >= 1")
     split_names(dataset, split)
-    encoders = run_encoders(run, images=query.image is not None)
-    own: set[int] = set()
-    if query.text is not None:
-        vector = _embed_text(encoders, run.tokenizer, query.text, "query", report)
-    else:
-        vector, own = _embed_image(run, dataset, encoders, str(query.image))
-    words = {
-        name: [_embed_text(encoders, run.tokenizer, text, name, report) for text in getattr(query, name)]
-        for name in ("minus", "plus")
-    }
-    if query.minus or query.plus:
-        vector = combine(vector, words["minus"], words["plus"], run.model.similarity.normalize)
+    if candidates is not None:
+        check_candidates(candidates, max(k, resort or 0), similarity_name(run.recipe))
+    parts = _parts(run, dataset, query)
+    by_image = any(part.is_image for part in parts)
+    encoders = run_encoders(run, images=by_image)
+    vector, own = _embed_query(run, dataset, encoders, query, parts, report)
     kind = "text" if captions else "image"
-    index = open_index(run, dataset, split, kind, encoders if query.image else None, report)
+    index = open_index(run, dataset, split, kind, encoders if by_image else None, report)
     exclude: list[int] = []
     if own and not captions and not keep_query:
         exclude = np.flatnonzero(np.isin(index.ids, list(own))).tolist()
-    rows, scores = index.search(vector[None], max(k, resort or 0), exclude=exclude)
+    rows, scores = index.search(
+        vector[None],
+        max(k, resort or 0),
+        exclude=exclude,
+        query_kind="image" if by_image else "text",
+        candidates=candidates,
+    )
     order = np.arange(rows.shape[1])
     if resort is not None:
         order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
@@ -153,6 +174,66 @@ def search_run(
         Result(rank, float(scores[0, place]), items[rows[0, place]])
         for rank, place in enumerate(order[:k], 1)
     ]
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    value: str
+    is_image: bool
+
+
+def _parts(run: Run, dataset: Dataset, query: Query) -> list[_Part]:
+    if query.text is not None:
+        return [_Part("query", query.text, False)]
+    if query.image is not None:
+        return [_Part("image", query.image, True)]
+    name, values = ("compose", query.compose) if query.compose else ("abstract", query.abstract)
+    if similarity_name(run.recipe) != "order":
+        raise invalid_argument(
+            name,
+            values,
+            "a run whose similarity is 'order'",
+            f"That of {run.path} is {similarity_name(run.recipe)!r}; the recipe order-embedding has one.",
+        )
+    return [_Part(name, value, _names_image(dataset, value)) for value in values]
+
+
+def _names_image(dataset: Dataset, value: str) -> bool:
+    if Path(value).suffix.lower() in _IMAGE_SUFFIXES or Path(value).is_file():
+        return True
+    return any(
+        value in dataset.split(name).keys
+        for name in dataset.splits
+        if dataset.manifest["splits"][name]["images"]
+    )
+
+
+def _embed_query(
+    run: Run,
+    dataset: Dataset,
+    encoders: ServedModel,
+    query: Query,
+    parts: list[_Part],
+    report: Callable[[str], None],
+) -> tuple[np.ndarray, set[int]]:
+    """Returns the embedding, and the ids of the dataset's images that are in the query."""
+    vectors, own = [], set()
+    for part in parts:
+        if part.is_image:
+            vector, same = _embed_image(run, dataset, encoders, part.value)
+            own |= same
+        else:
+            vector = _embed_text(encoders, run.tokenizer, part.value, part.name, report)
+        vectors.append(vector)
+    vector = vectors[0] if len(vectors) == 1 else _OPERATIONS[parts[0].name](*vectors)
+    minus, plus = (
+        [_embed_text(encoders, run.tokenizer, text, name, report) for text in getattr(query, name)]
+        for name in ("minus", "plus")
+    )
+    if minus or plus:
+        vector = combine(vector, minus, plus, run.model.similarity.normalize)
+    return vector, own
 
 
 def _embed_text(

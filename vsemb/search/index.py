@@ -1,4 +1,4 @@
-"""An exact index: embeddings on disk, searched block by block.
+"""An index: embeddings on disk, searched block by block.
 
     <directory>/
       embeddings.npy   float32 (items, dim), memory-mapped
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from keras import ops
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+from vsemb.search.candidates import check_candidates, own_scores
 
 FORMAT, VERSION = "vsemb-index", 1
 KINDS = ("image", "text")
@@ -121,18 +122,28 @@ class SearchIndex:
         return cls(*_load(directory, digests), source)
 
     def search(
-        self, queries: np.ndarray, k: int, *, exclude: Sequence[int] = ()
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        exclude: Sequence[int] = (),
+        query_kind: str | None = None,
+        candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k best items for each query; nothing but blocks of scores is held.
 
-        The items of an image index are scored as images and its queries as texts, whatever they were
-        made from, since a query by example stands in for a text; for a text index it is the other way
-        round. With a symmetric similarity it makes no difference.
+        Which of the two is scored as the image matters where the similarity has a direction, as an order
+        has. Images are, and so are the captions of a text index when the query is a text: it finds those
+        that say what the query says and perhaps more. Only an image that looks for captions is scored as
+        the image itself; one that looks for images stands in for a text.
 
         Args:
             queries: (queries, dim) float32, normalised.
             k: items wanted.
             exclude: rows never to return.
+            query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
+            candidates: score exactly only so many items for each query, those with the largest inner
+                product, see `vsemb.search.candidates`; None scores all.
 
         Returns:
             rows: (queries, k) int64, best first, equal scores in the order of the rows. There are
@@ -140,20 +151,34 @@ class SearchIndex:
             scores: (queries, k) float32.
 
         Raises:
-            InvalidArgumentError: for k < 1, or queries of another size or not finite.
+            InvalidArgumentError: for k < 1, fewer candidates than k, candidates with a similarity whose
+                scores are inner products, or queries of another size or not finite.
         """
         if k < 1:
             raise invalid_argument("k", k, "an integer >= 1")
+        if query_kind not in (None, *KINDS):
+            raise unknown_name("query_kind", str(query_kind), KINDS)
         queries = np.asarray(queries, np.float32)
         dim = self.embeddings.shape[1]
         if queries.ndim != 2 or queries.shape[1] != dim or not np.isfinite(queries).all():
             raise invalid_argument("queries", queries.shape, f"finite numbers of shape (queries, {dim})")
         excluded = np.unique(np.asarray(exclude, np.int64))
+        if candidates is None:
+            return self._best(queries, k, excluded, lambda items: self._scores(items, queries, query_kind))
+        check_candidates(candidates, k, self.source.similarity)
+        rows, _ = self._best(queries, candidates, excluded, lambda items: queries @ items.T)
+        return self._rescored(queries, np.sort(rows, axis=1), k, query_kind)
+
+    def _best(
+        self, queries: np.ndarray, k: int, excluded: np.ndarray, score: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         k = min(k, len(self) - len(excluded))
         rows, scores = np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32)
-        block = max(1, _BLOCK // max(len(queries), dim))
+        block = max(1, _BLOCK // max(len(queries), queries.shape[1]))
         for start in range(0, len(self), block):
-            found = self._score(queries, start, block, excluded)
+            found = score(self.embeddings[start : start + block])  # (queries, block)
+            here = excluded[(excluded >= start) & (excluded < start + found.shape[1])]
+            found[:, here - start] = -np.inf
             # The block's best, then the best of those and of what was best so far. `top_k` puts the lower
             # of two equal items first, so order among equals does not depend on the blocks.
             best, where = _top(found, k)
@@ -162,17 +187,29 @@ class SearchIndex:
             rows = np.take_along_axis(rows, where, axis=1)
         return rows, scores
 
-    def _score(self, queries: np.ndarray, start: int, block: int, excluded: np.ndarray) -> np.ndarray:
-        items = ops.convert_to_tensor(self.embeddings[start : start + block])
+    def _rescored(
+        self, queries: np.ndarray, rows: np.ndarray, k: int, query_kind: str | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        name, as_images = self.source.similarity, self._items_as_images(query_kind)
+        exact = np.zeros(rows.shape, np.float32)
+        block = max(1, _BLOCK // (rows.shape[1] * queries.shape[1]))
+        for start in range(0, len(queries), block):
+            here = slice(start, start + block)
+            exact[here] = own_scores(self.embeddings[rows[here]], queries[here], name, as_images)
+        scores, where = _top(exact, k)
+        return np.take_along_axis(rows, where, axis=1), scores
+
+    def _items_as_images(self, query_kind: str | None) -> bool:
+        return self.source.kind == "image" or query_kind == "text"
+
+    def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = similarities.get(self.source.similarity)
-        if self.source.kind == "image":
-            scores = ops.transpose(similarity.scores(items, ops.convert_to_tensor(queries)))
+        item_tensor, query_tensor = ops.convert_to_tensor(items), ops.convert_to_tensor(queries)
+        if self._items_as_images(query_kind):
+            scores = ops.transpose(similarity.scores(item_tensor, query_tensor))
         else:
-            scores = similarity.scores(ops.convert_to_tensor(queries), items)
-        found = np.array(ops.convert_to_numpy(scores))  # (queries, block)
-        here = excluded[(excluded >= start) & (excluded < start + found.shape[1])]
-        found[:, here - start] = -np.inf
-        return found
+            scores = similarity.scores(query_tensor, item_tensor)
+        return np.array(ops.convert_to_numpy(scores))  # (queries, items)
 
 
 def write_index(

@@ -1,0 +1,104 @@
+"""Approximate search for order scores: candidates by inner product, then exact scores of those alone.
+
+Order violations are sums over dimensions that no matrix product gives, and cost several times as much. But
+for embeddings of unit length E(x, y) + E(y, x) = ||x - y||² = 2 - 2 x·y, and what has a small violation has
+a large inner product. On Flickr8k's validation split with the recipe `order-embedding`, 100 candidates hold
+99.98 % of the exact ten best images of 1,000 for a caption, and 99.3 % of the ten best captions of 5,000 for
+an image. Adding the items' L1 norms, which tell the two directions apart, or fitting a quadratic of every
+dimension misses fewer still; neither is worth its cost where so few are missed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from keras import ops
+
+from vsemb.errors import invalid_argument
+from vsemb.ops.order import order_violation
+from vsemb.similarities import SIMILARITIES, OrderViolation, ReversedOrderViolation
+
+if TYPE_CHECKING:
+    from vsemb.search.index import SearchIndex
+
+
+def check_candidates(candidates: int, k: int, similarity: str) -> None:
+    """Refuses numbers of candidates that make no sense.
+
+    Args:
+        candidates: items scored exactly for each query.
+        k: results wanted.
+        similarity: name of the similarity.
+
+    Raises:
+        InvalidArgumentError: for a similarity whose scores are inner products, or fewer candidates than k.
+    """
+    if not issubclass(SIMILARITIES[similarity], OrderViolation):
+        raise invalid_argument(
+            "candidates",
+            candidates,
+            f"none with the similarity {similarity!r}",
+            "Its scores are inner products, by which candidates would be chosen: leave it out.",
+        )
+    if candidates < k:
+        raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")
+
+
+def own_scores(items: np.ndarray, queries: np.ndarray, similarity: str, items_as_images: bool) -> np.ndarray:
+    """Scores the items that each query has of its own.
+
+    Args:
+        items: (queries, candidates, dim) float32.
+        queries: (queries, dim) float32.
+        similarity: name of the similarity, an order.
+        items_as_images: whether the items are scored as images and the queries as texts, or the reverse.
+
+    Returns:
+        (queries, candidates) float32.
+    """
+    images_are_specific = not issubclass(SIMILARITIES[similarity], ReversedOrderViolation)
+    repeated = np.broadcast_to(queries[:, None], items.shape)
+    pair = (items, repeated) if items_as_images == images_are_specific else (repeated, items)
+    specific, general = (part.reshape(-1, items.shape[-1]) for part in pair)
+    return -ops.convert_to_numpy(order_violation(specific, general)).reshape(items.shape[:2])
+
+
+def candidate_recall(
+    index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
+) -> float:
+    """Measures how much of the exact result the search among candidates finds.
+
+    Args:
+        index: the index.
+        queries: (queries, dim) float32, normalised, at least one.
+        candidates: items scored exactly for each query.
+        k: results wanted.
+        query_kind: see `SearchIndex.search`.
+
+    Returns:
+        The share of the exact k best of all queries that is found, in [0, 1]. Items of equal score at the
+        end of the exact result count as found if any of them is.
+
+    Raises:
+        InvalidArgumentError: as `SearchIndex.search`, or for no queries.
+
+    Example:
+
+    >>> from vsemb.search import IndexSource, SearchIndex
+    >>> source = IndexSource("run", "data", ("val",), "image", "order")
+    >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
+    >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
+    1.0
+    """
+    if not len(queries):
+        raise invalid_argument("queries", np.shape(queries), "at least one query")
+    _, exact = index.search(queries, k, query_kind=query_kind)
+    _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
+    # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
+    # counting which of its items were found, and ties need no care.
+    return float(np.mean(found >= exact[:, -1:] - _ROUNDING))
+
+
+# Two ways to score a pair may differ so much.
+_ROUNDING = 1e-6
