@@ -19,6 +19,7 @@ COMMANDS = {
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
     "evaluate": "measure a run by recall and rank",
+    "lengths": "compare runs on captions of very different lengths",
     "export": "write a run as a SavedModel for TensorFlow Serving",
     "index": "embed a dataset's images or texts for search",
     "search": "find images by text, image or arithmetic",
@@ -65,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Errors that matter are exceptions; what TensorFlow logs at this level is about GPUs it did not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     given = build_parser().parse_args(argv)
-    arguments = command_parser(given.command).parse_args(given.arguments)
+    # A text may stand after options too.
+    arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
     module = importlib.import_module(f"vsemb.cli.{given.command}")
     try:
         return module.run(arguments) or 0

@@ -1,0 +1,77 @@
+"""Compare runs on captions of very different lengths for one image (Vendrov et al. 2016, section 4.6).
+
+Among the pairs of captions of one image, those that differ most in length: at which mean rank do they find
+their image, and at which does the shorter one find the longer among all other captions? Ranks are from 1,
+ties count against the model. Give a run with an order and its symmetric twin to see what the order is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLE = "  vsemb lengths runs/order runs/symmetric --data data/flickr8k --images 1000"
+
+_ROWS = {
+    "image_all": "image, by all captions",
+    "image_pairs": "image, by captions of the pairs",
+    "image_shorter": "  the shorter ones",
+    "image_longer": "  the longer ones",
+    "longer_by_shorter": "longer caption, by the shorter",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("runs", nargs="+", metavar="run", help="a run directory; several stand side by side")
+    parser.add_argument("--data", help="the dataset (the one the first run was trained on)")
+    parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="pairs to choose (%(default)s)")
+    parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split")
+    parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to print (%(default)s)")
+    parser.add_argument(
+        "--json", metavar="FILE", help="also write the table and the examples to FILE as JSON"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    from vsemb.cli.tables import table
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument
+    from vsemb.files import write_json
+    from vsemb.recipes.lengths import compare_lengths
+    from vsemb.recipes.run import Run
+
+    if arguments.examples < 0:
+        raise invalid_argument("examples", arguments.examples, "an integer >= 0")
+    opened = [Run.open(path) for path in arguments.runs]
+    dataset = Dataset.open(arguments.data or opened[0].data_path)
+    found = compare_lengths(opened, dataset, arguments.split, pairs=arguments.pairs, images=arguments.images)
+    names = [run.path.name for run in opened]
+    if len(set(names)) < len(names):
+        names = [str(run.path) for run in opened]
+    means = [analysis.to_json() for analysis in found.runs]
+    apart = [int(found.differences.min()), int(found.differences.max())]
+    print(
+        f"{len(found.pairs)} pairs of captions of {found.split}, {apart[0]} to {apart[1]} words apart; "
+        f"{len(found.keys):,} images, {len(found.captions):,} captions"
+    )
+    rows = [[title, *(f"{mean[key]:.1f}" for mean in means)] for key, title in _ROWS.items()]
+    print(table(["mean rank of the", *names], rows))
+    examples = found.examples(arguments.examples)
+    for example in examples:
+        print(f"\n{example['key']}")
+        rows = [[*map(str, example[f"{side}_ranks"]), example[side]] for side in ("longer", "shorter")]
+        print(table([*names, "caption"], rows, text=(len(names),)))
+    if arguments.json:
+        report = {
+            "split": found.split,
+            "images": len(found.keys),
+            "captions": len(found.captions),
+            "pairs": len(found.pairs),
+            "words_apart": apart,
+            "runs": [{"run": str(run.path), **mean} for run, mean in zip(opened, means, strict=True)],
+            "examples": examples,
+        }
+        write_json(arguments.json, report)
+    return 0
