@@ -31,6 +31,7 @@ lint: $(VENV)/installed-dev
 
 benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks.training
+	$(BIN)/python -m tests.benchmarks.order
 
 clean:
 	rm -rf $(VENV) quickstart build *.egg-info
