@@ -1,0 +1,320 @@
+"""Draws a part of WordNet as an order-embedding of two dimensions (Vendrov et al. 2016, figure 2).
+
+    python -m pipelines.hypernym_picture [--wordnet DIR] [--out .readme/hypernymy.png]
+
+A concept lies above another where neither of its coordinates is larger: what is general is near the origin,
+at the top left. Arrows lead to direct hypernyms: green ones to true ones, dashed ones to those that the
+embedding lacks, pink ones to spurious ones, which it has and WordNet has not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from tqdm import tqdm
+
+from vsemb.errors import DataError, VsembError
+from vsemb.files import replacing
+
+if TYPE_CHECKING:
+    from vsemb.data.wordnet import WordNet
+
+#: Concepts, each by its first word and, since words have senses, the first word of something above it.
+SUBSET = (
+    ("entity", None),
+    ("abstraction", "entity"),
+    ("feeling", "abstraction"),
+    ("event", "abstraction"),
+    ("game", "event"),
+    ("living_thing", "entity"),
+    ("plant", "living_thing"),
+    ("tree", "plant"),
+    ("flower", "plant"),
+    ("person", "living_thing"),
+    ("woman", "person"),
+    ("musician", "person"),
+    ("animal", "living_thing"),
+    ("bird", "animal"),
+    ("owl", "bird"),
+    ("insect", "animal"),
+    ("bee", "insect"),
+    ("mammal", "animal"),
+    ("domestic_animal", "animal"),
+    ("canine", "mammal"),
+    ("dog", "canine"),
+    ("wolf", "canine"),
+    ("cat", "mammal"),
+    ("artifact", "entity"),
+    ("vehicle", "artifact"),
+    ("bicycle", "vehicle"),
+    ("boat", "vehicle"),
+    ("musical_instrument", "artifact"),
+    ("guitar", "musical_instrument"),
+    ("furniture", "artifact"),
+    ("chair", "furniture"),
+)
+SIDE, EDGE, FINENESS = 1000, 60, 3  # pixels; what is drawn is so many times larger at first
+Box: TypeAlias = tuple[float, float, float, float]  # left, top, right, bottom
+Font: TypeAlias = ImageFont.ImageFont | ImageFont.FreeTypeFont
+TRUE, SPURIOUS, INK = "#1f9d55", "#f062a6", "#222222"
+STARTS = 64
+# Large steps jump over the concepts in the way; true pairs are few beside false ones.
+_STEPS, _LEARNING_RATE, _TRUE_WEIGHT = 1000, 0.5, 4.0
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Concepts in two dimensions.
+
+    Attributes:
+        points: (concepts, 2) float32 >= 0.
+        pairs: (pairs, 2) int32, the (specific, general) pairs that it holds to be true.
+        accuracy: the share of all pairs of concepts that it classifies rightly.
+    """
+
+    points: np.ndarray
+    pairs: np.ndarray
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn.
+
+    Attributes:
+        labels: of the concepts.
+        points: (concepts, 2) float32 >= 0.
+        true: (pairs, 2) direct hypernyms that the embedding has.
+        missed: (pairs, 2) direct hypernyms that it lacks.
+        spurious: (pairs, 2) direct hypernyms of the embedding that are false.
+    """
+
+    labels: list[str]
+    points: np.ndarray
+    true: np.ndarray
+    missed: np.ndarray
+    spurious: np.ndarray
+
+
+def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[list[str], np.ndarray]:
+    """Finds concepts by their words; returns their labels and the closure among them, numbered anew.
+
+    Raises:
+        DataError: for a word with no such sense.
+    """
+    from vsemb.data.wordnet import transitive_closure
+
+    words = np.array(wordnet.words())
+    closure = transitive_closure(wordnet.edges)
+    below = np.bincount(closure[:, 1], minlength=len(words))
+    found = []
+    for word, above in chosen:
+        senses = np.flatnonzero(words == word)
+        if above is not None:
+            senses = np.intersect1d(senses, closure[words[closure[:, 1]] == above, 0])
+        if not len(senses):
+            raise DataError(f"WordNet has no {word} under {above}." if above else f"WordNet has no {word}.")
+        # Of several senses the one with most below it is the common one.
+        found.append(int(senses[np.argmax(below[senses])]))
+    inside = closure[np.isin(closure, found).all(axis=1)]
+    numbers = {concept: number for number, concept in enumerate(found)}
+    pairs = np.array([[numbers[low], numbers[high]] for low, high in inside.tolist()], np.int32)
+    return [word.replace("_", " ") for word, _ in chosen], pairs.reshape(-1, 2)
+
+
+def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int = 0) -> Embedding:
+    """Trains a model of two dimensions on every pair there is, from many starts side by side.
+
+    In two dimensions most starts end with some concept on the wrong side of another, so the best one counts.
+
+    Args:
+        closure: (pairs, 2) int, every (concept, ancestor).
+        concepts: the number of concepts.
+        starts: how many copies of the concepts are trained at once, in one model.
+        seed: of the starts.
+    """
+    import keras
+
+    from vsemb.data.hypernym_pairs import PairSet
+    from vsemb.evaluation.binary import accuracy, find_threshold
+    from vsemb.evaluation.hypernymy import pair_energies
+    from vsemb.losses import MaxMargin
+    from vsemb.models import HypernymModel
+
+    every = np.array([(u, v) for u in range(concepts) for v in range(concepts) if u != v], np.int32)
+    labels = PairSet(closure, concepts).contains(every).astype(np.float32)
+    pairs = np.concatenate([every + start * concepts for start in range(starts)])
+    batch = (pairs, np.tile(labels, starts), np.tile(1 + (_TRUE_WEIGHT - 1) * labels, starts))
+    model = HypernymModel(starts * concepts, 2, scale=1.0, seed=seed)
+    rate = keras.optimizers.schedules.CosineDecay(_LEARNING_RATE, _STEPS)
+    model.compile(keras.optimizers.Adam(rate), loss=MaxMargin())
+    for _ in tqdm(range(_STEPS), desc="embedding", unit="step", disable=None, leave=False):
+        model.train_on_batch(*batch)
+    energies = pair_energies(model, pairs).reshape(starts, -1)
+    right = [accuracy(row, labels, find_threshold(row, labels)) for row in energies]
+    best = int(np.argmax(right))
+    points = np.abs(model.get_weights()[0]).reshape(starts, concepts, 2)[best]
+    held = every[energies[best] <= find_threshold(energies[best], labels)]
+    return Embedding(points, held, right[best])
+
+
+def direct(pairs: np.ndarray, concepts: int) -> np.ndarray:
+    """Returns the pairs that do not follow from two others by transitivity: (direct, 2)."""
+    above = np.zeros((concepts, concepts), bool)
+    above[pairs[:, 0], pairs[:, 1]] = True
+    by_way = (above.astype(int) @ above.astype(int)) > 0
+    return np.argwhere(above & ~by_way)
+
+
+def compare(labels: list[str], embedding: Embedding, closure: np.ndarray) -> Drawing:
+    """Sorts the direct edges of WordNet and of the embedding into true, missed and spurious ones."""
+    has, holds = set(map(tuple, closure.tolist())), set(map(tuple, embedding.pairs.tolist()))
+    real = [tuple(pair) for pair in direct(closure, len(labels)).tolist()]
+    own = [tuple(pair) for pair in direct(embedding.pairs, len(labels)).tolist()]
+
+    def rows(pairs: list[tuple[int, ...]]) -> np.ndarray:
+        return np.array(pairs, np.int32).reshape(-1, 2)
+
+    return Drawing(
+        labels,
+        embedding.points,
+        rows([pair for pair in real if pair in holds]),
+        rows([pair for pair in real if pair not in holds]),
+        rows([pair for pair in own if pair not in has]),
+    )
+
+
+def draw(drawing: Drawing) -> Image.Image:
+    """Lays the embedding out as a picture, the origin at the top left corner."""
+    # Drawn large and made small, lines come out smooth.
+    side, edge = SIDE * FINENESS, EDGE * FINENESS
+    picture = Image.new("RGB", (side, side), "white")
+    pen = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(size=17 * FINENESS)
+    scale = (side - 2 * edge) / drawing.points.max(axis=0)
+    places = edge + drawing.points * scale
+    taken: list[Box] = []
+    for pairs, colour, dashed in (
+        (drawing.true, TRUE, False),
+        (drawing.missed, TRUE, True),
+        (drawing.spurious, SPURIOUS, False),
+    ):
+        for low, high in pairs:
+            taken += _arrow(pen, places[low], places[high], colour, dashed)
+    for x, y in places:
+        dot = 5 * FINENESS
+        pen.ellipse((x - dot, y - dot, x + dot, y + dot), fill=INK)
+        taken.append((x - dot, y - dot, x + dot, y + dot))
+    _legend(pen, drawing, font)
+    for label, place in zip(drawing.labels, places, strict=True):
+        box = _free_box(pen, label, font, place, taken, side)
+        taken.append(box)
+        halo = 3 * FINENESS
+        pen.text(box[:2], label, fill=INK, font=font, anchor="lt", stroke_width=halo, stroke_fill="white")
+    return picture.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+
+
+def _legend(pen: ImageDraw.ImageDraw, drawing: Drawing, font: Font) -> None:
+    """Explains the arrows, in the corner of what would be special in both ways."""
+    lines = (
+        (TRUE, False, f"direct hypernyms ({len(drawing.true)})"),
+        (TRUE, True, f"missed ({len(drawing.missed)})"),
+        (SPURIOUS, False, f"spurious ({len(drawing.spurious)})"),
+    )
+    for number, (colour, dashed, text) in enumerate(lines):
+        x, y = (SIDE - 300) * FINENESS, (SIDE - 110 + 32 * number) * FINENESS
+        _arrow(pen, np.array([x, y]), np.array([x + 70 * FINENESS, y]), colour, dashed)
+        pen.text((x + 80 * FINENESS, y), text, fill=INK, font=font, anchor="lm")
+
+
+def _arrow(
+    pen: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour: str, dashed: bool
+) -> list[Box]:
+    """Draws an arrow from one point nearly to another; returns boxes that cover it."""
+    length = math.dist(start, end)
+    if length < 1:
+        return []
+    along = (end - start) / length
+    across = np.array([-along[1], along[0]])
+    gap, head, width = 8 * FINENESS, 12 * FINENESS, 2 * FINENESS
+    tip = end - gap * along
+    step = 9 * FINENESS if dashed else length
+    for begin in np.arange(gap, max(length - gap - head, gap + 1), 2 * step):
+        stop = min(begin + step, length - gap - head / 2)
+        pen.line([tuple(start + begin * along), tuple(start + stop * along)], fill=colour, width=width)
+    base = tip - head * along
+    sides = (base + head / 2.5 * across, base - head / 2.5 * across)
+    pen.polygon([tuple(tip), *map(tuple, sides)], fill=colour)
+    spots = [start + part * (tip - start) for part in np.linspace(0, 1, 2 + int(length / head))]
+    # What hides the head hides more than what hides some of the line.
+    sizes = [width] * (len(spots) - 2) + [head] * 2
+    return [(x - r, y - r, x + r, y + r) for (x, y), r in zip(spots, sizes, strict=True)]
+
+
+def _free_box(
+    pen: ImageDraw.ImageDraw,
+    label: str,
+    font: Font,
+    place: np.ndarray,
+    taken: list[Box],
+    side: int,
+) -> Box:
+    """Returns where a label covers least: right, left, below, above of its point, or between these."""
+    left, top, right, bottom = pen.textbbox((0, 0), label, font=font, anchor="lt")
+    width, height, gap = right - left, bottom - top, 9 * FINENESS
+    best: tuple[float, Box] | None = None
+    for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1)):
+        x = place[0] + {1: gap, 0: -width / 2, -1: -gap - width}[dx]
+        y = place[1] + {1: gap, 0: -height / 2, -1: -gap - height}[dy]
+        box = (x, y, x + width, y + height)
+        covered = sum(
+            max(0.0, min(box[2], b[2]) - max(box[0], b[0])) * max(0.0, min(box[3], b[3]) - max(box[1], b[1]))
+            for b in taken
+        )
+        outside = x < 0 or y < 0 or box[2] > side or box[3] > side
+        cost = covered + outside * 1e9
+        if best is None or cost < best[0]:
+            best = cost, box
+    assert best is not None
+    return best[1]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draws the picture; returns 0, or 1 when it failed and one line on stderr says why."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.hypernym_picture",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--wordnet", type=Path, metavar="DIR", help="folder with data.noun")
+    parser.add_argument("--out", type=Path, default=Path(".readme/hypernymy.png"), help="(%(default)s)")
+    arguments = parser.parse_args(argv)
+    try:
+        from vsemb.data.wordnet import find_wordnet, read_wordnet
+
+        labels, closure = subset(read_wordnet(find_wordnet(arguments.wordnet)), SUBSET)
+        drawing = compare(labels, embed(closure, len(labels)), closure)
+        with replacing(arguments.out) as temporary:
+            draw(drawing).save(temporary, format="PNG", optimize=True)
+    except VsembError as error:
+        print(f"hypernym_picture: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    print(
+        f"{arguments.out}: {len(labels)} concepts, {len(drawing.true)} true direct edges, "
+        f"{len(drawing.missed)} missed, {len(drawing.spurious)} spurious"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
