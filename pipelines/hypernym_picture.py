@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from tqdm import tqdm
 
-from vsemb.errors import DataError, VsembError
+from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
@@ -300,6 +300,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path(".readme/hypernymy.png"), help="(%(default)s)")
     arguments = parser.parse_args(argv)
     try:
+        if arguments.out.is_dir():
+            raise invalid_argument("--out", str(arguments.out), "the name of a PNG file")
         from vsemb.data.wordnet import find_wordnet, read_wordnet
 
         labels, closure = subset(read_wordnet(find_wordnet(arguments.wordnet)), SUBSET)

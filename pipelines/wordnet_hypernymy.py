@@ -253,6 +253,14 @@ def run(arguments: argparse.Namespace) -> None:
         )
     if arguments.epochs is not None and arguments.epochs < 1:
         raise invalid_argument("--epochs", arguments.epochs, "an integer >= 1")
+    if arguments.seed < 0:
+        raise invalid_argument("--seed", arguments.seed, "an integer >= 0")
+    if (
+        arguments.out
+        and arguments.out.exists()
+        and (not arguments.out.is_dir() or any(arguments.out.iterdir()))
+    ):
+        raise invalid_argument("--out", str(arguments.out), "a folder that is new or empty")
     started = time.perf_counter()
     wordnet = read_wordnet(find_wordnet(arguments.wordnet))
     one_thread()
@@ -263,15 +271,14 @@ def run(arguments: argparse.Namespace) -> None:
         f"train, dev, test ({arguments.edges} edges, {arguments.negatives} negatives)",
         flush=True,
     )
-    rows = []
+    rows, order = [], None
     for name in arguments.models:
         if name == CLOSURE:
             rows.append(closure_row(task))
         else:
             row, model = trained_row(task, name, arguments.adam, arguments.epochs, arguments.seed)
             rows.append(row)
-            if name == "order" and arguments.out:
-                save_vectors(arguments.out, wordnet, model)
+            order = model if name == "order" else order
         print(f"{name}: {100 * rows[-1].pairs.accuracy:.1f} %, {rows[-1].seconds:.0f} s", file=sys.stderr)
     seconds = time.perf_counter() - started
     print(f"\n{results_table(rows)}\n\n{seconds:.0f} s in all.")
@@ -292,6 +299,9 @@ def run(arguments: argparse.Namespace) -> None:
             "rows": [row.to_json() for row in rows],
         }
         write_json(arguments.json, stored)
+
+    if arguments.out and order is not None:
+        save_vectors(arguments.out, wordnet, order)
 
 
 def one_thread() -> None:

@@ -62,6 +62,8 @@ def test_orders_compose_and_take_candidates(tiny_order_run, scenes, tmp_path, ca
     assert json.loads(path.read_text())["query"]["compose"] == ["a circle", key]
     assert main([*arguments, "--candidates", "11", "--compose", "a circle", key]) == 0
     assert capsys.readouterr().out == out
+    # Longer than any file name may be.
+    assert main([*arguments, "--compose", "a circle " * 60, "a square"]) == 0
     assert main([*arguments, "--abstract", "a circle", "a square", "a star", "--captions"]) == 0
     assert json.loads(path.read_text())["query"]["abstract"] == ["a circle", "a square", "a star"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,9 +116,15 @@ def test_task(folder, edges, negatives):
         (["--held-out", "100000"], "held_out"),
         (["--models", "closure", "--out", "somewhere"], "--out"),
         (["--wordnet", "/nowhere"], "holds no data.noun"),
+        (["--seed", "-1"], "--seed"),
+        # Found before anything is trained.
+        (["--out", "taken"], "new or empty"),
     ],
 )
-def test_errors_are_one_line(folder, capsys, options, message):
+def test_errors_are_one_line(folder, tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    Path("taken").mkdir()
+    Path("taken", "file").touch()
     assert run(folder, *options) == 1
     error = capsys.readouterr().err
     assert error.startswith("wordnet_hypernymy: ") and error.count("\n") == 1

@@ -195,6 +195,33 @@ def test_bad_lines_are_named(snli_path: Path, tmp_path: Path, capfd) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        # The first row says whether rows name their split.
+        ([{"split": "train"}, {}], "line 2: unknown split. Received: None"),
+        ([{}, {"split": "train"}], "line 2: this row names its split and the first does not"),
+        # No threshold and no area can be found on these.
+        (
+            [{"split": "train"}, {"split": "train", "label": 1}, {"split": "val"}],
+            "'val' has pairs of one",
+        ),
+        (
+            [{"split": "train"}, {"split": "val"}, {"split": "val", "label": 1}],
+            "'train' has pairs of one",
+        ),
+    ],
+)
+def test_splits_that_do_not_do(tmp_path: Path, capfd, rows: list[dict], message: str) -> None:
+    pairs = [{"premise": f"word {number}", "hypothesis": "word", "label": 0} for number in range(len(rows))]
+    file = tmp_path / "pairs.jsonl"
+    lines = [json.dumps(pair | row) + "\n" for pair, row in zip(pairs, rows, strict=True)]
+    file.write_text("".join(lines))
+    assert main(command(file, tmp_path / "run", *SMALL)) == 1
+    assert message in complaint(capfd)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_wrong_command_says_what_is_needed(
     tiny_entailment_run, tiny_run, snli_path: Path, scenes_path: Path, tmp_path: Path, capfd
 ) -> None:

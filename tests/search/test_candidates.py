@@ -78,6 +78,11 @@ def test_equal_items_come_in_the_order_of_the_rows():
     assert candidate_recall(index, queries, 4, k=4) == 1
 
 
+def test_nothing_left_to_rank():
+    rows, scores = plain(vectors(1)).search(vectors(2), 1, exclude=[0], candidates=3)
+    assert rows.shape == scores.shape == (2, 0)
+
+
 def test_no_queries():
     rows, scores = plain(vectors(9)).search(np.zeros((0, 8), np.float32), 4, candidates=6)
     assert rows.shape == scores.shape == (0, 4)

@@ -61,5 +61,5 @@ def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
         **{f"accuracy on {name}": share for name, share in metrics.class_accuracy.items()},
     }
     rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
-    rows.append(["threshold, from val", f"{metrics.threshold:.3f}  "])
+    rows.append(["threshold, from val", f"{metrics.threshold:.3g}  "])
     return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)

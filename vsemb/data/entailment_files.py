@@ -128,7 +128,7 @@ def _json_rows(lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, Row]]:
     for where, line in lines:
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error}).") from error
         if not isinstance(row, dict):
             raise DataError(f"{where}: expected a JSON object. Received: {line[:60]!r}.")
@@ -192,7 +192,7 @@ def label(where: str, row: Row) -> int | None:
     key = given.strip().lower() if isinstance(given, str) else str(given)
     if key in _LABELS:
         return _LABELS[key]
-    if key in _NO_LABEL:
+    if given is None or key in _NO_LABEL:
         return None
     raise DataError(
         f"{where}: unknown label. Received: {given!r}. Expected: {', '.join(CLASSES)}, 0, 1, 2, or - for "
@@ -206,7 +206,7 @@ def split_name(where: str, row: Row) -> str:
     Raises:
         DataError: for anything else.
     """
-    given = row["split"]
+    given = row.get("split")
     name = given.strip().lower() if isinstance(given, str) else ""
     if name not in _SPLIT_NAMES:
         names = ", ".join(_SPLIT_NAMES)

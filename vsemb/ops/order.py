@@ -77,8 +77,9 @@ def order_violation_matrix(specific: Tensor, general: Tensor) -> Tensor:
 
 def _blocks(specific: Tensor, general: Tensor) -> Tensor:
     columns = _even_blocks(general, _COLUMNS)
-    rows = [[_matrix(x, y) for y in columns] for x in _even_blocks(specific, _ROWS)]
-    return ops.concatenate([ops.concatenate(parts, axis=1) for parts in rows], axis=0)
+    # A row of blocks is put together before the next is computed, so that no more is held.
+    rows = [ops.concatenate([_matrix(x, y) for y in columns], axis=1) for x in _even_blocks(specific, _ROWS)]
+    return ops.concatenate(rows, axis=0)
 
 
 def _even_blocks(points: Tensor, largest: int) -> list[Tensor]:

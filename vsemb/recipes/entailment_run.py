@@ -171,6 +171,11 @@ def train_entailment(
         return EntailmentRun.open(out)
     tokenizer = build.build_tokenizer(recipe, vocabulary)
     splits = data.encode(tokenizer, ("train", "val"))
+    for name, split in splits.items():
+        if len(np.unique(split.labels)) < 2:
+            raise DataError(
+                f"{data.path}: the split {name!r} has pairs of one class only. Expected: entailed and others."
+            )
     info["pairs"] = {name: len(split) for name, split in splits.items()}
     info["dropped"] = {name: split.dropped for name, split in splits.items()}
     print(_described(info), file=sys.stderr)

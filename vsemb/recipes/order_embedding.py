@@ -13,10 +13,12 @@ dimensions, margin 0.05, batches of 128 random pairs, Adam 1e-3, 30 epochs with 
 `order-embedding-symmetric` is the baseline of table 2: cosine, entries of either sign, margin 0.2;
 `--set reversed=true` puts images above captions, which the paper found, and we find, to be far worse.
 
-The variant `tuned` keeps the order, its margin and its loss, and takes from `vsepp` what stands around them: a
-bidirectional GRU of 256 units with mean and maximum over its states, a bag of words beside it, dropout,
-mirror images, all captions in batches of 256, a cosine schedule over 16 epochs. Not its start from canonical
-correlation, nor its hardest negatives, which made an order worse on Flickr8k.
+The variant `tuned` keeps the order, its margin and its loss, and takes from `vsepp` what stands around
+them: a bidirectional GRU of 256 units with mean and maximum over its states, a bag of words beside it,
+dropout, mirror images, all captions in batches of 256, a cosine schedule over 16 epochs. Neither its start
+from canonical correlation nor its standardised features and its loss: after 8 epochs on Flickr8k's
+validation split both ways had a recall sum of 231, but mean ranks from texts to images of 40.4 with them
+and 31.8 without.
 
 Deviations and gaps we filled in `paper`:
 

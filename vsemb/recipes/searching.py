@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +201,7 @@ def _parts(run: Run, dataset: Dataset, query: Query) -> list[_Part]:
 
 
 def _names_image(dataset: Dataset, value: str) -> bool:
-    if Path(value).suffix.lower() in _IMAGE_SUFFIXES or Path(value).is_file():
+    if Path(value).suffix.lower() in _IMAGE_SUFFIXES or os.path.isfile(value):
         return True
     return any(
         value in dataset.split(name).keys
@@ -261,7 +262,7 @@ def _embed_image(
     run: Run, dataset: Dataset, encoders: ServedModel, image: str
 ) -> tuple[np.ndarray, set[int]]:
     """Returns the embedding, and the ids of the dataset's images that are this image."""
-    for name in dataset.splits if not Path(image).is_file() else ():
+    for name in dataset.splits if not os.path.isfile(image) else ():
         if dataset.manifest["splits"][name]["images"] and image in dataset.split(name).keys:
             split = dataset.split(name)
             row = split.keys.index(image)

@@ -3,11 +3,12 @@
 A point lies below the elementwise maximum of others exactly if it lies below each of them, and above the
 elementwise minimum exactly if it lies above each. So of two texts, the maximum asks for both things and the
 minimum for what they have in common. Both are left as they are and not scaled back to unit length, which
-would break that; nothing is lost by it. Measured on scenes over three seeds and two text encoders, the
-first image for the maximum of "a red circle" and "a blue square" shows both in 40.9 to 48.1 % of all such
-pairs, in 39.2 to 47.6 % with the maximum scaled, in 38.4 to 46.2 % with the mean of the two, and 40.4 to
-47.4 % with the sentence "a red circle and a blue square". In a space of cosines it is 17 to 25 % for the
-maximum and 40 to 42 % for the mean, so these two operations are refused there.
+would break that. Measured on scenes, with features that say what is in them, over three seeds and two text
+encoders, nothing is lost by it: the first image for the maximum of "a red circle" and "a blue square" shows
+both in 40.9 to 48.1 % of all such pairs, in 39.2 to 47.6 % with the maximum scaled, in 38.4 to 46.2 % with
+the mean of the two, and 40.4 to 47.4 % with the sentence "a red circle and a blue square". In a space of
+cosines it is 17 to 25 % for the maximum and 40 to 42 % for the mean, so these two operations are refused
+there.
 """
 
 from __future__ import annotations

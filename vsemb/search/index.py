@@ -192,7 +192,7 @@ class SearchIndex:
     ) -> tuple[np.ndarray, np.ndarray]:
         name, as_images = self.source.similarity, self._items_as_images(query_kind)
         exact = np.zeros(rows.shape, np.float32)
-        block = max(1, _BLOCK // (rows.shape[1] * queries.shape[1]))
+        block = max(1, _BLOCK // max(1, rows.shape[1] * queries.shape[1]))
         for start in range(0, len(queries), block):
             here = slice(start, start + block)
             exact[here] = own_scores(self.embeddings[rows[here]], queries[here], name, as_images)

@@ -210,6 +210,10 @@ def train_hypernymy(
     for argument, value in (("epochs", epochs), ("batch", batch), ("patience", patience)):
         if value is not None and value < 1:
             raise invalid_argument(argument, value, "an integer >= 1")
+    if not 0 < learning_rate < np.inf:
+        raise invalid_argument("learning_rate", learning_rate, "a finite number > 0")
+    if seed < 0:
+        raise invalid_argument("seed", seed, "an integer >= 0")
     if not len(train):
         raise DataError("There are no true pairs to train on.")
     loop, history = EpochLoop(model, adam, margin), HypernymHistory()
