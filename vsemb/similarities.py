@@ -102,7 +102,7 @@ class OrderViolation(Similarity):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ReversedOrderViolation(OrderViolation):
-    """Images above texts: the ablation of Vendrov et al. 2016, table 2, which must be far worse."""
+    """Images above texts: the ablation of Vendrov et al. 2016, table 2."""
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return -ops.transpose(order_violation_matrix(texts, images))
