@@ -40,5 +40,5 @@ def test_entailment_table_is_in_percent():
         "accuracy on entailment": "50.0 %",
         "accuracy on neutral": "75.0 %",
         "accuracy on contradiction": "100.0 %",
-        "threshold, from val": "0.062",
+        "threshold, from val": "0.0625",
     }
