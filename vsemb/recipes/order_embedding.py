@@ -36,6 +36,9 @@ Deviations and gaps we filled in `paper`:
 
 from __future__ import annotations
 
+import dataclasses
+
+from vsemb.recipes import vsepp
 from vsemb.recipes.schema import (
     BatchConfig,
     ImageConfig,
@@ -46,67 +49,41 @@ from vsemb.recipes.schema import (
     TrainingConfig,
 )
 
-_PAPER = "Vendrov, Kiros, Fidler, Urtasun 2016, arXiv:1511.06361"
-_TEXT = TextConfig(encoder="gru", units=1024, word_dim=300)
-_IMAGE = ImageConfig(use_bias=False, augment=False)
-_OPTIMIZER = OptimizerConfig(name="adam", learning_rate=1e-3)
-_BATCHES = BatchConfig(size=128, captions="one")
-_TRAINING = TrainingConfig(epochs=30, patience=10)
+_TUNED = vsepp.VSEPP["tuned"]
+
+_PAPER = Recipe(
+    name="order-embedding",
+    variant="paper",
+    paper="Vendrov, Kiros, Fidler, Urtasun 2016, arXiv:1511.06361",
+    embedding_dim=1024,
+    similarity="order",
+    text=TextConfig(encoder="gru", units=1024, word_dim=300),
+    image=ImageConfig(use_bias=False, augment=False),
+    loss=LossConfig(margin=0.05),
+    optimizer=OptimizerConfig(name="adam", learning_rate=1e-3),
+    batches=BatchConfig(size=128, captions="one"),
+    training=TrainingConfig(epochs=30, patience=10),
+)
 
 ORDER_EMBEDDING = {
-    "paper": Recipe(
-        name="order-embedding",
-        variant="paper",
-        paper=_PAPER,
-        embedding_dim=1024,
-        similarity="order",
-        text=_TEXT,
-        image=_IMAGE,
-        loss=LossConfig(margin=0.05),
-        optimizer=_OPTIMIZER,
-        batches=_BATCHES,
-        training=_TRAINING,
-    ),
-    "tuned": Recipe(
-        name="order-embedding",
+    "paper": _PAPER,
+    "tuned": dataclasses.replace(
+        _PAPER,
         variant="tuned",
-        paper=_PAPER,
-        embedding_dim=1024,
-        similarity="order",
-        text=TextConfig(
-            encoder="gru",
-            units=256,
-            directions="concat",
-            pooling="mean+max",
-            min_count=4,
-            word_dropout=0.15,
-            embedding_dropout=0.2,
-            dropout=0.3,
-            bag=True,
-            bag_dropout=0.4,
-        ),
+        text=_TUNED.text,
         image=ImageConfig(use_bias=False, dropout=0.2),
-        loss=LossConfig(margin=0.05),
-        optimizer=OptimizerConfig(
-            name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.6, clip=2.0
-        ),
-        batches=BatchConfig(size=256),
+        optimizer=_TUNED.optimizer,
+        batches=_TUNED.batches,
         training=TrainingConfig(epochs=16),
     ),
 }
 
 ORDER_EMBEDDING_SYMMETRIC = {
-    "paper": Recipe(
+    "paper": dataclasses.replace(
+        _PAPER,
         name="order-embedding-symmetric",
-        variant="paper",
-        paper=_PAPER + ", table 2",
-        embedding_dim=1024,
+        paper=f"{_PAPER.paper}, table 2",
         similarity="cosine",
-        text=_TEXT,
-        image=_IMAGE,
         loss=LossConfig(margin=0.2),
-        optimizer=_OPTIMIZER,
-        batches=_BATCHES,
-        training=_TRAINING,
     ),
 }
