@@ -25,6 +25,8 @@ def test_contract(name: str) -> None:
     np.testing.assert_allclose(similarity.normalize(normalised), normalised, rtol=1e-6)
     scores = similarity.scores(normalised, normalised[:2])
     assert scores.shape == (3, 2) and scores.dtype == tf.float32
+    pairs = similarity.pair_scores(normalised[:, None], normalised[None, :2])
+    np.testing.assert_allclose(pairs, scores, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", similarities.SIMILARITIES)

@@ -13,7 +13,7 @@ from keras import ops
 
 from vsemb.errors import unknown_name
 from vsemb.ops.geometry import l2_normalize
-from vsemb.ops.order import order_violation_matrix
+from vsemb.ops.order import order_violation, order_violation_matrix
 
 Tensor = Any
 
@@ -44,6 +44,18 @@ class Similarity:
         """
         raise NotImplementedError
 
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        """Scores each image against the text in its place.
+
+        Args:
+            images: (..., dim) normalised embeddings.
+            texts: (..., dim) normalised embeddings, of a shape that broadcasts with the images'.
+
+        Returns:
+            (...) float32.
+        """
+        raise NotImplementedError
+
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return {}
@@ -69,6 +81,9 @@ class Dot(Similarity):
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return ops.matmul(images, ops.transpose(texts))
+
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return ops.sum(images * texts, axis=-1)
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -99,6 +114,9 @@ class OrderViolation(Similarity):
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return -order_violation_matrix(images, texts)
 
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return -order_violation(images, texts)
+
 
 @keras.saving.register_keras_serializable("vsemb")
 class ReversedOrderViolation(OrderViolation):
@@ -106,6 +124,9 @@ class ReversedOrderViolation(OrderViolation):
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return -ops.transpose(order_violation_matrix(texts, images))
+
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return -order_violation(texts, images)
 
 
 SIMILARITIES: dict[str, type[Similarity]] = {

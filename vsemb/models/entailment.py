@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import keras
-from keras import ops
 
 from vsemb.errors import unknown_name
 from vsemb.models.replicated import ReplicatedModel
-from vsemb.ops.order import order_violation
 from vsemb.similarities import Cosine, OrderViolation, Similarity
 
 Tensor = Any
@@ -82,9 +80,9 @@ class EntailmentModel(ReplicatedModel):
         Returns:
             (n,) float32, small where the premise entails the hypothesis.
         """
-        if self.comparison == "order":
-            return order_violation(premises, hypotheses)
-        return 1.0 - ops.sum(premises * hypotheses, axis=-1)
+        # A premise stands where an image does: below what it entails.
+        scores = self._geometry.pair_scores(premises, hypotheses)
+        return -scores if self.comparison == "order" else 1.0 - scores
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         premises = self.encode_texts(inputs["premise"], training=training)

@@ -25,7 +25,7 @@ from keras import ops
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import read_json, replacing_directory, sha256_file, write_json
-from vsemb.search.candidates import check_candidates, own_scores
+from vsemb.search.candidates import check_candidates
 
 FORMAT, VERSION = "vsemb-index", 1
 KINDS = ("image", "text")
@@ -190,12 +190,11 @@ class SearchIndex:
     def _rescored(
         self, queries: np.ndarray, rows: np.ndarray, k: int, query_kind: str | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        name, as_images = self.source.similarity, self._items_as_images(query_kind)
         exact = np.zeros(rows.shape, np.float32)
         block = max(1, _BLOCK // max(1, rows.shape[1] * queries.shape[1]))
         for start in range(0, len(queries), block):
             here = slice(start, start + block)
-            exact[here] = own_scores(self.embeddings[rows[here]], queries[here], name, as_images)
+            exact[here] = self._pair_scores(self.embeddings[rows[here]], queries[here, None], query_kind)
         scores, where = _top(exact, k)
         return np.take_along_axis(rows, where, axis=1), scores
 
@@ -210,6 +209,11 @@ class SearchIndex:
         else:
             scores = similarity.scores(query_tensor, item_tensor)
         return np.array(ops.convert_to_numpy(scores))  # (queries, items)
+
+    def _pair_scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
+        similarity = similarities.get(self.source.similarity)
+        pair = (items, queries) if self._items_as_images(query_kind) else (queries, items)
+        return ops.convert_to_numpy(similarity.pair_scores(*map(ops.convert_to_tensor, pair)))
 
 
 def write_index(
