@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tests.data.entailment_files import rows, write_jsonl, write_plain, write_snli
 from tests.recipes.conftest import SMALL
-from tests.training.test_resume import arrays, metrics, position, start_and_stop
+from tests.training.test_resume import check_same_training, metrics, position, start_and_stop
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data.entailment import EntailmentData
@@ -92,18 +92,7 @@ def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, capfd
     capfd.readouterr()
     assert main(arguments) == 0
     assert f"going on at epoch {epoch + 1}, step {step} of 36" in capfd.readouterr().err
-    assert metrics(out) == metrics(whole)
-    found, expected = (arrays(path / "checkpoints" / "best.weights.h5") for path in (out, whole))
-    assert set(found) == set(expected) and len(found) > 4
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    # The best weights may be older than the interruption; the last ones are not.
-    with (
-        np.load(out / "checkpoints/state.npz") as found_state,
-        np.load(whole / "checkpoints/state.npz") as expected_state,
-    ):
-        for name in expected_state.files:
-            np.testing.assert_array_equal(found_state[name], expected_state[name], err_msg=name)
+    check_same_training(out, whole)
     # And a finished run is left alone.
     before = (out / "run.json").stat().st_mtime_ns
     assert main(arguments) == 0

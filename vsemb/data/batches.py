@@ -103,12 +103,7 @@ class PairBatches:
         return self._bucket(captions, generator), rows
 
     def _bucket(self, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        order = order[: self.steps_per_epoch * self.batch_size]
-        window = _WINDOW * self.batch_size
-        parts = [order[start : start + window] for start in range(0, len(order), window)]
-        sorted_parts = [part[np.argsort(self._lengths[part], kind="stable")] for part in parts]
-        batches = np.concatenate(sorted_parts).reshape(self.steps_per_epoch, self.batch_size)
-        return batches[generator.permutation(len(batches))]
+        return bucketed(order, generator, self.batch_size, self._lengths)
 
     def _texts(self, captions: np.ndarray) -> np.ndarray:
         return pad_ids(self._ids, self._offsets, captions)
@@ -163,6 +158,29 @@ class PairBatches:
             if name in batch:
                 batch[name] = self.images.finish(batch[name], seed)
         return batch
+
+
+def bucketed(
+    order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: np.ndarray
+) -> np.ndarray:
+    """Makes batches of nearly one length out of rows in random order.
+
+    Args:
+        order: the rows, shuffled; those left over at the end are dropped.
+        generator: shuffles the batches.
+        batch_size: rows a batch.
+        *lengths: the lengths of all rows; the first decides, the next among equals.
+
+    Returns:
+        (steps, batch_size) rows.
+    """
+    steps, window = len(order) // batch_size, _WINDOW * batch_size
+    order = order[: steps * batch_size]
+    parts = [order[start : start + window] for start in range(0, len(order), window)]
+    # `lexsort` takes the key that decides last.
+    sorted_parts = [part[np.lexsort([values[part] for values in reversed(lengths)])] for part in parts]
+    batches = np.concatenate(sorted_parts).reshape(steps, batch_size)
+    return batches[generator.permutation(steps)]
 
 
 def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from vsemb.data.batches import bucketed
 from vsemb.data.entailment import EntailmentSplit
 from vsemb.errors import DataError, invalid_argument
-
-# Pairs are sorted by length inside windows of so many batches.
-_WINDOW = 50
 
 
 class SentencePairBatches:
@@ -58,14 +56,8 @@ class SentencePairBatches:
     def plan(self, epoch: int) -> np.ndarray:
         """Returns the pair numbers of an epoch's batches, (steps, batch_size) int64."""
         generator = np.random.default_rng([self.seed, epoch])
-        order = generator.permutation(len(self.split))[: self.steps_per_epoch * self.batch_size]
-        window = _WINDOW * self.batch_size
-        parts = [order[start : start + window] for start in range(0, len(order), window)]
         # By premise, which is the longer side, and by hypothesis among premises of one length.
-        premises, hypotheses = self._lengths
-        sorted_parts = [part[np.lexsort((hypotheses[part], premises[part]))] for part in parts]
-        batches = np.concatenate(sorted_parts).reshape(self.steps_per_epoch, self.batch_size)
-        return batches[generator.permutation(len(batches))]
+        return bucketed(generator.permutation(len(self.split)), generator, self.batch_size, *self._lengths)
 
     def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
         """Returns a dataset that gives the next epoch each time it is iterated.
