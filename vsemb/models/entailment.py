@@ -45,11 +45,12 @@ class EntailmentModel(ReplicatedModel):
 
     Example:
 
+    >>> import numpy as np
     >>> from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
     >>> from vsemb.losses import MaxMargin
     >>> model = EntailmentModel(LinearSentenceEncoder(WordEmbedding(10, 4)))
     >>> model.compile("adam", loss=MaxMargin(margin=0.2))
-    >>> model({"premise": ops.ones((2, 3), "int32"), "hypothesis": ops.ones((2, 5), "int32")}).shape
+    >>> model({"premise": np.ones((2, 3), int), "hypothesis": np.ones((2, 5), int)}).shape
     TensorShape([2])
     """
 
