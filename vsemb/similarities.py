@@ -6,7 +6,7 @@ is always better.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -20,6 +20,10 @@ Tensor = Any
 
 class Similarity:
     """Base of the similarities: stateless, described wholly by `get_config`."""
+
+    #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
+    #: score of their mean (Reed et al. 2016, equation 8).
+    linear: ClassVar[bool] = False
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         """Brings encoder outputs into this similarity's geometry.
@@ -75,6 +79,8 @@ class Dot(Similarity):
     >>> float(Dot().scores(ops.ones((1, 2)), ops.ones((1, 2)))[0, 0])
     2.0
     """
+
+    linear: ClassVar[bool] = True
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return ops.cast(embeddings, "float32")

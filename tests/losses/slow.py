@@ -37,6 +37,24 @@ def infonce_rows(
     return np.array(values)
 
 
+def structured_rows(
+    scores: np.ndarray, query_classes: np.ndarray, classes: np.ndarray, own: np.ndarray, negatives: str
+) -> np.ndarray:
+    """Equation 6 as it stands: for each query a loop over the classes, each with its mean score."""
+    values = []
+    for row, label, place in zip(scores, query_classes, own, strict=True):
+        worst = {
+            y: float(y != label)
+            + np.mean([s - row[place] for s, c in zip(row, classes, strict=True) if c == y])
+            for y in set(classes)
+        }
+        if negatives == "hardest":
+            values.append(max(0.0, *worst.values()))
+        else:
+            values.append(sum(max(0.0, v) for y, v in worst.items() if y != label) / len(worst))
+    return np.array(values)
+
+
 def finite_differences(
     function: Callable[[np.ndarray], float], at: np.ndarray, step: float = 1e-6
 ) -> np.ndarray:

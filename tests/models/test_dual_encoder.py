@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import SAME, _without_shapes
-from tests.losses.slow import infonce_rows, ranking_rows
+from tests.losses.slow import infonce_rows, ranking_rows, structured_rows
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.losses import InfoNCE, PairwiseRanking, StructuredJointEmbedding
 from vsemb.models import DualEncoder, LogitScale
 
 DIM, WORDS = 4, 9
@@ -277,3 +277,42 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
     optimizer = keras.optimizers.SGD(1.0, global_clipnorm=entry.inputs["threshold"])
     optimizer.apply([tf.constant(g) for g in entry.inputs["grads"]], variables)
     np.testing.assert_allclose([-v.numpy() for v in variables], entry.expected["global"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.5, 2.0)])
+def test_structured_loss_over_the_classes_of_a_batch(weights: tuple[float, float]) -> None:
+    image_weight, text_weight = weights
+    model = make_model(
+        StructuredJointEmbedding(), similarity="dot", image_weight=image_weight, text_weight=text_weight
+    )
+    batch = make_batch([3, 1, 4, 7, 5])
+    classes = np.array([20, 21, 20, 22, 23], np.int64)
+    batch["class_id"] = classes
+    images, texts = model.image_encoder(batch["image"]), model.text_encoder(batch["text"])
+    scores = np.asarray(images, np.float64) @ np.asarray(texts, np.float64).T
+    own = np.arange(5)
+    from_images = structured_rows(scores, classes, classes, own, "hardest").mean()
+    from_texts = structured_rows(scores.T, classes, classes, own, "hardest").mean()
+    expected = image_weight * from_images + text_weight * from_texts
+    np.testing.assert_allclose(loss_of(model, batch), expected, rtol=1e-5)
+
+
+def test_items_of_one_class_are_no_negatives_of_each_other() -> None:
+    model = make_model(PairwiseRanking(0.2))
+    batch = make_batch([3, 1, 4, 7])
+    scores = scores_of(model, batch["image"], batch["text"])
+    batch["class_id"] = np.array([1, 2, 1, 3], np.int64)
+    relation = np.array([[1, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 1, 0], [0, 0, 0, 1]])
+    expected = sum(ranking_rows(relation, s, 0.2, 0.0).sum() for s in (scores, scores.T))
+    np.testing.assert_allclose(loss_of(model, batch), expected, atol=1e-5)
+
+
+def test_what_does_not_go_with_classes_is_refused() -> None:
+    batch = make_batch([3, 1, 4])
+    negatives = {"negative_text": batch["text"], "negative_text_id": batch["image_id"] + 9}
+    with pytest.raises(InvalidArgumentError, match="class_id"):
+        loss_of(make_model(), {**batch, **negatives, "class_id": batch["image_id"]})
+    with pytest.raises(InvalidArgumentError, match="structured_joint_embedding"):
+        loss_of(make_model(StructuredJointEmbedding()), {**batch, **negatives})
+    with pytest.raises(InvalidArgumentError, match="text_weight"):
+        make_model(image_weight=0.0, text_weight=0.0)

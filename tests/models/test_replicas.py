@@ -12,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).parent / "replicas_script.py"
 CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
-CASES += ["all-regularised", "all-sampled-order", "entailment"]
+CASES += ["all-regularised", "all-sampled-order", "entailment", "structured", "structured-released"]
 
 
 @pytest.fixture(scope="module")

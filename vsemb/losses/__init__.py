@@ -15,17 +15,31 @@ from vsemb.losses.contrastive import InfoNCE
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
+from vsemb.losses.structured import StructuredJointEmbedding
 
-__all__ = ["CombinedLoss", "InfoNCE", "MaxMargin", "PairwiseRanking", "RowLoss", "get"]
+__all__ = [
+    "CombinedLoss",
+    "InfoNCE",
+    "MaxMargin",
+    "PairwiseRanking",
+    "RowLoss",
+    "StructuredJointEmbedding",
+    "get",
+]
 
-LOSSES: dict[str, type[RowLoss]] = {"ranking": PairwiseRanking, "infonce": InfoNCE}
+LOSSES: dict[str, type[RowLoss]] = {
+    "ranking": PairwiseRanking,
+    "infonce": InfoNCE,
+    "structured": StructuredJointEmbedding,
+}
 
 
 def get(name: str, **arguments: Any) -> RowLoss:
     """Builds a loss by name.
 
     Args:
-        name: `"ranking"` (`PairwiseRanking`) or `"infonce"` (`InfoNCE`).
+        name: `"ranking"` (`PairwiseRanking`), `"infonce"` (`InfoNCE`) or `"structured"`
+            (`StructuredJointEmbedding`).
         **arguments: constructor arguments; those the loss does not know are an error.
 
     Raises:

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor, is_negative, positive_scores
+from vsemb.losses.row import RowLoss, Tensor, hardest_weight, is_negative, positive_scores
 
 NEGATIVES = ("all", "hardest")
 
@@ -70,12 +70,8 @@ class PairwiseRanking(RowLoss):
         hardest = ops.max(hinge, axis=1)
         if self.warmup_steps == 0 or self.step is None:
             return hardest
-        weight = self.hardest_weight(ops.cast(self.step, "float32"))
+        weight = hardest_weight(self.step, self.warmup_steps)
         return weight * hardest + (1.0 - weight) * ops.sum(hinge, axis=1)
-
-    def hardest_weight(self, step: Tensor) -> Tensor:
-        """Returns the weight of the hardest negative after `step` optimizer steps, in [0, 1]."""
-        return ops.clip(2.0 * step / max(self.warmup_steps, 1) - 1.0, 0.0, 1.0)
 
     def collapsed_value(self, queries: int, candidates: int) -> float:
         """Returns the loss, both directions, at which all embeddings are one point.

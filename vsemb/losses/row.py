@@ -17,7 +17,7 @@ class RowLoss(keras.losses.Loss):
 
     Call args of every subclass:
         relation: (queries, candidates), 1 for the query's own pair, 0 for a negative, -1 for a
-            candidate to ignore. Each row holds exactly one 1.
+            candidate to ignore, 2 for the mean of the query's own class. Each row holds exactly one 1.
         scores: (queries, candidates) float, higher is better.
 
     Returns one value per query, so that Keras scales it for the replicas of a strategy. Applied to
@@ -26,6 +26,9 @@ class RowLoss(keras.losses.Loss):
 
     #: Name of the default reduction, the one the source of the loss uses.
     default_reduction = "sum"
+
+    #: Whether the candidates are classes and not items, see `vsemb.ops.relation.class_rows`.
+    over_classes = False
 
     #: The number of finished optimizer steps: an int, a variable, or None outside training.
     step: Any = None
@@ -50,3 +53,11 @@ def positive_scores(relation: Tensor, scores: Tensor) -> Tensor:
 def is_negative(relation: Tensor) -> Tensor:
     """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
     return ops.equal(relation, NEGATIVE)
+
+
+def hardest_weight(step: Tensor, warmup_steps: int) -> Tensor:
+    """Returns the weight of the hardest negative after `step` optimizer steps of a warm-up, in [0, 1].
+
+    It rises linearly over the second half of the warm-up; the sum over all negatives has the rest.
+    """
+    return ops.clip(2.0 * ops.cast(step, "float32") / max(warmup_steps, 1) - 1.0, 0.0, 1.0)

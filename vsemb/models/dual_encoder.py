@@ -12,7 +12,7 @@ from vsemb import losses, similarities
 from vsemb.errors import invalid_argument
 from vsemb.models.logit_scale import LogitScale
 from vsemb.models.replicated import ReplicatedModel
-from vsemb.ops.relation import pair_relation
+from vsemb.ops.relation import class_rows, pair_relation
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
 
 Tensor = Any
@@ -31,6 +31,8 @@ class DualEncoder(ReplicatedModel):
         negative_text, negative_text_id     (m, steps), (m,)  optional: more negatives for the images;
                         with them, the other rows of the batch are no negatives (Kiros et al. 2014:
                         "contrastive terms are chosen randomly from the training set")
+        class_id        (n,) int64 optional: rows of one class are never each other's negatives, and a
+                        loss over classes (`StructuredJointEmbedding`) compares these
         text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
                         that each describes; every text then makes a pair with its image
 
@@ -42,7 +44,9 @@ class DualEncoder(ReplicatedModel):
         text_encoder: layer from token ids to (n, dim).
         similarity: a name of `vsemb.similarities.SIMILARITIES`, such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, for losses that want a learned temperature.
-        image_weight: weight of the loss whose queries are images; the text side has weight 1.
+        image_weight: weight of the loss whose queries are images.
+        text_weight: weight of the loss whose queries are texts; with 0 for one of the two, the loss is
+            asymmetric.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -70,14 +74,19 @@ class DualEncoder(ReplicatedModel):
         *,
         logit_scale: LogitScale | None = None,
         image_weight: float = 1.0,
+        text_weight: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if not (image_weight >= 0 and text_weight >= 0 and image_weight + text_weight > 0):
+            received = (image_weight, text_weight)
+            raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.similarity = similarities.get(similarity)
         self.logit_scale = logit_scale
         self.image_weight = image_weight
+        self.text_weight = text_weight
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
 
@@ -133,7 +142,8 @@ class DualEncoder(ReplicatedModel):
             training: not used.
 
         Raises:
-            InvalidArgumentError: if the model was compiled with a loss that is not row-wise.
+            InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
+                classes together with negatives or ids of their own for the texts.
         """
         del y, sample_weight, training
         row_loss = self._row_loss()
@@ -150,6 +160,11 @@ class DualEncoder(ReplicatedModel):
             to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
         rel_texts = rel_images = relation
         own_only = ops.where(ops.equal(relation, 1), 1, -1)
+        if row_loss.over_classes:
+            if {"negative_text", "negative_image"} & set(y_pred):
+                raise invalid_argument("x", sorted(x), f"no negatives of their own with {row_loss.name}")
+            rel_texts, to_texts = class_rows(relation, to_texts, ids, all_ids)
+            rel_images, to_images = class_rows(relation, to_images, ids, all_ids)
         if "negative_text" in y_pred:
             rel_texts, to_texts = self._add_negatives(
                 own_only, to_texts, ids, x["negative_text_id"], images, y_pred["negative_text"], False
@@ -158,7 +173,11 @@ class DualEncoder(ReplicatedModel):
             rel_images, to_images = self._add_negatives(
                 own_only, to_images, ids, x["negative_image_id"], texts, y_pred["negative_image"], True
             )
-        loss = self.image_weight * row_loss(rel_texts, to_texts) + row_loss(rel_images, to_images)
+        loss: Tensor = 0.0
+        if self.image_weight:
+            loss = loss + self.image_weight * row_loss(rel_texts, to_texts)
+        if self.text_weight:
+            loss = loss + self.text_weight * row_loss(rel_images, to_images)
         for extra in self.losses:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
@@ -193,7 +212,8 @@ class DualEncoder(ReplicatedModel):
             name: keras.saving.serialize_keras_object(getattr(self, name))
             for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
         }
-        return {**super().get_config(), **parts, "image_weight": self.image_weight}
+        weights = {"image_weight": self.image_weight, "text_weight": self.text_weight}
+        return {**super().get_config(), **parts, **weights}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> DualEncoder:
@@ -207,6 +227,11 @@ class DualEncoder(ReplicatedModel):
 def _paired(x: Any, y_pred: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Lines images up with texts: one row a text where there are several texts an image."""
     images, texts, ids = y_pred["image"], y_pred["text"], x["image_id"]
+    if "class_id" in x:
+        if {"text_image_id", "negative_text", "negative_image"} & set(x):
+            allowed = "no text_image_id, negative_text or negative_image beside class_id"
+            raise invalid_argument("x", sorted(x), allowed)
+        return images, texts, x["class_id"]
     if "text_image_id" not in x:
         return images, texts, ids
     text_ids = x["text_image_id"]

@@ -9,13 +9,13 @@ from typing import Any
 import keras
 
 from vsemb.errors import DataError
-from vsemb.losses.ranking import PairwiseRanking
+from vsemb.losses import PairwiseRanking, StructuredJointEmbedding
 
 _TOLERANCE = 0.01
 
 
 class CollapseWarning(keras.callbacks.Callback):
-    """Says so when an epoch's ranking loss stays at the value of a collapsed model.
+    """Says so when an epoch's loss stays at the value of a collapsed model.
 
     All embeddings at one point is a saddle of the loss on hardest negatives, at 2 x batch x margin;
     the cure is a longer warm-up or a smaller learning rate.
@@ -31,10 +31,12 @@ class CollapseWarning(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         loss = self.model.loss
-        if not isinstance(loss, PairwiseRanking) or loss.negatives != "hardest" or not logs:
+        if not isinstance(loss, PairwiseRanking | StructuredJointEmbedding) or not logs:
+            return
+        if loss.negatives != "hardest":
             return
         plateau = loss.collapsed_value(self.batch_size, self.batch_size)
-        plateau *= (1 + self.model.image_weight) / 2
+        plateau *= (self.model.image_weight + self.model.text_weight) / 2
         self.collapsed = abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
             print(

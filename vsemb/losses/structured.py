@@ -1,0 +1,99 @@
+"""Structured joint embedding: a pair must score above every wrong class by a margin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument
+from vsemb.losses.ranking import NEGATIVES
+from vsemb.losses.row import RowLoss, Tensor, hardest_weight, is_negative, positive_scores
+from vsemb.ops.relation import OWN_CLASS
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class StructuredJointEmbedding(RowLoss):
+    """max over classes y of max(0, Delta(y_n, y) + E[F(v_n, t)] - F(v_n, t_n)), t of class y.
+
+    Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
+    sum of both is the symmetric DS-SJE, one of them alone the asymmetric DA-SJE. Delta is the 0-1 loss
+    (times `margin`), and the expectation runs over the batch's items of a class, the query's own class
+    included, where Delta is 0; `vsemb.ops.relation.class_rows` computes it. With one item a class, as
+    `vsemb.data.ClassBatches` draws them, it is that item's score.
+
+    Which one to use: `"hardest"` is the paper's equation; `"all"` is what its authors' released code
+    computes, the hinges of all wrong classes over the number of classes, and learns from more pairs a
+    step. From random weights the hardest alone can shrink all embeddings to zero, where each loss is the
+    margin; `warmup_steps` passes from the one to the other as in `PairwiseRanking`. The classes' ids are
+    the inputs `class_id` of `DualEncoder`; use `PairwiseRanking` where there are no classes.
+
+    Args:
+        margin: Delta of a wrong class, >= 0.
+        negatives: `"hardest"` or `"all"` wrong classes.
+        warmup_steps: optimizer steps before `"hardest"` is fully on; 0 starts with it.
+        reduction: over queries; the paper takes the mean.
+        name: name of the loss.
+
+    Raises:
+        InvalidArgumentError: for a negative margin or warm-up, or unknown `negatives`.
+
+    Example: F = [[2.9, 2.1], [0.4, 2.7]]. Row 0: 1 + 2.1 - 2.9 = 0.2; row 1: 1 + 0.4 - 2.7 < 0, so 0.
+
+    >>> loss = StructuredJointEmbedding()
+    >>> round(float(loss([[1, 0], [0, 1]], [[2.9, 2.1], [0.4, 2.7]])), 6)
+    0.1
+    """
+
+    default_reduction = "sum_over_batch_size"
+    over_classes = True
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        negatives: str = "hardest",
+        warmup_steps: int = 0,
+        *,
+        reduction: str | None = None,
+        name: str = "structured_joint_embedding",
+    ) -> None:
+        super().__init__(reduction=reduction, name=name)
+        if not 0 <= margin < math.inf:
+            raise invalid_argument("margin", margin, "a finite number >= 0")
+        if negatives not in NEGATIVES:
+            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
+        if warmup_steps < 0:
+            raise invalid_argument("warmup_steps", warmup_steps, "an integer >= 0")
+        self.margin = margin
+        self.negatives = negatives
+        self.warmup_steps = warmup_steps
+
+    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
+        ahead = scores - positive_scores(relation, scores)  # (queries, candidates)
+        wrong = is_negative(relation)
+        hinge = ops.where(wrong, ops.relu(self.margin + ahead), 0.0)
+        all_wrong = ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, scores.dtype), axis=1))
+        if self.negatives == "all":
+            return all_wrong
+        own_class = ops.where(ops.equal(relation, OWN_CLASS), ops.relu(ahead), 0.0)
+        hardest = ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
+        if self.warmup_steps == 0 or self.step is None:
+            return hardest
+        weight = hardest_weight(self.step, self.warmup_steps)
+        return weight * hardest + (1.0 - weight) * all_wrong
+
+    def collapsed_value(self, queries: int, candidates: int) -> float:
+        """Returns the loss, both directions, at which all embeddings are one point.
+
+        Args:
+            queries: number of queries a direction.
+            candidates: number of classes.
+        """
+        share = 1.0 if self.negatives == "hardest" else (candidates - 1) / candidates
+        return 2 * self.margin * share * (queries if self.reduction == "sum" else 1)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
+        return {**super().get_config(), **config}
