@@ -7,6 +7,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.contract import check_layer
 from vsemb.encoders import WordEmbedding
@@ -16,7 +17,9 @@ from vsemb.errors import InvalidArgumentError
 IDS = np.array([[2, 3, 4], [1, 0, 0]], np.int32)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"word_dropout": 0.5, "dropout": 0.5, "init_scale": 0.3}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"word_dropout": 0.5, "dropout": 0.5, "init_scale": 0.3, "dense_gradient": True}]
+)
 def test_contract(arguments, tmp_path) -> None:
     check_layer(functools.partial(WordEmbedding, 6, 4, **arguments), [IDS], tmp_path, sequence=True)
 
@@ -60,6 +63,20 @@ def test_word_dropout_hits_words_and_not_padding() -> None:
     assert (layer(ids, training=False).numpy()[:, 0, 0] == 5).all()
     # Each call draws anew.
     assert (layer(ids, training=True).numpy()[:, :, 0] != seen).any()
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_repeated_word_takes_one_step(dense: bool) -> None:
+    layer = WordEmbedding(4, 1, dense_gradient=dense)
+    layer.set_vectors(np.zeros((4, 1)))
+    optimizer = keras.optimizers.RMSprop(0.1, rho=0.9)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(layer(np.array([[2, 2, 2, 2, 3]]), training=True))
+    optimizer.apply(tape.gradient(total, layer.trainable_variables), layer.trainable_variables)
+    # The gradients are 4 and 1: 0.1 g / sqrt(0.1 g^2) = 0.316 for both. Of four gradients of 1 the squares
+    # add up to 4 instead of 16, and the step is twice as long.
+    expected = [0, 0, -0.3162 * (1 if dense else 2), -0.3162]
+    np.testing.assert_allclose(layer.get_weights()[0][:, 0], expected, atol=1e-3)
 
 
 def test_padding_mask() -> None:

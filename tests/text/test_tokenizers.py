@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.text import Vocabulary, WordTokenizer
+from vsemb.text import CharacterTokenizer, ClassTokenizer, Vocabulary, WordTokenizer
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "犬"])
 TEXTS = ["A dog's 犬", "zebra", "", "dog dog dog dog"]
@@ -63,3 +63,57 @@ def test_the_same_in_graph_and_after_export(tmp_path) -> None:
     tf.saved_model.save(module, str(tmp_path / "saved"))
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     assert loaded.serve(tf.constant(TEXTS)).numpy().tolist() == IDS
+
+
+def odd_texts(count: int) -> list[bytes]:
+    """Strings of code points of all planes, white space and control characters among them, and raw bytes."""
+    random = np.random.default_rng(7)
+    planes = [(0, 0x80), (0x80, 0x370), (0x370, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000)]
+    # Marks, joiners, directions, spaces, line ends, a byte order mark, non-characters, capitals that grow.
+    odd = (
+        "\u0301\u200d\u200f\u202e\u2028\u00a0\u3000\x00\x0b\x1c\x85\ufeff\ufffd\ufffe\uffff\U0010ffff\u0130ẞǰ"
+    )
+    texts = []
+    for _ in range(count):
+        low, high = planes[random.integers(len(planes))]
+        text = "".join(map(chr, random.integers(low, high, random.integers(0, 30))))
+        text += "".join(random.choice([*odd, " ", "A", "dog"], random.integers(0, 6)))
+        data = text.encode("utf-8", "replace")
+        if random.random() < 0.3:  # A character cut in two, and bytes that are none.
+            data = data[1:] + random.bytes(3)
+        texts.append(data)
+    return [*texts, b"", b"\xff" * 5000, "é".encode() * 5000, b" " * 5000, b"\x00" * 10]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        WordTokenizer(VOCABULARY, max_length=5),
+        CharacterTokenizer(max_length=9),
+        ClassTokenizer(Vocabulary(["Blue Jay", "Möwe"])),
+    ],
+    ids=lambda tokenizer: type(tokenizer).__name__,
+)
+def test_any_bytes_are_tokenized(tokenizer) -> None:
+    texts = odd_texts(400)
+    ids = tokenizer(texts).numpy()
+    assert ids.dtype == np.int32 and ids.shape[0] == len(texts) and 1 <= ids.shape[1] <= tokenizer.max_length
+    assert ids.min() >= 0 and ids.max() < len(tokenizer.vocabulary)
+    # Padding stands on the right alone.
+    assert not ((ids[:, 1:] != 0) & (ids[:, :-1] == 0)).any()
+    assert (ids[:, 0] == 0).any() and (ids == 1).any()
+    in_graph = tf.function(tokenizer.__call__, input_signature=[tf.TensorSpec([None], tf.string)])
+    for again in (tokenizer(texts), in_graph(tf.constant(texts))):
+        np.testing.assert_array_equal(again, ids)
+    flat, offsets = tokenizer.encode(texts)
+    for row in range(len(texts)):
+        np.testing.assert_array_equal(flat[offsets[row] : offsets[row + 1]], ids[row][ids[row] != 0])
+        alone = tokenizer(texts[row : row + 1]).numpy()[0]  # Its neighbours change nothing.
+        np.testing.assert_array_equal(alone[alone != 0], ids[row][ids[row] != 0])
+
+
+def test_pieces_are_what_the_ids_stand_for() -> None:
+    assert WordTokenizer(VOCABULARY, 2).pieces(tf.constant(["A dog, a cat", ""])).to_list() == [
+        [b"a", b"dog"],
+        [],
+    ]

@@ -38,7 +38,14 @@ def test_a_generator_of_captions_and_many_of_them() -> None:
     assert vocabulary.words == ("dog", "cat")
 
 
-@pytest.mark.parametrize("words", [["dog", "dog"], [""], ["a dog"], ["<pad>"], ["<unk>"], ["a\n"], [" a"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["dog", "dog"], [""], ["<pad>"], ["<unk>"], [" a"], ["a "], ["  "], ["\t"], ["\u00a0"], [" ", " "]),
+        # Whatever ends a line somewhere: a file of one word a line could not be read back.
+        *(["a\n"], ["a\nb"], ["a\rb"], ["a\u2028b"], ["a\x85b"], ["\n"]),
+    ],
+)
 def test_bad_words(words: list[str]) -> None:
     with pytest.raises(InvalidArgumentError, match="words"):
         Vocabulary(words)
@@ -56,6 +63,15 @@ def test_save_and_load(tmp_path) -> None:
     lines = (tmp_path / "v.txt").read_text(encoding="utf-8").split("\n")
     assert lines[0] == "<pad>" and lines[4] == "dog" and lines[-1] == ""
     assert Vocabulary.load(tmp_path / "v.txt").words == vocabulary.words
+
+
+def test_spaces_within_words_come_back_from_the_file(tmp_path) -> None:
+    words = ("a", "Black footed  Albatross", " ", "a\tb", "a\u00a0b")
+    Vocabulary(words).save(tmp_path / "v.txt")
+    assert Vocabulary.load(tmp_path / "v.txt").words == words
+    # A space behind the last line break is an entry too.
+    Vocabulary(["a", " "]).save(tmp_path / "v.txt")
+    assert Vocabulary.load(tmp_path / "v.txt").words == ("a", " ")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Encoders: Keras layers that turn token ids or image features into one vector."""
 
+from vsemb.encoders.attributes import AttributeEncoder
 from vsemb.encoders.bag import BagOfWordsEncoder
+from vsemb.encoders.convolutional import CHARACTER_STAGES, WORD_STAGES, ConvolutionalSentenceEncoder
 from vsemb.encoders.hybrid import HybridSentenceEncoder
 from vsemb.encoders.image import ImageEncoder, PixelEncoder
+from vsemb.encoders.indicator import IndicatorEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import SequencePooling
@@ -11,10 +14,15 @@ from vsemb.encoders.scaling import FeatureScaling
 from vsemb.encoders.words import WordEmbedding
 
 __all__ = [
+    "CHARACTER_STAGES",
+    "WORD_STAGES",
+    "AttributeEncoder",
     "BagOfWordsEncoder",
+    "ConvolutionalSentenceEncoder",
     "FeatureScaling",
     "HybridSentenceEncoder",
     "ImageEncoder",
+    "IndicatorEncoder",
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",
     "PixelEncoder",

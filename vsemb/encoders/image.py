@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from vsemb.encoders.scaling import FeatureScaling
+from vsemb.errors import invalid_argument
 
 Tensor = Any
 
@@ -16,6 +17,9 @@ Tensor = Any
 class ImageEncoder(keras.layers.Layer):
     """Affine map of image features, x = W q + b (Kiros et al. 2014, section 2.2, without b).
 
+    Without `projection` the features are the embedding, as in Reed et al. 2016, who train the text
+    encoder alone.
+
     Args:
         dim: size of the embedding.
         use_bias: whether b is there.
@@ -23,6 +27,7 @@ class ImageEncoder(keras.layers.Layer):
         standardize: whether features first pass a `FeatureScaling`, whose statistics
             `scaling.adapt` sets.
         init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
+        projection: whether the map is there; without, `dim` is the size of the features.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -46,10 +51,12 @@ class ImageEncoder(keras.layers.Layer):
         dropout: float = 0.0,
         standardize: bool = False,
         init_scale: float | None = None,
+        projection: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.dim = dim
+        self.projection = projection
         self.use_bias = use_bias
         self.dropout = dropout
         self.standardize = standardize
@@ -61,19 +68,27 @@ class ImageEncoder(keras.layers.Layer):
             else keras.initializers.RandomUniform(-init_scale, init_scale)
         )
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.affine = keras.layers.Dense(
-            dim, use_bias=use_bias, kernel_initializer=kernel, dtype=self.dtype_policy, name="affine"
-        )
+        self.affine: keras.layers.Dense | None = None
+        if projection:
+            self.affine = keras.layers.Dense(
+                dim, use_bias=use_bias, kernel_initializer=kernel, dtype=self.dtype_policy, name="affine"
+            )
 
     def build(self, input_shape: Any) -> None:
         if self.scaling is not None and not self.scaling.built:
             self.scaling.build(input_shape)
-        self.affine.build(input_shape)
+        if self.affine is not None:
+            self.affine.build(input_shape)
+        elif input_shape[-1] != self.dim:
+            raise invalid_argument(
+                "dim", self.dim, f"{input_shape[-1]}, the features' size, with no projection"
+            )
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
         if self.scaling is not None:
             features = self.scaling(features)
-        return self.affine(self._dropout_layer(features, training=training))
+        features = self._dropout_layer(features, training=training)
+        return features if self.affine is None else self.affine(features)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
@@ -86,6 +101,7 @@ class ImageEncoder(keras.layers.Layer):
             "dropout": self.dropout,
             "standardize": self.standardize,
             "init_scale": self.init_scale,
+            "projection": self.projection,
         }
 
 

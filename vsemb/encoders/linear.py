@@ -1,4 +1,4 @@
-"""The linear sentence encoder: a sum or mean of word vectors."""
+"""The linear sentence encoder: a sum or mean of word vectors, and a linear map of it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ class LinearSentenceEncoder(keras.layers.Layer):
     Vector arithmetic works best in this space, since a sentence is exactly the sum of its words.
 
     Args:
-        words: the word vectors; their size is the size of the embedding.
+        words: the word vectors.
         pooling: `"sum"` or `"mean"`.
+        dim: size of the embedding, to which a linear map takes what is pooled: the word2vec average of
+            Reed et al. 2016, section 4.4, is the mean of fixed vectors behind such a map. None leaves the
+            map out, and the word vectors have the size of the embedding.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -28,7 +31,7 @@ class LinearSentenceEncoder(keras.layers.Layer):
         training: whether dropout acts.
 
     Returns:
-        (batch, words.dim).
+        (batch, dim), or (batch, words.dim) without `dim`.
 
     Example:
 
@@ -38,27 +41,38 @@ class LinearSentenceEncoder(keras.layers.Layer):
     TensorShape([1, 4])
     """
 
-    def __init__(self, words: WordEmbedding, pooling: str = "sum", **kwargs: Any) -> None:
+    def __init__(
+        self, words: WordEmbedding, pooling: str = "sum", dim: int | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.words = words
         self.pooling = pooling
+        self.dim = dim
         self._pool = SequencePooling(pooling, dtype=self.dtype_policy)
+        self.projection = None
+        if dim is not None:
+            self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
 
     def build(self, input_shape: Any) -> None:
         if not self.words.built:
             self.words.build(input_shape)
+        if self.projection is not None:
+            self.projection.build(self._pool.compute_output_shape((*input_shape, self.words.dim)))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        return self._pool(self.words(token_ids, training=training), padding_mask(token_ids))
+        pooled = self._pool(self.words(token_ids, training=training), padding_mask(token_ids))
+        return pooled if self.projection is None else self.projection(pooled)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        return self._pool.compute_output_shape((*input_shape, self.words.dim))
+        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        return pooled if self.projection is None else (pooled[0], self.dim)
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "words": keras.saving.serialize_keras_object(self.words),
             "pooling": self.pooling,
+            "dim": self.dim,
         }
 
     @classmethod

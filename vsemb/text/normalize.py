@@ -10,8 +10,30 @@ import tensorflow as tf
 #: Longest text looked at, in bytes; the rest is cut.
 MAX_BYTES = 4096
 
+#: What counts as white space, as Python has it, inside the brackets of a regular expression.
+WHITE_SPACE = r"\t-\r\x1c-\x20\x{85}\pZ"
+
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
+
+
+def readable(texts: tf.Tensor) -> tf.Tensor:
+    """Cuts raw strings to `MAX_BYTES`, replaces invalid UTF-8 by U+FFFD and NUL by a space.
+
+    Args:
+        texts: (batch,) string.
+
+    Returns:
+        (batch,) string, valid UTF-8.
+
+    Example:
+
+    >>> readable(tf.constant([b"a\\x00dog"])).numpy().tolist()
+    [b'a dog']
+    """
+    texts = tf.strings.substr(texts, 0, MAX_BYTES)
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.
 
 
 def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
@@ -33,10 +55,7 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     >>> split_words(tf.constant(["The man's dog, running!"])).to_list()
     [[b'the', b'man', b"'s", b'dog', b'running']]
     """
-    texts = tf.strings.substr(texts, 0, MAX_BYTES)
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-    texts = tf.strings.regex_replace(texts, r"\x00", " ")  # The next operation would end the text there.
-    texts = tf.strings.lower(texts, encoding="utf-8")
+    texts = tf.strings.lower(readable(texts), encoding="utf-8")
     texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
     texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
     for _ in range(2):  # A match ends behind its second letter, so that of n' in 'n' needs another pass.

@@ -12,24 +12,18 @@ from vsemb.text.vocabulary import Vocabulary
 _CHUNK = 8192
 
 
-class WordTokenizer(tf.Module):
-    """Splits text into words and looks up their ids (0 padding, 1 unknown).
+class Tokenizer(tf.Module):
+    """Base of the tokenizers: splits text into pieces and looks up their ids (0 padding, 1 unknown).
 
     Args:
-        vocabulary: the known words.
-        max_length: longer texts are cut to so many words.
+        vocabulary: the known pieces.
+        max_length: longer texts are cut to so many pieces.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
-
-    Example:
-
-    >>> tokenizer = WordTokenizer(Vocabulary(["a", "dog"]))
-    >>> tokenizer(["A dog!", "a zebra and a dog"]).numpy().tolist()
-    [[2, 3, 0, 0, 0], [2, 1, 1, 2, 3]]
     """
 
-    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+    def __init__(self, vocabulary: Vocabulary, max_length: int) -> None:
         super().__init__()
         if max_length < 1:
             raise invalid_argument("max_length", max_length, "an integer >= 1")
@@ -41,10 +35,14 @@ class WordTokenizer(tf.Module):
             tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1
         )
 
+    def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Splits and cuts: (batch,) string -> (batch, None) ragged string, `max_length` at most a row."""
+        raise NotImplementedError
+
     def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes without padding: (batch,) string -> (batch, None) ragged int32."""
-        words = split_words(tf.convert_to_tensor(texts))[:, : self.max_length]
-        return words.with_flat_values(self.table.lookup(words.flat_values))
+        pieces = self.pieces(tf.convert_to_tensor(texts))
+        return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Tokenizes and pads on the right.
@@ -72,3 +70,27 @@ class WordTokenizer(tf.Module):
             lengths.append(ragged.row_lengths().numpy())
         ids = np.concatenate(parts) if parts else np.zeros(0, np.int32)
         return ids, np.cumsum(np.concatenate(lengths))
+
+
+class WordTokenizer(Tokenizer):
+    """Splits text into words and looks up their ids (0 padding, 1 unknown).
+
+    Args:
+        vocabulary: the known words.
+        max_length: longer texts are cut to so many words.
+
+    Raises:
+        InvalidArgumentError: for `max_length` < 1.
+
+    Example:
+
+    >>> tokenizer = WordTokenizer(Vocabulary(["a", "dog"]))
+    >>> tokenizer(["A dog!", "a zebra and a dog"]).numpy().tolist()
+    [[2, 3, 0, 0, 0], [2, 1, 1, 2, 3]]
+    """
+
+    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+        super().__init__(vocabulary, max_length)
+
+    def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return split_words(texts)[:, : self.max_length]

@@ -21,11 +21,14 @@ _CHUNK = 8192
 class Vocabulary:
     """Words and their ids; id 0 is padding, id 1 every unknown word.
 
+    A word is what a tokenizer makes one token of: a word proper, a character, or the name of a class.
+
     Args:
-        words: the known words in the order of their ids, from 2 on; no duplicates.
+        words: the known words in the order of their ids, from 2 on; no duplicates. White space may stand
+            within a word (`"black footed albatross"`), and a single space may be one; line breaks may not.
 
     Raises:
-        InvalidArgumentError: for duplicate or empty words.
+        InvalidArgumentError: for duplicate or empty words, white space around one, or a line break.
 
     Example:
 
@@ -40,8 +43,10 @@ class Vocabulary:
         reserved = {PADDING, UNKNOWN}
         seen: set[str] = set()
         for word in words:
-            if not word or word.split() != [word] or word in reserved or word in seen:
-                raise invalid_argument("words", word, "distinct words without white space")
+            whole = word == " " or word.strip() == word
+            if word.splitlines() != [word] or not whole or word in reserved or word in seen:
+                allowed = "distinct words without line breaks or white space around them"
+                raise invalid_argument("words", word, allowed)
             seen.add(word)
         self.words = tuple(words)
 

@@ -1,0 +1,93 @@
+"""Classes described by a vector of attributes each, and one linear layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from vsemb.errors import invalid_argument
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class AttributeEncoder(keras.layers.Layer):
+    """Looks up the attributes of a class and maps them linearly (Reed et al. 2016, section 4.4).
+
+    The paper's point of comparison: a vector a class, written by experts, instead of sentences. It reads
+    class names, as ids of a `ClassTokenizer`, so that it stands where a sentence encoder does.
+
+    Args:
+        classes: number of classes, those without training images included.
+        attributes: numbers a class has.
+        dim: size of the embedding.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, the class of each row first: 0 = none, 1 = an unknown class, whose
+            attributes are zeros.
+
+    Returns:
+        (batch, dim).
+
+    Example: two classes, "striped" and "striped and red".
+
+    >>> encoder = AttributeEncoder(classes=2, attributes=2, dim=4)
+    >>> encoder.set_attributes(np.array([[0, 0], [0, 0], [1, 0], [1, 1]]))
+    >>> encoder(np.array([[2], [3]])).shape
+    TensorShape([2, 4])
+    """
+
+    def __init__(self, classes: int, attributes: int, dim: int = 1024, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("classes", classes), ("attributes", attributes)):
+            if value < 1:
+                raise invalid_argument(name, value, "an integer >= 1")
+        self.classes = classes
+        self.attributes = attributes
+        self.dim = dim
+        self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
+
+    def build(self, input_shape: Any) -> None:
+        # A weight, so that it is saved with the model.
+        self.table = self.add_weight(
+            shape=(self.classes + 2, self.attributes), initializer="zeros", trainable=False, name="table"
+        )
+        self.affine.build((input_shape[0], self.attributes))
+
+    def set_attributes(self, values: np.ndarray) -> None:
+        """Sets the attributes of every class.
+
+        Args:
+            values: (classes + 2, attributes) float, rows by id: 0 (padding) and 1 (unknown) are zeros.
+
+        Raises:
+            InvalidArgumentError: for another shape, a value that is not finite, or attributes of ids 0 and 1.
+        """
+        expected = (self.classes + 2, self.attributes)
+        if tuple(values.shape) != expected:
+            raise invalid_argument("values", tuple(values.shape), f"an array of shape {expected}")
+        if not np.isfinite(values).all():
+            raise invalid_argument("values", "NaN or infinity", "finite numbers")
+        if values[:2].any():
+            raise invalid_argument("values", values[:2].tolist(), "zeros in rows 0 (padding) and 1 (unknown)")
+        if not self.built:
+            self.build((None, 1))
+        self.table.assign(values)
+
+    def call(self, token_ids: Tensor) -> Tensor:
+        return self.affine(ops.take(self.table, token_ids[:, 0], axis=0))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "classes": self.classes,
+            "attributes": self.attributes,
+            "dim": self.dim,
+        }

@@ -1,0 +1,210 @@
+"""Convolutions over characters or words, and a recurrent layer on top of them (Reed et al. 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.errors import invalid_argument, unknown_name
+
+Tensor = Any
+#: Filters, width of the convolution, size and stride of the pooling behind it (size 1: none).
+Stage = Sequence[int]
+
+# Both end in eight steps, the number that the paper names (section 4.2).
+#: 201 characters -> 198 -> 66 -> 63 -> 21 -> 18 -> 8 steps.
+CHARACTER_STAGES = ((384, 4, 3, 3), (512, 4, 3, 3), (256, 4, 3, 2))
+#: 30 words -> 28 -> 27 -> 9 -> 8 steps.
+WORD_STAGES = ((384, 3, 1, 1), (512, 2, 3, 3), (256, 2, 1, 1))
+
+_RECURRENT = {
+    "rnn": keras.layers.SimpleRNN,
+    "gru": keras.layers.GRU,
+    "lstm": keras.layers.LSTM,
+}
+
+
+def stage_lengths(length: int, stages: Sequence[Stage]) -> list[int]:
+    """Returns how many steps there are: of the input, behind each convolution and behind each pooling.
+
+    Args:
+        length: steps of the input.
+        stages: as in `ConvolutionalSentenceEncoder`.
+
+    Raises:
+        InvalidArgumentError: for a stage that is none, or if no step is left.
+
+    Example:
+
+    >>> stage_lengths(201, CHARACTER_STAGES)
+    [201, 198, 66, 63, 21, 18, 8]
+    """
+    lengths = [length]
+    for stage in stages:
+        if len(stage) != 4 or min(stage) < 1:
+            allowed = "four integers >= 1: filters, width, pool size, pool stride"
+            raise invalid_argument("stages", stage, allowed)
+        _, width, size, stride = stage
+        lengths.append(lengths[-1] - width + 1)
+        if size > 1:
+            lengths.append((lengths[-1] - size) // stride + 1)
+    if min(lengths) < 1:
+        raise invalid_argument("length", length, f"enough steps for the stages (they leave {lengths})")
+    return lengths
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class ConvolutionalSentenceEncoder(keras.layers.Layer):
+    """CNN and CNN-RNN over words or characters (Reed et al. 2016, sections 4.1 and 4.2).
+
+    Temporal convolutions without padding, a ReLU and max-pooling behind each. Then either fully-connected
+    layers, phi(t) = CNN(t), or a recurrent layer over the remaining steps, phi(t) = the average of its
+    hidden states, and a linear map to `dim`. The paper gives no filter sizes: `CHARACTER_STAGES`, `"rnn"`
+    with its ReLU and the linear map are what the authors' released code used; `WORD_STAGES` shrink 30 words
+    to the same eight steps. The paper's one-hot characters are the same function as a trained table, a
+    row a character, in front of the first convolution.
+
+    Every text has exactly `length` steps here: longer ones are cut, and shorter ones end in zero vectors,
+    whatever the vector of padding is.
+
+    Args:
+        words: the vectors of the words or characters.
+        dim: size of the sentence embedding.
+        length: steps of the input (201 characters or 30 words in the paper).
+        stages: a convolution each: filters, width, pool size, pool stride; pool size 1 is no pooling.
+        recurrent: None for the CNN; `"rnn"` (with ReLU), `"gru"` or `"lstm"` for the CNN-RNN.
+        units: size of the recurrent state.
+        hidden: size of the CNN's hidden layer, with ReLU.
+        dropout: in training, the share of entries set to 0 in front of the last layer.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding, on the right.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim).
+
+    Raises:
+        InvalidArgumentError: for an unknown recurrent layer, or a length too short for the stages.
+
+    Example:
+
+    >>> import numpy as np
+    >>> words = WordEmbedding(vocabulary_size=10, dim=4)
+    >>> stages = ((8, 3, 2, 2), (8, 2, 1, 1))
+    >>> encoder = ConvolutionalSentenceEncoder(words, dim=6, length=8, stages=stages, recurrent="rnn")
+    >>> encoder(np.array([[2, 3, 4, 0]])).shape, encoder.lengths
+    (TensorShape([1, 6]), [8, 6, 3, 2])
+    """
+
+    def __init__(
+        self,
+        words: WordEmbedding,
+        dim: int = 1024,
+        *,
+        length: int,
+        stages: Sequence[Stage],
+        recurrent: str | None = None,
+        units: int = 256,
+        hidden: int = 1024,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if recurrent is not None and recurrent not in _RECURRENT:
+            raise unknown_name("recurrent", recurrent, _RECURRENT)
+        self.lengths = stage_lengths(length, stages)
+        self.words = words
+        self.dim = dim
+        self.length = length
+        self.stages = [[int(number) for number in stage] for stage in stages]
+        self.recurrent = recurrent
+        self.units = units
+        self.hidden = hidden
+        self.dropout = dropout
+        dtype = self.dtype_policy
+        self.convolutions = [
+            keras.layers.Conv1D(
+                filters, width, activation="relu", data_format="channels_last", dtype=dtype, name=f"stage_{i}"
+            )
+            for i, (filters, width, *_) in enumerate(self.stages)
+        ]
+        # The CNN's hidden layer, or the recurrent one.
+        self.summary = (
+            keras.layers.Dense(hidden, activation="relu", dtype=dtype, name="hidden")
+            if recurrent is None
+            else self._recurrent_layer(recurrent)
+        )
+        self._dropout_layer = keras.layers.Dropout(dropout, dtype=dtype)
+        self.projection = keras.layers.Dense(dim, dtype=dtype, name="projection")
+
+    def _recurrent_layer(self, name: str) -> keras.layers.Layer:
+        options: dict[str, Any] = {}
+        if name == "rnn":
+            # A ReLU bounds nothing, so that a state grows with the powers of its matrix: from the identity it
+            # starts as a sum over the steps, and its gradient neither fades nor explodes (Le, Jaitly, Hinton
+            # 2015, arXiv:1504.00941).
+            # Its bias is the weight of an input that is always 1, since TensorFlow 2.20's graph optimizer
+            # fails on a ReLU behind a product, a bias and a sum, and says so in every log.
+            options = {"activation": "relu", "recurrent_initializer": "identity", "use_bias": False}
+        return _RECURRENT[name](
+            self.units, return_sequences=True, dtype=self.dtype_policy, name="recurrent", **options
+        )
+
+    def build(self, input_shape: Any) -> None:
+        batch, channels = input_shape[0], self.words.dim
+        if not self.words.built:
+            self.words.build((batch, self.length))
+        for convolution in self.convolutions:
+            # A convolution's weights do not depend on the number of steps.
+            convolution.build((batch, None, channels))
+            channels = convolution.filters
+        steps = self.lengths[-1]
+        if self.recurrent is None:
+            self.summary.build((batch, steps * channels))
+            self.projection.build((batch, self.hidden))
+        else:
+            self.summary.build((batch, steps, channels + (self.recurrent == "rnn")))
+            self.projection.build((batch, self.units))
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        token_ids = ops.pad(token_ids, [[0, 0], [0, self.length]])[:, : self.length]
+        token_ids = ops.reshape(token_ids, (-1, self.length))
+        states = self.words(token_ids, training=training)  # (batch, length, words.dim)
+        states = states * ops.expand_dims(ops.cast(padding_mask(token_ids), states.dtype), -1)
+        for convolution, (_, _, size, stride) in zip(self.convolutions, self.stages, strict=True):
+            states = convolution(states)
+            if size > 1:
+                states = ops.max_pool(states, size, stride, padding="valid", data_format="channels_last")
+        if self.recurrent is None:
+            states = self.summary(ops.reshape(states, (-1, self.lengths[-1] * states.shape[-1])))
+        else:
+            if self.recurrent == "rnn":
+                states = ops.pad(states, [[0, 0], [0, 0], [0, 1]], constant_values=1)
+            states = ops.mean(self.summary(states, training=training), axis=1)
+        return self.projection(self._dropout_layer(states, training=training))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "words": keras.saving.serialize_keras_object(self.words),
+            "dim": self.dim,
+            "length": self.length,
+            "stages": [list(stage) for stage in self.stages],
+            "recurrent": self.recurrent,
+            "units": self.units,
+            "hidden": self.hidden,
+            "dropout": self.dropout,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> ConvolutionalSentenceEncoder:
+        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
