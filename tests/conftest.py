@@ -63,6 +63,25 @@ def scenes(scenes_path: Path):
     return Dataset.open(scenes_path)
 
 
+@pytest.fixture(scope="session")
+def flowers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of tiny flowers: 40, 8 and 12 classes of two images, with attributes and features."""
+    from vsemb.data.attributes import write_attributes
+    from vsemb.data.features import write_precomputed
+    from vsemb.data.scenes import flowers as generator
+    from vsemb.data.store import Dataset, write_dataset
+
+    path = tmp_path_factory.mktemp("data") / "flowers"
+    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    records = generator.generate({"train": 80, "val": 16, "test": 24}, image_size=32)
+    dataset = write_dataset(records, path, name="flowers", source=source)
+    write_attributes(path, generator.attributes())
+    splits = [dataset.split(name) for name in dataset.splits]
+    features = [word_sums(entry["captions"]) for split in splits for entry in split.entries]
+    write_precomputed(dataset, np.concatenate([split.ids for split in splits]), 4 * np.stack(features))
+    return Dataset.open(path).path
+
+
 @pytest.fixture
 def scenes_copy(scenes_path: Path, tmp_path: Path):
     """A copy of `scenes` that a test may change."""

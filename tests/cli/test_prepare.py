@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from vsemb.cli.__main__ import main
+from vsemb.data.store import Dataset
 
 
 @pytest.fixture
@@ -43,6 +44,16 @@ def test_success(photos, tmp_path, capsys):
     assert "nothing to do" in capsys.readouterr().err
 
 
+def test_disjoint_classes(photos, tmp_path):
+    rows = "".join(f"{number}.jpg,photo {number},class {number % 10}\n" for number in range(40))
+    (photos / "table.csv").write_text("file,description,class\n" + rows)
+    assert prepare(photos, "--format", "table", "--disjoint-classes", "--out", tmp_path / "out") == 0
+    dataset = Dataset.open(tmp_path / "out")
+    classes = [set(dataset.split(name).class_names) for name in dataset.splits]
+    assert [len(group) for group in classes] == [8, 1, 1]
+    assert len(set().union(*classes)) == 10
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -54,6 +65,15 @@ def test_success(photos, tmp_path, capsys):
         (["{photos}", "--format", "table", "--images", "nowhere"], "No images folder at nowhere"),
         (["{photos}", "--format", "table", "--restval", "drop"], "the format table has only images, split"),
         (["{photos}", "--format", "table", "--split", "a/b"], "split='a/b'"),
+        (["{photos}", "--format", "table", "--disjoint-classes"], "line 2: 0.jpg has no class"),
+        (["{photos}", "--format", "table", "--wordnet", "x"], "the format table has only images, split"),
+        (["{photos}", "--format", "cub"], "images.txt: No such file"),
+        (
+            ["{photos}", "--format", "flowers102", "--descriptions", "nowhere"],
+            "No descriptions folder at nowhere",
+        ),
+        (["{photos}", "--format", "flowers102", "--class-names", "x"], "Unpack those of Reed et al."),
+        (["{photos}", "--format", "wnid", "--class-splits", "1/1/1"], "holds no class folders"),
         (["{photos}", "--format", "table", "--max-side", "0"], "max_side=0"),
         (["{photos}", "--format", "table", "--images-per-shard", "-1"], "images_per_shard=-1"),
         (["{photos}/1.jpg", "--format", "table"], "not UTF-8"),
@@ -82,7 +102,18 @@ def test_help_shows_formats_and_an_example(capsys):
     with pytest.raises(SystemExit):
         prepare("--help")
     output = capsys.readouterr().out
-    for text in ("karpathy", "coco", "flickr", "table", "tfds", "vsepp", "example:"):
+    for text in (
+        "karpathy",
+        "coco",
+        "flickr",
+        "table",
+        "tfds",
+        "vsepp",
+        "cub",
+        "flowers102",
+        "wnid",
+        "example:",
+    ):
         assert text in output
 
 

@@ -21,7 +21,6 @@ from PIL import Image
 from vsemb.data import feature_files, features
 from vsemb.data.features import FeatureStore, cache_features, feature_fingerprint, write_precomputed
 from vsemb.data.records import ImageRecord
-from vsemb.data.sources import FeatureImages
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import sha256_bytes
@@ -220,31 +219,6 @@ def test_reordered_rows_are_refused(tmp_path):
     np.save(path, np.load(path)[::-1])
     with pytest.raises(DataError, match="reordered"):
         FeatureStore.find(dataset)
-
-
-def test_mirror_images_are_views_for_training_only(tmp_path):
-    dataset = make_dataset(tmp_path / "data", images=5)
-    plain = cache_features(dataset, CONFIG, weights=None, batch_size=2)
-    both = cache_features(dataset, CONFIG, weights=None, batch_size=2, mirror=True)
-    assert both.shape == (5, 2, 256) and both.mirrored and not plain.mirrored
-    assert both.fingerprint != plain.fingerprint
-    ids = np.array([4, 0, 2])
-    # Other batches of the same images may differ in the last bits.
-    np.testing.assert_allclose(both.rows(ids), plain.rows(ids), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(both.rows(ids), both.views(ids, 0))
-    assert not np.allclose(both.views(ids, 1), both.views(ids, 0))
-    split = dataset.split(dataset.splits[0])
-    images = FeatureImages(both, split, augment=True)
-    rows = np.zeros(64, np.int64)
-    drawn = images.finish(tf.constant(images.gather(rows)), tf.constant([1, 2])).numpy()
-    views = both.views(split.ids[:1], 0)[0], both.views(split.ids[:1], 1)[0]
-    is_first, is_second = ((drawn == view).all(axis=1) for view in views)
-    assert (is_first | is_second).all() and 16 < is_first.sum() < 48  # 32 +- 4 deviations
-    np.testing.assert_array_equal(
-        images.finish(images.gather(rows), None), FeatureImages(both, split).gather(rows)
-    )
-    with pytest.raises(InvalidArgumentError, match="mirror"):
-        cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
 
 
 def test_the_fingerprint_names_everything_that_matters():

@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.wordnet_files import LICENCE, TINY, concept_line, write_wordnet
 from tests.oracles import oracle
-from vsemb.data.wordnet import find_wordnet, read_wordnet, transitive_closure
+from vsemb.data.wordnet import Concept, find_wordnet, read_concepts, read_wordnet, transitive_closure
 from vsemb.errors import DataError
 
 REAL = os.environ.get("VSEMB_WORDNET")
@@ -146,3 +146,55 @@ def test_wordnet_3_0():
     assert len(transitive_closure(wordnet.edges)) == 743_241
     assert len(transitive_closure(wordnet.edges, paths=True)) == 837_888
     assert "dog.n.02084071" in wordnet.names
+
+
+def test_words_and_glosses_of_a_concept_and_its_ancestors(tmp_path):
+    found = read_concepts(write_wordnet(tmp_path), ["00000500"])
+    # The dog (500) is a canine (400) and a pet (300), both animals (200), which are entities (100).
+    assert sorted(found) == ["00000100", "00000200", "00000300", "00000400", "00000500"]
+    assert found["00000500"] == Concept(
+        words=("dog", "dog too"),
+        definition="a gloss, with @ and | in it",
+        examples=(),
+        hypernyms=("00000400", "00000300"),
+    )
+    assert found["00000100"].hypernyms == ()
+    assert read_concepts(tmp_path, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("gloss", "definition", "examples"),
+    [
+        ("a dog", "a dog", ()),
+        ('a dog; "the dog barked"', "a dog", ("the dog barked",)),
+        ('a dog; or a wolf; "it barked"; "it ran; away"', "a dog; or a wolf", ("it barked", "it ran; away")),
+        ('the "in" crowd; "he is in"', 'the "in" crowd', ("he is in",)),
+        ('a saying; "to be" - Shakespeare; "or not"', "a saying", ("to be", "or not")),
+        ("", "", ()),
+    ],
+)
+def test_glosses(tmp_path, gloss, definition, examples):
+    line = concept_line("00000001", ["x"], []).replace("a gloss, with @ and | in it", gloss)
+    (tmp_path / "data.noun").write_text(LICENCE + line)
+    concept = read_concepts(tmp_path, ["00000001"])["00000001"]
+    assert (concept.definition, concept.examples) == (definition, examples)
+
+
+def test_concepts_that_are_not_there(tmp_path):
+    write_wordnet(tmp_path)
+    for offset in ("00000001", "", "1", "  1 This"):
+        with pytest.raises(DataError, match="has no concept at"):
+            read_concepts(tmp_path, [offset])
+    (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
+    with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
+        read_concepts(tmp_path, ["00000001"])
+    with pytest.raises(DataError, match="Cannot read"):
+        read_concepts(tmp_path / "nowhere", ["00000001"])
+
+
+@pytest.mark.skipif(not REAL, reason="VSEMB_WORDNET does not name WordNet's folder")
+def test_the_real_goldfish():
+    found = read_concepts(str(REAL), ["01443537"])
+    assert found["01443537"].words == ("goldfish", "Carassius auratus")
+    assert found["01443537"].definition.startswith("small golden or orange-red freshwater fishes")
+    assert [found[above].words[0] for above in found["01443537"].hypernyms] == ["cyprinid"]

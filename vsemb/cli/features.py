@@ -28,6 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keep-crops", action="store_true", help="store each crop and not their mean")
     parser.add_argument(
+        "--training-crops",
+        action="store_true",
+        help="with one crop, also store ten crops of each image, of which training draws one each time, "
+        "in place of the mirror image (eleven times the time)",
+    )
+    parser.add_argument(
         "--mirror",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -63,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         weights=arguments.weights,
         batch_size=arguments.batch_size,
         keep_crops=arguments.keep_crops,
-        mirror=arguments.mirror and config.crops == 1,
+        mirror=arguments.mirror and config.crops == 1 and not arguments.training_crops,
+        training_crops=arguments.training_crops,
     )
     speed = store.images_computed / store.seconds if store.images_computed else None
     report = {

@@ -4,10 +4,15 @@ formats:
   karpathy  dataset_*.json (or the folder that holds it) and images/; COCO's restval joins train
   coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
   flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
-  table     CSV, TSV or JSON lines with a header: file, caption[, split, class]; without a split column
-            a hash of the file name decides: 80 % train, 10 % val, 10 % test
+  table     CSV, TSV or JSON lines with a header: file, caption (or description)[, split, class]; without a
+            split column a hash of the file name decides, or of the class with --disjoint-classes: 80 %
+            train, 10 % val, 10 % test
   tfds      the name of a tensorflow-datasets builder that has images and texts
   vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
+  cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
+  flowers102  Flowers-102's jpg/ with Reed's descriptions and lists of classes
+  wnid      class folders named by WordNet's ids (ImageNet, Tiny ImageNet); WordNet's own texts describe the
+            classes, and the splits share none
 
 Images are decoded once to check them and stored upright, as JPEG or PNG. The output appears whole or not
 at all; interrupted, the same command continues where it was.
@@ -52,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="images in a full shard (default: 1024)",
     )
     options = parser.add_argument_group("options of single formats")
-    options.add_argument("--images", metavar="DIR", help="images folder (karpathy, coco, flickr, table)")
+    options.add_argument("--images", metavar="DIR", help="images folder (all but tfds, vsepp, wnid)")
     options.add_argument(
         "--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)"
     )
@@ -60,6 +65,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--restval",
         choices=["train", "keep", "drop"],
         help="what becomes of COCO's restval: joins train (default), stays, is left out (karpathy, tfds)",
+    )
+    options.add_argument(
+        "--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)"
+    )
+    options.add_argument(
+        "--class-names", metavar="FILE", help="names of the classes, one a line in their order (flowers102)"
+    )
+    options.add_argument(
+        "--disjoint-classes",
+        action="store_true",
+        default=None,
+        help="make splits that share no class (table)",
+    )
+    options.add_argument("--wordnet", metavar="DIR", help="folder with WordNet 3.0's data.noun (wnid)")
+    options.add_argument(
+        "--class-splits",
+        metavar="N/N/N",
+        help="classes in train, val and test; default 75, 10 and 15 %% of them (wnid)",
     )
     options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
     options.add_argument(

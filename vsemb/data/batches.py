@@ -15,7 +15,7 @@ import tensorflow as tf
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.tokenizers import Tokenizer
 
 # Captions are sorted by length inside windows of so many batches: long enough to make batches of
 # nearly one length, short enough to keep an epoch's order random.
@@ -53,7 +53,7 @@ class PairBatches:
         self,
         split: Split,
         images: ImageSource,
-        tokenizer: WordTokenizer,
+        tokenizer: Tokenizer,
         *,
         batch_size: int = 128,
         captions: str = "all",
@@ -118,6 +118,7 @@ class PairBatches:
                 "text": self._texts(captions),
                 "image_id": split.ids[rows],
                 "seed": np.array([self.seed + epoch, step], np.int32),
+                **self._labels(rows),
             }
             if negatives is not None:
                 other, other_rows = negatives[0][step], negatives[1][step]
@@ -126,6 +127,11 @@ class PairBatches:
                 batch["negative_text"] = self._texts(other)
                 batch["negative_text_id"] = split.ids[split.caption_rows[other]]
             yield batch
+
+    def _labels(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns what a batch says of its images besides their ids: int64 (batch_size,) arrays."""
+        del rows
+        return {}
 
     def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
         """Returns a dataset that gives the next epoch each time it is iterated.
@@ -145,6 +151,7 @@ class PairBatches:
         image = tf.TensorSpec((size, *spec.shape), spec.dtype)
         text, ids = tf.TensorSpec((size, None), tf.int32), tf.TensorSpec((size,), tf.int64)
         signature = {"image": image, "text": text, "image_id": ids, "seed": tf.TensorSpec((2,), tf.int32)}
+        signature |= dict.fromkeys(self._labels(np.zeros(0, np.int64)), ids)
         if self.negatives == "sampled":
             signature |= {"negative_image": image, "negative_image_id": ids}
             signature |= {"negative_text": text, "negative_text_id": ids}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vsemb.data.attributes import ClassAttributes, read_attributes
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
-from vsemb.errors import DataError, unknown_name
+from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import sha256_bytes
 
 if TYPE_CHECKING:
@@ -71,6 +74,32 @@ class Dataset:
             self._open_splits[name] = Split(self.path, name, self.manifest["splits"][name])
         return self._open_splits[name]
 
+    def check_disjoint_classes(self, *names: str) -> None:
+        """Checks that no two of some splits share a class, as zero-shot recognition wants it.
+
+        Raises:
+            DataError: naming a class that two of them share, or an image without a class.
+            InvalidArgumentError: if the dataset has no such split.
+        """
+        owner: dict[str, str] = {}
+        for name in names:
+            for label in self.split(name).class_ids()[0]:
+                if owner.setdefault(label, name) != name:
+                    raise DataError(
+                        f"The splits {owner[label]!r} and {name!r} of {self.path} share the class {label!r}; "
+                        "zero-shot recognition wants classes that were never trained on. Prepare the data "
+                        "with splits that share no class."
+                    )
+
+    @functools.cached_property
+    def attributes(self) -> ClassAttributes | None:
+        """The attribute vectors of the classes; None where the dataset has none.
+
+        Raises:
+            DataError: if their file is broken.
+        """
+        return read_attributes(self.path)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
         return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
@@ -125,6 +154,39 @@ class Split:
     def rows_by_id(self) -> dict[int, int]:
         """The row of every id."""
         return {int(number): row for row, number in enumerate(self.ids)}
+
+    def class_ids(self) -> tuple[list[str], np.ndarray]:
+        """Returns the classes of the images.
+
+        Returns:
+            names: of the split's classes, by alphabet.
+            ids: int64 (n,), for each image the place of its class in `names`.
+
+        Raises:
+            DataError: if an image has no class.
+        """
+        for key, name in zip(self.keys, self.class_names, strict=True):
+            if not name:
+                raise DataError(
+                    f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
+                    "come from the column `class` of a table, or from a format that has them."
+                )
+        names, ids = np.unique(np.array(self.class_names, dtype=object), return_inverse=True)
+        return names.tolist(), ids.astype(np.int64)
+
+    def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:
+        """Returns the split with other captions; images, ids and classes are the same.
+
+        Args:
+            captions: for each image at least one.
+        """
+        other = copy.copy(self)
+        other.captions = [text for texts in captions for text in texts]
+        counts = [len(texts) for texts in captions]
+        if len(counts) != len(self) or min(counts) < 1:
+            raise invalid_argument("captions", f"{len(counts)} lists", f"{len(self)}, none of them empty")
+        other.caption_rows = np.repeat(np.arange(len(self), dtype=np.int64), counts)
+        return other
 
     def _need_images(self) -> None:
         if not self.has_images:

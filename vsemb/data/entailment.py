@@ -21,7 +21,7 @@ from vsemb.data.batches import pad_ids
 from vsemb.data.entailment_files import EXPECTED, SPLITS, find_files, label, read_rows, sentence, split_name
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import sha256_bytes, sha256_file
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.tokenizers import Tokenizer
 
 _CHUNK = 4096
 
@@ -186,9 +186,7 @@ class EntailmentData:
         if not found:
             raise self._lacks(split)
 
-    def encode(
-        self, tokenizer: WordTokenizer, splits: Collection[str] = SPLITS
-    ) -> dict[str, EntailmentSplit]:
+    def encode(self, tokenizer: Tokenizer, splits: Collection[str] = SPLITS) -> dict[str, EntailmentSplit]:
         """Turns pairs into token ids, a few thousand at a time.
 
         Args:
@@ -243,7 +241,7 @@ def premise_split(premise: str, seed: int = 0) -> str:
 class _SplitWriter:
     """Collects the pairs of a split; as strings only until there are enough for the tokenizer."""
 
-    def __init__(self, name: str, tokenizer: WordTokenizer) -> None:
+    def __init__(self, name: str, tokenizer: Tokenizer) -> None:
         self.name = name
         self.tokenizer = tokenizer
         self._waiting: list[SentencePair] = []

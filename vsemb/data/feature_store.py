@@ -2,7 +2,7 @@
 
     DATA/features/<fingerprint>/
       features.npy         float32 (images, dim), or (images, views, dim) where the crops are kept, or
-                           each image's mirror image beside it
+                           each image's mirror image or ten crops stand beside it for training
       ids.npy              int64 (images,), ascending: features.npy[i] belongs to image ids[i]
       manifest.json        of which dataset, by which backbone, weights and preprocessing
       backbone.weights.h5  the weights that were used (absent for precomputed features)
@@ -121,10 +121,8 @@ class FeatureStore:
             from vsemb.image.backbones import BackboneConfig
 
             config = BackboneConfig.from_json(manifest["backbone"])
-            if (
-                feature_fingerprint(config, manifest["weights_sha256"], features.ndim == 3)
-                != manifest["fingerprint"]
-            ):
+            kept = views_kept(config.crops, features.shape[1] if features.ndim == 3 else 1)
+            if feature_fingerprint(config, manifest["weights_sha256"], kept) != manifest["fingerprint"]:
                 raise DataError(
                     f"Features in {directory} were made with other preprocessing. Make them "
                     "again with `vsemb features`."
@@ -184,12 +182,19 @@ class FeatureStore:
         return self._features.shape[1] if self._features.ndim == 3 else 1
 
     @property
-    def mirrored(self) -> bool:
-        """Whether view 0 is the image, as it is measured and served, and view 1 its mirror image."""
-        return self.views_count == 2 and self.manifest["crops"] == 1
+    def training_views(self) -> range:
+        """The views to draw from in training, where view 0 is the image as it is measured and served.
+
+        The image and its mirror image (0 and 1), or ten crops (1 to 10); empty where there are none.
+        """
+        if self.views_count == 1 or self.manifest["crops"] != 1:
+            return range(0)
+        return range(0 if self.views_count == 2 else 1, self.views_count)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers the features of images, averaged over crops where those are kept, never mirrored.
+        """Gathers the features of images, averaged over crops where those are kept.
+
+        Views that are for training alone take no part.
 
         Args:
             ids: int64 (n,), in any order, repeats allowed.
@@ -200,7 +205,7 @@ class FeatureStore:
         Raises:
             DataError: if an id has no features.
         """
-        if self.mirrored:
+        if self.training_views:
             return self.views(ids, 0)
         features = self._features[self._positions(ids)]
         return features.mean(axis=1) if features.ndim == 3 else features
@@ -232,10 +237,16 @@ class FeatureStore:
         return positions
 
 
-def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_views: bool = False) -> str:
+def views_kept(crops: int, views: int) -> bool | str:
+    """Returns what a fingerprint says of the views: whether they are kept, or `"training crops"`."""
+    return "training crops" if crops == 1 and views > 2 else views > 1
+
+
+def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_views: bool | str = False) -> str:
     """Returns the name of the features that a backbone with these weights makes: 16 hex digits.
 
-    Covers the configuration, the values of the weights, and the version of the preprocessing.
+    Covers the configuration, the values of the weights, the version of the preprocessing, and
+    `views_kept`.
     """
     from vsemb.image.backbones import PREPROCESSING_VERSION
 

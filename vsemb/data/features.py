@@ -20,6 +20,7 @@ from vsemb.data.feature_store import (
     filled_splits,
     name_images,
     refuse_not_finite,
+    views_kept,
 )
 from vsemb.errors import DataError, invalid_argument
 
@@ -39,6 +40,7 @@ def cache_features(
     batch_size: int = 64,
     keep_crops: bool = False,
     mirror: bool = False,
+    training_crops: bool = False,
 ) -> FeatureStore:
     """Runs a backbone over all images of a dataset once, or opens what an earlier run left.
 
@@ -54,6 +56,8 @@ def cache_features(
         keep_crops: whether to store each crop's features and not their mean.
         mirror: whether to store the features of each image's mirror image too, for training; twice the
             time. Ten crops hold mirror images anyway.
+        training_crops: whether to store the features of ten crops of each image beside its own, one of
+            which is drawn each time in training (Reed et al. 2016, section 5); eleven times the time.
 
     Returns:
         The opened features.
@@ -73,13 +77,16 @@ def cache_features(
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
     if keep_crops and config.crops == 1:
         raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Pass crops=10 to keep ten.")
-    if mirror and config.crops != 1:
-        raise invalid_argument("mirror", mirror, "False with crops=10", "Ten crops hold mirror images.")
-    keep_views = keep_crops or mirror
+    if mirror and (config.crops != 1 or training_crops):
+        raise invalid_argument("mirror", mirror, "False with ten crops", "They hold mirror images.")
+    if training_crops and config.crops != 1:
+        allowed = "False with crops=10"
+        raise invalid_argument("training_crops", training_crops, allowed, "Use crops=1, or keep_crops=True.")
+    views = 2 if mirror else 11 if training_crops else config.crops if keep_crops else 1
     ids = dataset_ids(dataset)
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
-    fingerprint = feature_fingerprint(config, weights_sha256, keep_views)
+    fingerprint = feature_fingerprint(config, weights_sha256, views_kept(config.crops, views))
     directory = dataset.path / "features" / fingerprint
     if (directory / "manifest.json").is_file():
         return FeatureStore.open(directory, dataset)
@@ -88,14 +95,15 @@ def cache_features(
     dim = int(network.output_shape[-1])
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
     state = {"fingerprint": fingerprint, "dataset": dataset.fingerprint, "batch_size": batch_size}
-    shape = (2 if mirror else config.crops, dim) if keep_views else (dim,)
+    shape = (views, dim) if views > 1 else (dim,)
     started = time.perf_counter()
     with FeatureWriter(directory, ids, shape, state) as writer:
         computed = len(ids) - writer.done
         encoded = _encoded_images(dataset).skip(writer.done).batch(batch_size)
-        batches = encoded.map(lambda ids, images: (ids, *decode_views(images, config))).prefetch(1)
+        cropped = dataclasses.replace(config, crops=10)
+        batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
         with tqdm(total=len(ids), initial=writer.done, desc="features", unit="image", disable=None) as bar:
-            for batch_ids, pixels, valid in _readable(batches, dataset):
+            for batch_ids, images, pixels, valid in _readable(batches, dataset):
                 batch_ids, valid = batch_ids.numpy(), valid.numpy()
                 if not valid.all():
                     raise DataError(
@@ -103,8 +111,10 @@ def cache_features(
                     )
                 if mirror:
                     pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
+                if training_crops:
+                    pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
                 features = encode(pixels).numpy()
-                rows = features if keep_views else features.mean(axis=1)
+                rows = features if views > 1 else features.mean(axis=1)
                 refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
                 writer.write(batch_ids, rows)
                 bar.update(len(batch_ids))
@@ -187,7 +197,7 @@ def _encoded_images(dataset: Dataset) -> Any:
     return first
 
 
-def _readable(batches: Any, dataset: Dataset) -> Iterator[tuple[Any, Any, Any]]:
+def _readable(batches: Any, dataset: Dataset) -> Iterator[tuple[Any, ...]]:
     """Yields the batches; what TensorFlow says of a damaged shard becomes one clear line."""
     import tensorflow as tf
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vsemb.data.attributes import write_attributes
 from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
 from vsemb.data.records import ImageRecord
@@ -84,7 +85,7 @@ def prepare(
         max_side=max_side,
         overwrite=overwrite,
         report=report,
-        before_publish=None if opened.rows is None else lambda dataset: _write_rows(dataset, opened),
+        before_publish=lambda dataset: _write_beside(dataset, opened),
     )
 
 
@@ -113,11 +114,14 @@ def survey(records: list[ImageRecord]) -> str:
     return digest.hexdigest()
 
 
-def _write_rows(dataset: Dataset, source: Source) -> None:
-    """Writes a source's precomputed features into the feature cache of a dataset."""
+def _write_beside(dataset: Dataset, source: Source) -> None:
+    """Writes what a source knows beyond its records: attributes of classes, precomputed features."""
+    if source.attributes is not None:
+        write_attributes(dataset.path, source.attributes)
+    if source.rows is None:
+        return
     from vsemb.data.features import write_precomputed
 
-    assert source.rows is not None
     splits = [dataset.split(name) for name in dataset.splits]
     ids = np.concatenate([split.ids for split in splits])
     write_precomputed(dataset, ids, [source.rows(split.name, split.keys) for split in splits])

@@ -40,8 +40,8 @@ class FeatureImages:
     Args:
         store: the cache.
         split: the split.
-        augment: whether training batches take each image or its mirror image at random, where the
-            cache has those.
+        augment: whether training batches take one of each image's views for training at random (its
+            mirror image, or crops), where the cache has those.
         memory: bytes that the features may take; above, each batch reads its rows from disk.
     """
 
@@ -50,19 +50,21 @@ class FeatureImages:
     ) -> None:
         self._store = store
         self._ids = split.ids
-        self._augment = augment and store.mirrored
+        self._augment = augment and len(store.training_views) > 0
+        self._views = store.views_count if self._augment else 1
         self._features: np.ndarray | None = None
-        if len(split.ids) * store.dim * (2 if self._augment else 1) * 4 <= memory:
+        if len(split.ids) * store.dim * self._views * 4 <= memory:
             self._features = self._read(split.ids)
 
     def _read(self, ids: np.ndarray) -> np.ndarray:
         if self._augment:
-            return np.stack([self._store.views(ids, view) for view in (0, 1)], axis=1)  # (n, 2, dim)
+            views = [self._store.views(ids, view) for view in range(self._views)]
+            return np.stack(views, axis=1)  # (n, views, dim)
         return self._store.rows(ids)
 
     @property
     def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec((2, self._store.dim) if self._augment else (self._store.dim,), tf.float32)
+        return tf.TensorSpec((*[self._views] * self._augment, self._store.dim), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         return self._read(self._ids[rows]) if self._features is None else self._features[rows]
@@ -72,7 +74,8 @@ class FeatureImages:
             return images
         if seed is None:
             return images[:, 0]
-        view = tf.random.stateless_uniform((tf.shape(images)[0],), seed, 0, 2, tf.int32)
+        first, last = self._store.training_views[0], self._store.training_views[-1]
+        view = tf.random.stateless_uniform((tf.shape(images)[0],), seed, first, last + 1, tf.int32)
         return tf.gather(images, view, axis=1, batch_dims=1)
 
 

@@ -7,6 +7,8 @@ brings it, and so does any `dict/` folder.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from vsemb.errors import DataError
 PLACES = ("$WNHOME/dict", "/usr/share/wordnet")
 
 _HYPERNYMS = ("@", "@i")  # hypernym and instance hypernym
+_QUOTED = re.compile(r'"([^"]*)"')
 _POINTER_FIELDS = 4  # symbol, offset, part of speech, source/target
 
 
@@ -38,6 +41,23 @@ class WordNet:
     def words(self) -> list[str]:
         """Returns each concept's first word alone, e.g. "dog"; two concepts may share it."""
         return [name.rsplit(".", 2)[0] for name in self.names]
+
+
+@dataclass(frozen=True)
+class Concept:
+    """A noun concept as its dictionary entry has it.
+
+    Attributes:
+        words: its words, the usual one first, with spaces between the parts of a word.
+        definition: its gloss without the examples.
+        examples: sentences or phrases that use it.
+        hypernyms: the offsets of what it is a kind or instance of.
+    """
+
+    words: tuple[str, ...]
+    definition: str
+    examples: tuple[str, ...]
+    hypernyms: tuple[str, ...]
 
 
 def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -105,6 +125,66 @@ def read_wordnet(folder: str | os.PathLike[str]) -> WordNet:
     if (circle := _first_in_circle(edges, len(names))) is not None:
         raise DataError(f"{path}: the hypernyms of {names[circle]} go in a circle.")
     return WordNet(names, edges)
+
+
+def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dict[str, Concept]:
+    """Reads words and glosses of some noun concepts and of all that they are a kind or instance of.
+
+    Args:
+        folder: a `dict/` folder; only its `data.noun` is read.
+        offsets: the concepts, each by its eight digits; ImageNet's ids are those of WordNet 3.0 behind an n.
+
+    Returns:
+        offset -> concept, the ancestors included.
+
+    Raises:
+        DataError: if the file is missing or unreadable, it has no concept at an offset, or the line of one is
+            not in the format.
+
+    Example:
+
+    ```python
+    read_concepts("/usr/share/wordnet", ["01443537"])["01443537"].words  # ("goldfish", "Carassius auratus")
+    ```
+    """
+    path = Path(folder) / "data.noun"
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    places = {line[:8]: place for place, line in enumerate(lines) if not line.startswith(b" ")}
+    found: dict[str, Concept] = {}
+    waiting = list(dict.fromkeys(offsets))
+    while waiting:
+        offset = waiting.pop()
+        place = places.get(offset.encode("utf-8"))
+        if place is None or not offset:
+            raise DataError(
+                f"{path} has no concept at {offset!r}. ImageNet's ids are those of WordNet 3.0; "
+                "other versions have other offsets."
+            )
+        try:
+            found[offset] = concept = _described(lines[place].decode("utf-8"))
+        except (ValueError, IndexError) as error:
+            reason = "it ends too early" if isinstance(error, IndexError) else error
+            raise DataError(f"{path}, line {place + 1} is not in WordNet's data format: {reason}.") from error
+        waiting += [above for above in concept.hypernyms if above not in found]
+    return found
+
+
+def _described(line: str) -> Concept:
+    _, _, hypernyms = _concept(line)
+    head, _, gloss = line.partition("|")
+    fields = head.split()
+    words = tuple(word.replace("_", " ") for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2])
+    # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
+    definition, _, examples = gloss.strip().partition('; "')
+    return Concept(
+        words=tuple(dict.fromkeys(words)),
+        definition=definition.rstrip("; "),
+        examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
+        hypernyms=tuple(dict.fromkeys(hypernyms)),
+    )
 
 
 def _concept(line: str) -> tuple[str, str, list[str]]:

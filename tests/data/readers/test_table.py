@@ -9,7 +9,7 @@ import pytest
 
 from vsemb.data.readers import read
 from vsemb.data.readers.table import hash_split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, InvalidArgumentError
 
 CSV = """file,caption,split,class
 a.jpg,"A dog, running",train,dog
@@ -134,3 +134,53 @@ def test_folders_with_none_or_several(tmp_path):
     with pytest.raises(DataError, match="No images folder"):
         (tmp_path / "a.csv").write_text("file,caption\na.jpg,x\n")
         read("table", tmp_path / "a.csv", images=tmp_path / "nowhere")
+
+
+def test_descriptions_are_captions(tmp_path, pictures):
+    (tmp_path / "t.csv").write_text("file,class,description\na.jpg,crow,a black bird\n")
+    pictures(tmp_path, "a.jpg")
+    assert read("table", tmp_path).records[0].captions == ("a black bird",)
+    # Beside a caption a description is any other column.
+    (tmp_path / "t.csv").write_text("file,caption,description\na.jpg,a crow,taken in May\n")
+    assert read("table", tmp_path).records[0].captions == ("a crow",)
+
+
+@pytest.mark.parametrize(("classes", "counts"), [(3, (1, 1, 1)), (10, (8, 1, 1)), (40, (32, 4, 4))])
+def test_the_hash_of_the_class_makes_disjoint_splits(tmp_path, pictures, classes, counts):
+    names = [(f"{number}.jpg", f"class {number % classes}") for number in range(3 * classes)]
+    (tmp_path / "t.csv").write_text("file,caption,class\n" + "".join(f"{f},x,{c}\n" for f, c in names))
+    pictures(tmp_path, *(name for name, _ in names))
+    found = read("table", tmp_path, disjoint_classes=True)
+    by_split = {
+        split: {record.class_name for record in found.records if record.split == split}
+        for split in ("train", "val", "test")
+    }
+    # Sizes that add up to the number of classes leave no class in two splits.
+    assert tuple(len(group) for group in by_split.values()) == counts
+    assert len(set().union(*by_split.values())) == classes
+    assert found.options == {"disjoint_classes": True}
+    assert read("table", tmp_path).options == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,caption\na.jpg,x\n", "line 2: a.jpg has no class"),
+        ("file,caption,class\na.jpg,x,dog\nb.jpg,x,\n", "line 3: b.jpg has no class"),
+        (
+            "file,caption,class,split\na.jpg,x,dog,train\n",
+            "line 2: splits by class need a table without splits",
+        ),
+        ("file,caption,class\na.jpg,x,dog\nb.jpg,x,cat\n", "has 2 classes; three splits"),
+    ],
+)
+def test_tables_without_disjoint_classes(tmp_path, pictures, text, message):
+    (tmp_path / "t.csv").write_text(text)
+    pictures(tmp_path, "a.jpg", "b.jpg")
+    with pytest.raises(DataError, match=message):
+        read("table", tmp_path, disjoint_classes=True)
+
+
+def test_disjoint_classes_in_one_split(tmp_path):
+    with pytest.raises(InvalidArgumentError, match="nothing with disjoint_classes"):
+        read("table", tmp_path, split="train", disjoint_classes=True)

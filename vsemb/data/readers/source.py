@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vsemb.data.attributes import ClassAttributes
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
@@ -31,6 +32,7 @@ class Source:
         total: the number of records, None if unknown.
         notes: lines worth showing about what was left out or repaired.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
+        attributes: of the classes, where the source has them.
     """
 
     format: str
@@ -41,6 +43,7 @@ class Source:
     total: int | None = None
     notes: tuple[str, ...] = ()
     rows: Callable[[str, Sequence[str]], np.ndarray] | None = None
+    attributes: ClassAttributes | None = None
 
 
 def split_name(name: str) -> str:

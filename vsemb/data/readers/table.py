@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.readers.class_splits import dealt, shares
 from vsemb.data.readers.source import (
     Source,
     existing,
@@ -21,11 +22,12 @@ from vsemb.data.readers.source import (
     text_lines,
 )
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError
+from vsemb.errors import DataError, invalid_argument
 
+_DESCRIPTIONS = ("description", "descriptions")
 COLUMNS = {
     "file": ("file", "file_name", "filename", "image", "image_path", "path"),
-    "caption": ("caption", "captions", "text", "sentence"),
+    "caption": ("caption", "captions", "text", "sentence", *_DESCRIPTIONS),
     "split": ("split",),
     "class": ("class", "class_name", "label"),
 }
@@ -38,6 +40,7 @@ def read(
     *,
     images: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    disjoint_classes: bool = False,
 ) -> Source:
     """Reads a table.
 
@@ -49,10 +52,16 @@ def read(
         images: the folder that file names are relative to; default: the table's own, or `images/` in it.
         split: put all images into this split. By default the column `split` decides; without one, a hash
             of the file name does (`hash_split`).
+        disjoint_classes: without a column `split`, let the classes decide, so that train, val and test share
+            none: in the order of a hash of their names, 80 % of the classes are train, 10 % val and 10 %
+            test, at least one of each.
 
     Raises:
+        InvalidArgumentError: for `disjoint_classes` together with `split`.
         DataError: naming the line, if the table is malformed or contradicts itself, or no image is found.
     """
+    if disjoint_classes and split is not None:
+        raise invalid_argument("split", split, "nothing with disjoint_classes, which makes three splits")
     path = existing(source)
     table = _table_file(path) if path.is_dir() else path
     captions: dict[str, list[str]] = {}
@@ -66,8 +75,12 @@ def read(
         given = _text(where, "split", row.get("split"))
         if split is None and "split" in row and not given:
             raise DataError(f"{where}: the split is empty.")
+        if disjoint_classes and given:
+            raise DataError(f"{where}: splits by class need a table without splits. Received: {given!r}.")
         part = split or (split_name(given) if given else hash_split(name))
         fact = (part, _text(where, "class", row.get("class")))
+        if disjoint_classes and fact[1] is None:
+            raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
         if facts.setdefault(name, fact) != fact:
             raise DataError(
                 f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row."
@@ -78,6 +91,9 @@ def read(
         )
     if not captions:
         raise DataError(f"{table} has no rows.")
+    if disjoint_classes:
+        by_class = _splits_by_class([str(kind) for _, kind in facts.values()])
+        facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
     if images is not None and not Path(images).is_dir():
         raise DataError(f"No images folder at {images}.")
     roots = [Path(images)] if images is not None else [table.parent, table.parent / "images"]
@@ -91,9 +107,14 @@ def read(
         path.resolve().name,
         records,
         files=(table,),
-        options={} if split is None else {"split": split},
+        options=({} if split is None else {"split": split})
+        | ({"disjoint_classes": True} if disjoint_classes else {}),
         total=len(records),
     )
+
+
+def _splits_by_class(classes: list[str]) -> dict[str, str]:
+    return dealt(classes, shares(len(set(classes)), 0.1, 0.1))
 
 
 def hash_split(name: str) -> str:
@@ -186,6 +207,8 @@ def _columns(where: str, header: list[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for ours, names in COLUMNS.items():
         found = [theirs for theirs in header if theirs.strip().lower() in names]
+        # Beside captions, descriptions may be something else; they are captions where nothing else is.
+        found = [name for name in found if name.strip().lower() not in _DESCRIPTIONS] or found
         if len(found) > 1:
             raise DataError(f"{where}: several columns could be the {ours}: {', '.join(found)}.")
         if found:

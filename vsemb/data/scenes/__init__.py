@@ -4,13 +4,14 @@ Each image shows 1 to 4 objects of 8 shapes, 8 colours and 3 sizes on a plain ba
 go from abstract ("two shapes on a grey background") to complete ("a large red circle above a small blue
 square on a white background"); boxes and word alignments are known exactly, and so is the answer to image
 arithmetic: `dataclasses.replace` an object's colour in a `Scene` and `encode` it again.
+
+`vsemb.data.scenes.flowers` generates fine-grained classes with descriptions and attributes instead.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Integral
 from typing import Any
 
 from vsemb.data.records import ImageRecord
@@ -29,6 +30,7 @@ from vsemb.data.scenes.world import (
     SceneObject,
     compositional_pools,
     sample_scene,
+    whole,
     zero_shot_pools,
 )
 from vsemb.errors import invalid_argument, unknown_name
@@ -99,7 +101,7 @@ def generate(
     >>> record.alignments[3]  # "turquoise ring" is object 2, "purple cross" 1
     ((3, 2), (4, 2), (7, 1), (8, 1))
     """
-    if not 16 <= _whole("image_size", image_size) <= 1024:
+    if not 16 <= whole("image_size", image_size) <= 1024:
         raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
     pools = _pools(seed, hold_out, class_zero_shot_splits)
     if images is None:
@@ -107,7 +109,7 @@ def generate(
     for split, count in images.items():
         if split not in SPLITS:
             raise unknown_name("images", split, SPLITS)
-        if _whole("images", count) < 0:
+        if whole("images", count) < 0:
             raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
         if count and split not in pools:
             why = "class-disjoint splits" if class_zero_shot_splits else "an empty `hold_out`"
@@ -153,14 +155,8 @@ def scene_at(
 
 
 def _pools(seed: int, hold_out: Iterable[Combination], class_zero_shot_splits: bool) -> dict[str, Pools]:
-    _whole("seed", seed)
+    whole("seed", seed)
     return zero_shot_pools(seed) if class_zero_shot_splits else compositional_pools(hold_out)
-
-
-def _whole(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise invalid_argument(name, value, "a whole number")
-    return int(value)
 
 
 def _scene(split: str, index: int, seed: int, pools: Pools) -> Scene:

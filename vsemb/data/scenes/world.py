@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeVar
 
 from vsemb.errors import invalid_argument, unknown_name
@@ -113,6 +114,17 @@ def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
 def shuffled(rng: random.Random, items: Iterable[_Item]) -> list[_Item]:
     """Returns the items in random order."""
     return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
+
+
+def whole(name: str, value: int) -> int:
+    """Returns an argument that has to be a whole number.
+
+    Raises:
+        InvalidArgumentError: if it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise invalid_argument(name, value, "a whole number")
+    return int(value)
 
 
 def all_combinations() -> tuple[Combination, ...]:

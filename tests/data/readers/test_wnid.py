@@ -1,0 +1,129 @@
+"""Class folders named by WordNet's ids, described by a miniature WordNet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.data.wordnet_files import LICENCE, concept_line
+from vsemb.data.readers import read
+from vsemb.data.readers.class_splits import ranked
+from vsemb.errors import DataError, InvalidArgumentError
+
+# offset -> words, gloss, hypernyms; eight levels from the crane up.
+CONCEPTS = {
+    "00000001": (["entity"], "all there is", []),
+    "00000002": (["thing"], "a thing", ["00000001"]),
+    "00000003": (["creature"], "a creature", ["00000002"]),
+    "00000004": (["animal", "beast"], 'it moves; "the animal moved"', ["00000003"]),
+    "00000005": (["pet"], "a pet", ["00000004"]),
+    "00000006": (["bird"], "it flies", ["00000004"]),
+    "00000007": (["wader", "wading_bird"], "it wades", ["00000006"]),
+    "00000008": (["crane"], 'long-legged bird; of marshes; "a crane flew"; "two cranes"', ["00000007"]),
+    "00000009": (["crane"], "it lifts", ["00000002"]),
+    "00000010": (["heron", "Ardea"], "a heron", ["00000007", "00000005"]),
+}
+
+
+@pytest.fixture
+def wordnet(tmp_path) -> Path:
+    """Writes the WordNet."""
+    lines = [
+        concept_line(offset, words, [("@", above, "n") for above in hypernyms]).replace(
+            "a gloss, with @ and | in it", gloss
+        )
+        for offset, (words, gloss, hypernyms) in CONCEPTS.items()
+    ]
+    folder = tmp_path / "dict"
+    folder.mkdir()
+    (folder / "data.noun").write_text(LICENCE + "".join(lines))
+    return folder
+
+
+@pytest.fixture
+def classes(tmp_path, pictures) -> Path:
+    """Writes three class folders, one as Tiny ImageNet has them."""
+    root = tmp_path / "images"
+    pictures(root, "n00000008/b.JPEG", "n00000008/a.JPEG", "n00000009/images/c.JPEG", "n00000010/d.png")
+    (root / "n00000008" / "boxes.txt").write_text("")
+    (root / "other").mkdir()
+    return root
+
+
+def test_a_class_is_told_by_its_concept(classes, wordnet):
+    found = read("wnid", classes, wordnet=wordnet)
+    crane, _, lifter, heron = found.records
+    assert [record.key for record in found.records] == [
+        "n00000008/a.JPEG",
+        "n00000008/b.JPEG",
+        "n00000009/c.JPEG",
+        "n00000010/d.png",
+    ]
+    assert crane.captions == found.records[1].captions
+    # Five levels up: wader, bird, animal, creature, thing; entity is a sixth.
+    assert crane.captions == (
+        "long-legged bird; of marshes",
+        "a crane flew",
+        "two cranes",
+        "crane",
+        "a kind of wader, wading bird",
+        "a kind of bird",
+        "a kind of animal, beast",
+        "a kind of creature",
+        "a kind of thing",
+        "a kind of wader, bird, animal, creature, thing",
+    )
+    # A heron is a pet here too, and either way leads to the animal.
+    assert heron.captions == (
+        "a heron",
+        "heron",
+        "Ardea",
+        "a kind of wader, wading bird, pet",
+        "a kind of bird, animal, beast",
+        "a kind of animal, beast, creature",
+        "a kind of creature, thing",
+        "a kind of thing, entity",
+        "a kind of wader, pet, bird, animal, creature, thing, entity",
+    )
+    assert [record.class_name for record in (crane, lifter, heron)] == [
+        "crane (n00000008)",
+        "crane (n00000009)",
+        "heron",
+    ]
+    assert found.files == (wordnet / "data.noun",)
+
+
+def test_splits_share_no_class(classes, wordnet):
+    found = read("wnid", classes, wordnet=wordnet)
+    order = ranked(["n00000008", "n00000009", "n00000010"])
+    split_of = {record.key[:9]: record.split for record in found.records}
+    assert [split_of[wnid] for wnid in order] == ["train", "val", "test"]
+    assert found.options == {"class_splits": "1/1/1"}
+    two = read("wnid", classes, wordnet=wordnet, class_splits="2/0/1")
+    assert {record.split for record in two.records if record.key[:9] in order[:2]} == {"train"}
+
+
+def test_a_folder_train_is_looked_into(classes, wordnet):
+    (classes.parent / "tiny").mkdir()
+    classes.rename(classes.parent / "tiny" / "train")
+    assert len(read("wnid", classes.parent / "tiny", wordnet=wordnet).records) == 4
+
+
+@pytest.mark.parametrize("given", ["150/20/30", "1/1", "a/b/c", "1/1/-1", ""])
+def test_class_splits_that_do_not_fit(classes, wordnet, given):
+    with pytest.raises(InvalidArgumentError, match="class_splits"):
+        read("wnid", classes, wordnet=wordnet, class_splits=given)
+
+
+def test_broken_sources(classes, wordnet, tmp_path, pictures):
+    with pytest.raises(DataError, match="holds no class folders named like n01443537"):
+        read("wnid", tmp_path, wordnet=wordnet)
+    with pytest.raises(DataError, match=r"holds no data\.noun"):
+        read("wnid", classes, wordnet=tmp_path)
+    (classes / "n00000001").mkdir()
+    with pytest.raises(DataError, match="n00000001 holds no images"):
+        read("wnid", classes, wordnet=wordnet)
+    pictures(classes, "n00000001/x.jpg", "n00000099/x.jpg")
+    with pytest.raises(DataError, match="has no concept at '00000099'"):
+        read("wnid", classes, wordnet=wordnet)

@@ -1,0 +1,73 @@
+"""Training batches of one image a class, for losses over classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vsemb.data.batches import PairBatches
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Split
+from vsemb.errors import DataError
+from vsemb.text.tokenizers import Tokenizer
+
+
+class ClassBatches(PairBatches):
+    """Batches that hold one image of each of `batch_size` classes, and one of its captions.
+
+    "In each mini-batch we first sample an image from each class, and then sample one of its ten
+    corresponding captions" (Reed et al. 2016, section 3). Classes are drawn without replacement within a
+    batch and uniformly whatever their size, images and captions uniformly within their class and image;
+    an epoch is as many batches as the split has images for. Beside what `PairBatches` gives, a batch has
+    `class_id` int64 (batch_size,), the place of the class among the split's, by alphabet.
+
+    Args:
+        split: the split, usually `train`; each of its images has a class.
+        images: its images.
+        tokenizer: turns captions into ids, once.
+        batch_size: classes a batch.
+        seed: of all draws; with the epoch's number it decides a whole epoch.
+
+    Raises:
+        DataError: if an image has no class, or there are fewer classes than `batch_size`.
+        InvalidArgumentError: for a batch size below 2.
+
+    Example:
+
+        batches = ClassBatches(split, FeatureImages(store, split, augment=True), tokenizer)
+        model.fit(batches.dataset(), epochs=10)
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        images: ImageSource,
+        tokenizer: Tokenizer,
+        *,
+        batch_size: int = 40,
+        seed: int = 0,
+    ) -> None:
+        self.class_names, self._class_ids = split.class_ids()
+        if len(self.class_names) < batch_size:
+            raise DataError(
+                f"Split {split.name!r} has {len(self.class_names)} classes, fewer than "
+                f"batch_size={batch_size}, and a batch holds one image a class. Lower the batch size "
+                f"(--set batches.size={len(self.class_names)})."
+            )
+        # An epoch has one caption an image, as with captions="one".
+        super().__init__(split, images, tokenizer, batch_size=batch_size, captions="one", seed=seed)
+        self._sizes = np.bincount(self._class_ids)
+        self._by_class = np.argsort(self._class_ids, kind="stable")
+        self._first_of_class = np.cumsum(self._sizes) - self._sizes
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """Returns the caption numbers of an epoch's batches, (steps, batch_size) int64."""
+        generator = np.random.default_rng([self.seed, epoch])
+        keys = generator.random((self.steps_per_epoch, len(self.class_names)))
+        classes = np.argsort(keys, axis=1)[:, : self.batch_size]
+        place = (generator.random(classes.shape) * self._sizes[classes]).astype(np.int64)
+        rows = self._by_class[self._first_of_class[classes] + place]
+        drawn = (generator.random(classes.shape) * self._captions_per_image[rows]).astype(np.int64)
+        return self._first_caption[rows] + drawn
+
+    def _labels(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {"class_id": self._class_ids[rows]}
