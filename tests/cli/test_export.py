@@ -30,3 +30,27 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert "is no run" in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_classes_become_a_signature(tiny_pixel_run, tmp_path, capsys):
+    arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
+    options = ["--classes", "red circle", "zyzzyva", "--template", "a {}"]
+    assert main([*arguments, *options]) == 0
+    said = capsys.readouterr()
+    assert "classify" in said.out and "[B, 2]" in said.out
+    assert "not known to the run: zyzzyva" in said.err
+
+
+def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path, capsys):
+    (tmp_path / "classes.txt").write_text("red circle\n")
+    for run, options, said in (
+        (tiny_run, ["--classes", "red circle"], "no image network"),
+        (tiny_pixel_run, ["--classes", "red", "red"], "each class once"),
+        (tiny_pixel_run, ["--template", "a {}"], "without --classes"),
+        (tiny_pixel_run, ["--classes", "red", "--classes-file", str(tmp_path / "classes.txt")], "beside"),
+        (tiny_pixel_run, ["--classes-file", str(tmp_path / "classes.txt"), "--template", "a"], "exactly one"),
+    ):
+        assert main(["export", str(run.path), str(tmp_path / "out"), *options]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from vsemb.cli.tables import entailment_table, retrieval_table, table
+from vsemb.cli.tables import (
+    entailment_table,
+    retrieval_table,
+    split_classes_table,
+    table,
+    zero_shot_table,
+)
 from vsemb.evaluation.entailment import EntailmentMetrics
 from vsemb.evaluation.retrieval import RetrievalMetrics
+from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics
 
 
 def test_columns_of_text_and_numbers_without_trailing_blanks():
@@ -42,3 +49,28 @@ def test_entailment_table_is_in_percent():
         "accuracy on contradiction": "100.0 %",
         "threshold, from val": "0.0625",
     }
+
+
+def test_zero_shot_table_has_a_row_for_each_share_and_number_of_texts():
+    curve = (CurvePoint(2, 30.0, 4.25, 20.0, 1.0), CurvePoint(None, 50.0, 0.0, 40.0, 0.0))
+    clean = ZeroShotMetrics(50.0, 45.0, 40.0, 60.0, 25.0, 50, 4, 100, 400, curve)
+    mistyped = ZeroShotMetrics(35.0, 36.0, 37.0, 60.0, 25.0, 50, 4, 100, 400)
+    lines = zero_shot_table({0.0: clean, 0.05: mistyped}, "test", False).splitlines()
+    header = "test: 4 classes, 100 images, 400 texts top-1 per class top-1 AP@50 chance"
+    assert " ".join(lines[0].split()) == header
+    assert lines[1].split() == ["all", "texts", "50.0", "45.0", "40.0", "25.0"]
+    assert lines[2].split() == ["2", "a", "class", "30.0", "±", "4.2", "20.0", "±", "1.0"]
+    assert lines[3].split() == ["5", "%", "of", "characters", "mistyped", "35.0", "36.0", "37.0", "25.0"]
+    # All texts stand in the curve too, but once in the table.
+    assert lines[4] == "" and "No class of the split was trained on" in lines[5]
+    assert lines[6] == "AP@50 is at most 60.0: classes have fewer images."
+    assert "Classes seen in training" in zero_shot_table({0.0: clean}, "test", True)
+    assert "not known" in zero_shot_table({0.0: clean}, "test", None)
+
+
+def test_counts_of_classes_are_sorted():
+    assert split_classes_table({"a": 1, "b": 3, "c": 1}).splitlines()[1:] == [
+        "b           3",
+        "a           1",
+        "c           1",
+    ]

@@ -9,14 +9,24 @@ import subprocess
 import sys
 import textwrap
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb.encoders import (
+    CHARACTER_STAGES,
+    AttributeEncoder,
+    ConvolutionalSentenceEncoder,
+    ImageEncoder,
+    WordEmbedding,
+)
 from vsemb.errors import DataError
-from vsemb.export import ServedModel, savedmodel
+from vsemb.export import ClassPrompts, ServedModel, savedmodel
 from vsemb.export.savedmodel import export_savedmodel, golden_images, golden_texts
+from vsemb.models import DualEncoder
 from vsemb.recipes.serve import image_input
+from vsemb.text import CharacterTokenizer, ClassTokenizer, Vocabulary
 
 ALONE = """
     import json, sys
@@ -156,3 +166,101 @@ def test_golden_inputs_are_good_and_bad(tiny_pixel_run):
         (served.encode_image, golden_images()),
     ):
         assert 2 <= sum(function(tf.constant(rows))["valid"].numpy()) < len(rows)
+
+
+def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
+    keras.utils.set_random_seed(3)
+    model = DualEncoder(ImageEncoder(6), text_encoder, "dot")
+    model.build({"image": (None, 8), "text": (None, None)})
+    return model
+
+
+@pytest.mark.parametrize("recurrent", [None, "rnn"])
+def test_a_model_of_characters(recurrent, tmp_path):
+    tokenizer = CharacterTokenizer()
+    words = WordEmbedding(len(tokenizer.vocabulary), 8)
+    # The paper's lengths, and few filters.
+    stages = [(8, *sizes) for _, *sizes in CHARACTER_STAGES]
+    encoder = ConvolutionalSentenceEncoder(
+        words, 6, length=201, stages=stages, recurrent=recurrent, units=5, hidden=7
+    )
+    model = small_model(encoder)
+    path = export_savedmodel(model, tokenizer, tmp_path / "characters", image_input=None)
+    served = tf.saved_model.load(str(path)).signatures["encode_text"]
+    texts = ["A yellow bird!", "", "犬", " \n", "a yellow bird", "long " * 100, "long " * 41]
+    outputs = {name: value.numpy() for name, value in served(text=tf.constant(texts)).items()}
+    # A text of unknown characters is a text, one of white space is none.
+    assert outputs["valid"].tolist() == [True, False, True, False, True, True, True]
+    wanted = model.encode_texts(tokenizer(texts))
+    valid = outputs["valid"]
+    np.testing.assert_allclose(outputs["embedding"][valid], wanted.numpy()[valid], atol=1e-5)
+    assert not outputs["embedding"][~valid].any()
+    assert np.abs(outputs["embedding"][0] - outputs["embedding"][4]).max() > 1e-4
+    # Both are "long long … l" behind the cut at 201.
+    np.testing.assert_allclose(outputs["embedding"][5], outputs["embedding"][6], atol=1e-6)
+
+
+def test_a_model_of_classes(tmp_path):
+    tokenizer = ClassTokenizer(Vocabulary(["Blue Jay", "Crow"]))
+    encoder = AttributeEncoder(classes=2, attributes=3, dim=6)
+    encoder.set_attributes(np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0.5], [0, 2, 0]]))
+    model = small_model(encoder)
+    path = export_savedmodel(model, tokenizer, tmp_path / "classes", image_input=None)
+    served = tf.saved_model.load(str(path)).signatures["encode_text"]
+    outputs = served(text=tf.constant(["Crow", " ", " Blue Jay\n", "crow"]))
+    assert outputs["valid"].numpy().tolist() == [True, False, True, True]
+    wanted = model.encode_texts(np.array([[3], [2], [1]])).numpy()
+    np.testing.assert_allclose(outputs["embedding"].numpy()[[0, 2, 3]], wanted, atol=1e-6)
+    assert golden_texts(tokenizer)[0] == b"Blue Jay" and golden_texts(tokenizer)[2] == b"Crow"
+
+
+@pytest.fixture
+def classes():
+    embeddings = np.random.default_rng(0).normal(size=(2, 3, 16)).astype(np.float32)
+    return ClassPrompts(("red circle", "blue square"), embeddings)
+
+
+def test_classes_are_in_the_savedmodel(tmp_path, tiny_pixel_run, scenes, classes):
+    run = tiny_pixel_run
+    path = export_savedmodel(
+        run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes
+    )
+    classify = tf.saved_model.load(str(path)).signatures["classify"]
+    encoded = tf.constant([scenes.split("val").read_image(row) for row in range(3)] + [b"no image"])
+    found = {name: value.numpy() for name, value in classify(image_bytes=encoded).items()}
+    wanted = ServedModel(run.model, run.tokenizer, image_input(run), classes).class_rows(encoded)
+    assert found["classes"].tolist() == [[b"red circle", b"blue square"]] * 4
+    assert found["valid"].tolist() == [True, True, True, False] and not found["scores"][3].any()
+    np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)
+
+
+@pytest.mark.parametrize("key", ["scores", "classes"])
+def test_a_savedmodel_that_classifies_otherwise_is_not_published(
+    tmp_path, tiny_pixel_run, classes, monkeypatch, key
+):
+    write = savedmodel.write
+
+    def write_and_change(served, directory):
+        write(served, directory)
+        # As if other prompts, or the names in another order, had been written.
+        names, embeddings = classes.names, classes.embeddings
+        served.classes = ClassPrompts(
+            names[::-1] if key == "classes" else names, embeddings + 1e-3 * (key == "scores")
+        )
+
+    monkeypatch.setattr(savedmodel, "write", write_and_change)
+    run = tiny_pixel_run
+    with pytest.raises(DataError, match=r"classify (differs from|gives other classes than) the model"):
+        export_savedmodel(
+            run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_scores_that_are_not_finite_are_not_published(tmp_path, tiny_pixel_run, classes):
+    classes.embeddings[0, 0, 0] = np.nan
+    run = tiny_pixel_run
+    with pytest.raises(DataError, match="classify gives scores that are not finite"):
+        export_savedmodel(
+            run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes
+        )

@@ -8,7 +8,7 @@ import pytest
 from vsemb import recipes
 from vsemb.data.features import FeatureStore
 from vsemb.errors import InvalidArgumentError
-from vsemb.recipes import build
+from vsemb.recipes import build, texts
 from vsemb.recipes.indexing import index_source
 from vsemb.recipes.run import Run
 from vsemb.recipes.train import train
@@ -55,7 +55,7 @@ def test_only_an_order_can_be_reversed() -> None:
 def test_no_image_comes_twice_in_a_batch(scenes) -> None:
     recipe = recipes.get("order-embedding").with_overrides(TINY)
     split, store = scenes.split("train"), FeatureStore.find(scenes)
-    tokenizer = build.build_tokenizer(recipe, build.build_vocabulary(recipe, split.captions))
+    tokenizer = texts.build_tokenizer(recipe, texts.build_vocabulary(recipe, split.captions))
     batches = build.build_batches(recipe, split, build.build_images(recipe, split, store), tokenizer)
     seen = []
     for epoch in range(3):

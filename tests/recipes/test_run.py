@@ -15,8 +15,8 @@ from vsemb.data import scenes as generator
 from vsemb.data.features import FeatureStore, write_precomputed
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.recipes import build
 from vsemb.recipes import run as run_module
+from vsemb.recipes import texts
 from vsemb.recipes.measure import evaluate_run
 from vsemb.recipes.run import Run, prepare_run
 from vsemb.recipes.train import train
@@ -156,7 +156,7 @@ def test_missing_and_broken_files_are_clear_errors(run_copy, scenes, name: str, 
 def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_recipe, monkeypatch) -> None:
     out = tmp_path / "run"
     store = FeatureStore.find(scenes)
-    vocabulary = build.build_vocabulary(tiny_recipe, scenes.split("train").captions)
+    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
 
     class Killed(BaseException):
         pass

@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 from vsemb.data.features import cache_features
+from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.image.backbones import BackboneConfig
+from vsemb.recipes.classify import classify_images, embed_classes
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import export_run, image_input, run_encoders
 from vsemb.recipes.train import train
@@ -79,3 +81,22 @@ def test_a_run_that_was_moved_exports_without_its_dataset(kind, tiny_pixel_run, 
             gone.rename(dataset.path)
     assert path == tmp_path / "models" / "moved" / "7"
     assert "encode_image" in tf.saved_model.load(str(path)).signatures
+
+
+def test_what_is_exported_classifies_as_the_run_does(backbone_run, tmp_path):
+    run, dataset = backbone_run
+    split = dataset.split("val")
+    classes = embed_classes(run, ["red circle", "blue square"], ["a {}", "one {}"])
+    signatures = tf.saved_model.load(str(export_run(run, tmp_path / "model", classes=classes))).signatures
+    encoded = tf.constant([split.read_image(row) for row in range(4)])
+    scores = signatures["classify"](image_bytes=encoded)["scores"].numpy()
+    for row, found in enumerate(classify_images(run, split.keys[:4], classes, dataset)):
+        wanted = [found.scores[name] for name in classes.names]
+        np.testing.assert_allclose(scores[row], wanted, atol=1e-5)
+
+
+def test_a_run_on_precomputed_features_cannot_classify_bytes(tiny_run, tmp_path):
+    classes = embed_classes(tiny_run, ["red circle", "blue square"])
+    with pytest.raises(InvalidArgumentError, match="no image network"):
+        export_run(tiny_run, tmp_path / "model", classes=classes)
+    assert not (tmp_path / "model").exists()

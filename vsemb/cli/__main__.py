@@ -18,11 +18,12 @@ COMMANDS = {
     "features": "run a pretrained backbone once and cache its features",
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
-    "evaluate": "measure a run by recall and rank",
+    "evaluate": "measure a run: recall and rank, or zero-shot",
     "lengths": "compare runs on captions of very different lengths",
     "export": "write a run as a SavedModel for TensorFlow Serving",
     "index": "embed a dataset's images or texts for search",
     "search": "find images by text, image or arithmetic",
+    "classify": "classify images by the names of classes",
 }
 
 

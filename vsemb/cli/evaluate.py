@@ -2,16 +2,29 @@
 
 Retrieval: recall at 1, 5 and 10, median and mean rank, from images to texts and back. Entailment: accuracy of
 two classes at the threshold that is best on the validation split, average precision and area under ROC.
+
+With --zero-shot: images are recognised among the classes of a split by the texts of these, and the classes'
+images retrieved (Reed et al. 2016). A tie counts against the model everywhere.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.run import Run
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
   vsemb evaluate runs/coco --data data/coco --split test --folds 5
-  vsemb evaluate runs/snli --split test"""
+  vsemb evaluate runs/snli --split test
+  vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1"""
+
+# What goes with --zero-shot alone, and what without it alone: argument -> its default.
+_ZERO_SHOT = {"curve": False, "typos": None, "top": None, "seen": False, "seed": None, "picture": None}
+_RETRIEVAL = {"folds": 1, "bootstrap": 0}
+_TOP = 50
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +39,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--bootstrap", type=int, default=0, metavar="N", help="95 %% intervals from N resamplings (0: none)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the table to FILE as JSON")
+    group = parser.add_argument_group("zero-shot recognition")
+    group.add_argument("--zero-shot", action="store_true", help="recognise classes by their texts")
+    group.add_argument(
+        "--curve", action="store_true", help="with 1, 2, 4, ..., 128 texts a class too, ten draws each"
+    )
+    group.add_argument(
+        "--typos", type=float, nargs="+", metavar="SHARE", help="mistype so many of the texts' characters (0)"
+    )
+    group.add_argument("--top", type=int, metavar="K", help=f"images looked at for each class ({_TOP})")
+    group.add_argument("--seen", action="store_true", help="allow classes that were trained on")
+    group.add_argument("--seed", type=int, help="of draws, typing errors and the picture (0)")
+    group.add_argument("--picture", metavar="FILE.png", help="draw the classes, near ones together")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,23 +63,63 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.measure import evaluate_run
     from vsemb.recipes.tasks import open_run
 
+    if arguments.zero_shot:
+        _refuse(arguments, _RETRIEVAL, "with --zero-shot")
+    else:
+        _refuse(arguments, _ZERO_SHOT, "without --zero-shot")
     opened = open_run(arguments.run)
     measured: dict[str, Any]
     if isinstance(opened, EntailmentRun):
-        for name, default in (("folds", 1), ("bootstrap", 0)):
-            if getattr(arguments, name) != default:
-                raise invalid_argument(name, getattr(arguments, name), f"{default} for an entailment run")
+        if arguments.zero_shot:
+            raise invalid_argument("zero_shot", True, "False for an entailment run", "It knows no images.")
+        _refuse(arguments, _RETRIEVAL, "for an entailment run")
         data = opened.open_data(arguments.data)
         metrics = evaluate_entailment_run(opened, data, arguments.split)
         measured = metrics.to_json()
         print(f"{entailment_table(metrics, arguments.split)}\n\n{data.protocol}")
     else:
         dataset = Dataset.open(arguments.data or opened.data_path)
-        found = evaluate_run(
-            opened, dataset, arguments.split, folds=arguments.folds, bootstrap=arguments.bootstrap
-        )
-        measured = found.to_json()
-        print(retrieval_table(found))
+        if arguments.zero_shot:
+            measured = _zero_shot(arguments, opened, dataset)
+        else:
+            found = evaluate_run(
+                opened, dataset, arguments.split, folds=arguments.folds, bootstrap=arguments.bootstrap
+            )
+            measured = found.to_json()
+            print(retrieval_table(found))
     if arguments.json:
         write_json(arguments.json, measured)
     return 0
+
+
+def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str) -> None:
+    from vsemb.errors import invalid_argument
+
+    for name, default in defaults.items():
+        if getattr(arguments, name) != default:
+            allowed = "nothing" if default is None or default is False else str(default)
+            raise invalid_argument(name, getattr(arguments, name), f"{allowed} {where}")
+
+
+def _zero_shot(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> dict[str, Any]:
+    """Measures, prints and draws; returns what is written as JSON."""
+    from vsemb.cli.tables import zero_shot_table
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.zero_shot import ZeroShotTask
+
+    shares = [0.0] if arguments.typos is None else arguments.typos
+    wrong = [share for share in shares if not 0 <= share <= 1]
+    if wrong:
+        raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
+    seed = arguments.seed or 0
+    top = _TOP if arguments.top is None else arguments.top
+    task = ZeroShotTask(opened, dataset, arguments.split, seen=arguments.seen)
+    measured = {
+        share: task.measure(corrupt=share, curve=arguments.curve, top=top, seed=seed) for share in shares
+    }
+    print(zero_shot_table(measured, arguments.split, task.seen))
+    if arguments.picture:
+        task.draw(arguments.picture, seed=seed)
+        print(f"\n{arguments.picture}: the {len(task.names)} classes")
+    rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
+    return {"split": arguments.split, "classes_seen": task.seen, "measured": rows}

@@ -1,14 +1,19 @@
 """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
 
 Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. It is loaded and compared
-with the run before it appears. Neither the dataset nor the network is needed.
+with the run before it appears. Neither the dataset nor the network is needed. With --classes it classifies
+images too: each class is the texts that its name makes with the templates, see `vsemb classify`.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
-EXAMPLE = "  vsemb export runs/vsepp savedmodels/flickr8k"
+from vsemb.cli.classify import add_classes, chosen_classes
+
+EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
+  vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\""""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,19 +21,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run directory")
     parser.add_argument("out", metavar="savedmodels/NAME", help="the model's directory")
     parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
+    add_classes(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.cli.tables import table
+    from vsemb.errors import invalid_argument
     from vsemb.export.description import serving_command, signature_table
     from vsemb.files import write_json
+    from vsemb.recipes.classify import embed_classes
+    from vsemb.recipes.run import Run
     from vsemb.recipes.serve import export_run
     from vsemb.recipes.tasks import open_run
 
+    names = chosen_classes(arguments)
     opened = open_run(arguments.run)
-    path = export_run(opened, arguments.out, arguments.version)
+    classes = None
+    if names is not None:
+        if not isinstance(opened, Run):
+            raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
+        classes = embed_classes(
+            opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr)
+        )
+    path = export_run(opened, arguments.out, arguments.version, classes=classes)
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vsemb.evaluation.entailment import EntailmentMetrics
     from vsemb.evaluation.retrieval import RetrievalMetrics
+    from vsemb.evaluation.zero_shot import ZeroShotMetrics
 
 _COLUMNS = {"R@1": "R@1", "R@5": "R@5", "R@10": "R@10", "median_rank": "median", "mean_rank": "mean"}
 
@@ -63,3 +64,47 @@ def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
     rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
     rows.append(["threshold, from val", f"{metrics.threshold:.3g}  "])
     return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)
+
+
+_SEEN = {
+    True: "Classes seen in training: ordinary classification, not zero-shot.",
+    False: "No class of the split was trained on.",
+    None: "The run was trained on another dataset; whether with these classes is not known.",
+}
+
+
+def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen: bool | None) -> str:
+    """Lays out zero-shot metrics, in percent, with their curves where they are there.
+
+    Args:
+        measured: share of mistyped characters -> metrics.
+        split: its name.
+        seen: see `vsemb.recipes.zero_shot.ZeroShotTask`.
+    """
+    rows = []
+    for share, metrics in measured.items():
+        name = f"{100 * share:g} % of characters mistyped" if share else "all texts"
+        values = (metrics.top1, metrics.top1_images, metrics.average_precision, metrics.chance)
+        rows.append([name, *(f"{value:.1f}" for value in values)])
+        for point in metrics.curve:
+            if point.texts is not None:
+                top1 = f"{point.top1:.1f} ± {point.top1_deviation:.1f}"
+                precision = f"{point.average_precision:.1f} ± {point.average_precision_deviation:.1f}"
+                rows.append([f"  {point.texts} a class", top1, "", precision, ""])
+    first = next(iter(measured.values()))
+    header = [
+        f"{split}: {first.classes} classes, {first.images} images, {first.texts} texts",
+        *("top-1 per class", "top-1", f"AP@{first.top}", "chance"),
+    ]
+    lines = [table(header, rows), "", _SEEN[seen]]
+    if first.average_precision_limit < 100:
+        lines.append(
+            f"AP@{first.top} is at most {first.average_precision_limit:.1f}: classes have fewer images."
+        )
+    return "\n".join(lines)
+
+
+def split_classes_table(counts: Mapping[str, int]) -> str:
+    """Lays out how many images were taken for each class, the most frequent first."""
+    rows = sorted(counts.items(), key=lambda item: -item[1])
+    return table(["class", "images"], [[name, str(count)] for name, count in rows])

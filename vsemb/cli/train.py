@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
   vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
+  vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds
   vsemb train entailment --data snli_1.0 --out runs/snli"""
 
 
@@ -84,9 +85,13 @@ def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]
         kept = [change for change in arguments.set if not change.startswith("image.features")]
         recipe = recipe.with_overrides(kept)
     info = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds).info
+    if recipe.training.select == "zero-shot":
+        best, option = f"mean of top-1 and AP@50 {info['best_zero_shot']:.1f}", " --zero-shot"
+    else:
+        best, option = f"recall sum {info['best_recall_sum']:.1f}", ""
     return [
-        f"best epoch   {info['best_epoch'] + 1}, validation recall sum {info['best_recall_sum']:.1f}",
-        f"next         vsemb evaluate {arguments.out} --data {arguments.data} --split val",
+        f"best epoch   {info['best_epoch'] + 1}, validation {best}",
+        f"next         vsemb evaluate {arguments.out} --data {arguments.data} --split val{option}",
     ]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
-from vsemb.export.signatures import ImageInput, ServedModel
+from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 from vsemb.export.versions import publishing
 from vsemb.models import DualEncoder, EntailmentModel
 
@@ -30,14 +30,16 @@ def export_savedmodel(
     out: str | os.PathLike[str],
     *,
     image_input: ImageInput | None,
+    classes: ClassPrompts | None = None,
     version: int | None = None,
 ) -> Path:
     """Writes a model as `out/<version>/`, whole or not at all.
 
     Signatures, with the batch as 0th dimension: `encode_text` (`text` string [B]), also as
     `serving_default`, and `encode_image` (`image_bytes` string [B]), each to `embedding` float32
-    [B, D] and `valid` bool [B]. Core TensorFlow operations only, so any TensorFlow Serving runs it.
-    Before it is published it is loaded and must give what the Keras model gives.
+    [B, D] and `valid` bool [B]; with classes also `classify` (`image_bytes` string [B]) to `classes`
+    string [B, C], `scores` float32 [B, C] and `valid` bool [B]. Core TensorFlow operations only, so any
+    TensorFlow Serving runs it. Before it is published it is loaded and must give what the Keras model gives.
 
     Args:
         model: the trained model.
@@ -45,12 +47,14 @@ def export_savedmodel(
             tables go into the SavedModel.
         out: the model's directory, e.g. `savedmodels/flickr8k`.
         image_input: from bytes to the model's image input; None leaves `encode_image` out.
+        classes: what `classify` tells apart; None leaves it out.
         version: its number, from 1; None for the next.
 
     Returns:
         The directory of the version.
 
     Raises:
+        InvalidArgumentError: for classes without an image input.
         DataError: if the version exists, the file system refuses, or the reloaded SavedModel differs
             from the model.
 
@@ -58,7 +62,7 @@ def export_savedmodel(
 
         export_savedmodel(run.model, run.tokenizer, "savedmodels/flickr8k", image_input=None)
     """
-    served = ServedModel(model, tokenizer, image_input)
+    served = ServedModel(model, tokenizer, image_input, classes)
     with publishing(out, version) as publication:
         write(served, publication.temporary)
         verify(served, publication.temporary)
@@ -89,31 +93,35 @@ def verify(served: ServedModel, directory: Path) -> None:
     depends on its neighbours shows too.
 
     Raises:
-        DataError: if an embedding differs or is not finite, or a row's validity differs.
+        DataError: if an embedding or score differs or is not finite, or a row's validity differs.
     """
     loaded = tf.saved_model.load(str(directory))
     encoders = [served.model.text_encoder]
-    cases: list[tuple[str, Any, list[bytes]]] = []
-    cases.append(("encode_text", served.text_rows, golden_texts(served.tokenizer)))
+    # Name, the Keras model's function, inputs, and the least that differences are relative to.
+    cases: list[tuple[str, Any, list[bytes], float]] = []
+    cases.append(("encode_text", served.text_rows, golden_texts(served.tokenizer), 1.0))
     if served.image_input is not None:
         encoders.append(served.model.image_encoder)
-        cases.append(("encode_image", served.image_rows, golden_images()))
+        cases.append(("encode_image", served.image_rows, golden_images(), 1.0))
+    if served.classes is not None:
+        cases.append(("classify", served.class_rows, golden_images(), _score_scale(served)))
     tolerance = max(_TOLERANCES.get(encoder.compute_dtype, 0.0) for encoder in encoders)
-    for name, reference, inputs in cases:
+    for name, reference, inputs, scale in cases:
         function = loaded.signatures[name]
         (argument,) = function.structured_input_signature[1]
         got = {key: value.numpy() for key, value in function(**{argument: tf.constant(inputs)}).items()}
         rows = [reference(tf.constant([row])) for row in inputs]
         wanted = {key: np.concatenate([row[key] for row in rows]) for key in got}
-        _compare(name, wanted, got, tolerance)
-        if function(**{argument: tf.zeros([0], tf.string)})["embedding"].shape[0] != 0:
+        _compare(name, wanted, got, tolerance, scale)
+        if function(**{argument: tf.zeros([0], tf.string)})["valid"].shape[0] != 0:
             raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
 
 
 def golden_texts(tokenizer: Any) -> list[bytes]:
     """Returns texts to try an export with: of the vocabulary's words where there is one, and odd ones."""
     words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
-    known = [" ".join(words[:count]) for count in (1, 7)] if words else []
+    # Single ones too, since a word may be the name of a class, which is a text of its own.
+    known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
     return [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
 
@@ -126,21 +134,43 @@ def golden_images() -> list[bytes]:
     return [jpeg, b"not an image", png, png[: len(png) // 2], b""]
 
 
-def _compare(name: str, wanted: dict[str, np.ndarray], got: dict[str, np.ndarray], tolerance: float) -> None:
+def _score_scale(served: ServedModel) -> float:
+    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0."""
+    assert served.classes is not None
+    images = served.image_rows(tf.constant(golden_images()))["embedding"].numpy()
+    largest = [np.linalg.norm(side, axis=-1).max() for side in (images, served.classes.embeddings)]
+    return max(1.0, float(np.prod(largest)))
+
+
+def _compare(
+    name: str,
+    wanted: dict[str, np.ndarray],
+    got: dict[str, np.ndarray],
+    tolerance: float,
+    scale: float,
+) -> None:
     if got["valid"].tolist() != wanted["valid"].tolist():
         raise DataError(
             f"The SavedModel's {name} finds other rows valid than the model ({got['valid'].tolist()}, "
             f"not {wanted['valid'].tolist()}); it was not published."
         )
-    if not all(np.isfinite(embeddings["embedding"]).all() for embeddings in (wanted, got)):
-        raise DataError(f"{name} gives embeddings that are not finite; it was not published.")
-    scale = max(1.0, float(np.abs(wanted["embedding"]).max()))
-    difference = float(np.abs(got["embedding"] - wanted["embedding"]).max()) / scale
-    if difference > tolerance:
-        raise DataError(
-            f"The SavedModel's {name} differs from the model by {difference:.1e}, more than {tolerance:.0e}; "
-            "it was not published."
-        )
+    for key in sorted(wanted):
+        if wanted[key].dtype != np.float32:
+            if not np.array_equal(got[key], wanted[key]):
+                raise DataError(
+                    f"The SavedModel's {name} gives other {key} than the model; it was not published."
+                )
+            continue
+        if not all(np.isfinite(outputs[key]).all() for outputs in (wanted, got)):
+            # Named as the reader knows them: embeddings, scores.
+            raise DataError(f"{name} gives {key.rstrip('s')}s that are not finite; it was not published.")
+        largest = max(scale, float(np.abs(wanted[key]).max()))
+        difference = float(np.abs(got[key] - wanted[key]).max()) / largest
+        if difference > tolerance:
+            raise DataError(
+                f"The SavedModel's {name} differs from the model by {difference:.1e}, more than "
+                f"{tolerance:.0e}; it was not published."
+            )
 
 
 def _is_table(value: Any) -> bool:

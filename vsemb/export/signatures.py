@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
@@ -18,6 +19,7 @@ from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.image.views import encode_images
 from vsemb.models import DualEncoder, EntailmentModel
+from vsemb.similarities import Similarity
 
 Outputs = dict[str, tf.Tensor]
 
@@ -52,22 +54,72 @@ class ImageInput:
         return encode_images(self.backbone, self.config, encoded)
 
 
+@dataclass(frozen=True, eq=False)
+class ClassPrompts:
+    """Classes to tell images apart by, each the same number of prompts made from its name.
+
+    Attributes:
+        names: c names, in the order in which scores are given.
+        embeddings: (c, prompts, dim) float32 text embeddings in the geometry of the model's similarity.
+
+    Example:
+
+    >>> prompts = ClassPrompts(("dog", "cat"), np.zeros((2, 1, 4), np.float32))
+    """
+
+    names: tuple[str, ...]
+    embeddings: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.embeddings.ndim != 3 or len(self.embeddings) != len(self.names):
+            allowed = f"a shape ({len(self.names)}, prompts, dim)"
+            raise invalid_argument("embeddings", self.embeddings.shape, allowed)
+
+    def scores(self, images: tf.Tensor, similarity: Similarity) -> tf.Tensor:
+        """Scores images against the classes by the mean of the scores of their prompts, in graph.
+
+        Args:
+            images: (n, dim) float32 embeddings.
+            similarity: the model's.
+
+        Returns:
+            (n, c) float32.
+        """
+        if similarity.linear:
+            means = self.embeddings.mean(axis=1, dtype=np.float64).astype(np.float32)
+            return similarity.scores(images, tf.constant(means))
+        # Not `scores`: an order's is compiled for the shapes at hand, which a served graph does not know.
+        prompts = tf.constant(self.embeddings)
+        each = [
+            similarity.pair_scores(images[:, None], prompts[None, :, number])
+            for number in range(self.embeddings.shape[1])
+        ]
+        return tf.add_n(each) / float(len(each))
+
+
 class ServedModel:
     """A trained model as it is served.
 
-    Both functions take a batch of any size, zero included, and return `embedding`, float32
-    (batch, dim) in the geometry of the model's similarity, and `valid`, bool (batch,). A text without
-    a word, or bytes that are no image, give `valid` false and a zero row, and leave the other rows as
-    they are. They can be called from Python, and are what a SavedModel's signatures hold.
+    All functions take a batch of any size, zero included, and return `embedding`, float32
+    (batch, dim) in the geometry of the model's similarity (or scores of classes), and `valid`, bool
+    (batch,). A text without a word, or bytes that are no image, give `valid` false and a zero row, and
+    leave the other rows as they are. They can be called from Python, and are what a SavedModel's signatures
+    hold.
 
     Args:
         model: the trained model; one for entailment embeds texts alone.
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
+        classes: what images are classified among, if at all.
+
+    Raises:
+        InvalidArgumentError: for classes where images cannot be embedded.
 
     Attributes:
         encode_text: `text` string (batch,) -> {"embedding", "valid"}.
         encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, or None.
+        classify: `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order
+            given, "scores" float32 (batch, c), "valid"}, or None.
 
     Example:
 
@@ -80,20 +132,27 @@ class ServedModel:
         model: DualEncoder | EntailmentModel,
         tokenizer: Callable[[tf.Tensor], tf.Tensor],
         image_input: ImageInput | None = None,
+        classes: ClassPrompts | None = None,
     ) -> None:
+        if classes is not None and image_input is None:
+            fix = "A run on precomputed features, or one for sentences alone, holds no image network."
+            raise invalid_argument(
+                "classes", list(classes.names), "none where images cannot be embedded", fix
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.image_input = image_input
+        self.classes = classes
         self.encode_text = tf.function(
             self.text_rows, input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
         )
         self.encode_image: Any = None
+        self.classify: Any = None
+        image_bytes = tf.TensorSpec([None], tf.string, name="image_bytes")
         if image_input is not None:
-            self.encode_image = tf.function(
-                self.image_rows,
-                input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")],
-                autograph=False,
-            )
+            self.encode_image = tf.function(self.image_rows, input_signature=[image_bytes], autograph=False)
+        if classes is not None:
+            self.classify = tf.function(self.class_rows, input_signature=[image_bytes], autograph=False)
 
     def text_rows(self, text: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
@@ -108,6 +167,15 @@ class ServedModel:
         images, valid = self.image_input(_one_row_at_least(image_bytes))
         return _outputs(self.model.encode_images(images), valid, tf.shape(image_bytes)[0])
 
+    def class_rows(self, image_bytes: tf.Tensor) -> Outputs:
+        """What `classify` computes, step by step where it is called outside a graph."""
+        assert self.classes is not None
+        outputs = self.image_rows(image_bytes)
+        scores = self.classes.scores(outputs["embedding"], self.model.similarity)
+        scores = tf.where(outputs["valid"][:, None], scores, 0.0)
+        names = tf.tile(tf.constant([self.classes.names], tf.string), [tf.shape(scores)[0], 1])
+        return {"classes": names, "scores": scores, "valid": outputs["valid"]}
+
     @property
     def signatures(self) -> dict[str, Any]:
         """The concrete functions by signature name, `serving_default` first."""
@@ -115,6 +183,8 @@ class ServedModel:
         named = {"serving_default": text, "encode_text": text}
         if self.encode_image is not None:
             named["encode_image"] = self.encode_image.get_concrete_function()
+        if self.classify is not None:
+            named["classify"] = self.classify.get_concrete_function()
         return named
 
 

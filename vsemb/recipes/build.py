@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import keras
 
 from vsemb import losses
 from vsemb.data.batches import PairBatches
+from vsemb.data.class_batches import ClassBatches
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
 from vsemb.data.store import Dataset, Split
-from vsemb.encoders import (
-    BagOfWordsEncoder,
-    HybridSentenceEncoder,
-    ImageEncoder,
-    LinearSentenceEncoder,
-    PixelEncoder,
-    RecurrentSentenceEncoder,
-    WordEmbedding,
-)
+from vsemb.encoders import ImageEncoder, PixelEncoder
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.recipes.schema import OptimizerConfig, Recipe
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.recipes.texts import build_text_encoder
+from vsemb.text.tokenizers import Tokenizer
 
-LINEAR = ("sum", "mean")
+SAMPLINGS = ("pairs", "classes")
 PRECISIONS = ("float32", "mixed_bfloat16")
 REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}
-
-
-def build_vocabulary(recipe: Recipe, captions: list[str]) -> Vocabulary:
-    """Returns the vocabulary of the training captions."""
-    return Vocabulary.from_captions(captions, recipe.text.min_count, recipe.text.max_words)
-
-
-def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> WordTokenizer:
-    """Returns the recipe's tokenizer."""
-    return WordTokenizer(vocabulary, recipe.text.max_length)
 
 
 def backbone_config(recipe: Recipe) -> BackboneConfig | None:
@@ -73,6 +58,24 @@ def build_images(
     return PixelImages(split, config.size, augment=augment)
 
 
+def with_feature_size(recipe: Recipe, store: FeatureStore | None) -> Recipe:
+    """Returns the recipe with the size of its space where that is the features' own.
+
+    Args:
+        recipe: the recipe.
+        store: the features, where the recipe starts from features.
+
+    Raises:
+        InvalidArgumentError: if the features are to be the embedding and a backbone is trained.
+    """
+    if recipe.image.projection:
+        return recipe
+    if store is None:
+        fix = "Add --set image.projection=true to train the backbone."
+        raise invalid_argument("image.projection", False, "true where the backbone is trained", fix)
+    return dataclasses.replace(recipe, embedding_dim=store.dim)
+
+
 def find_features(recipe: Recipe, dataset: Dataset) -> FeatureStore | None:
     """Opens the features that the recipe wants; None where it starts from pixels."""
     if recipe.image.backbone is not None:
@@ -80,13 +83,16 @@ def find_features(recipe: Recipe, dataset: Dataset) -> FeatureStore | None:
     return FeatureStore.find(dataset, recipe.image.features)
 
 
-def build_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -> DualEncoder:
+def build_model(
+    recipe: Recipe, vocabulary_size: int, feature_dim: int | None, attribute_dim: int | None = None
+) -> DualEncoder:
     """Builds the recipe's model, its weights drawn from the recipe's seed.
 
     Args:
         recipe: the recipe.
         vocabulary_size: number of token ids.
         feature_dim: size of a feature vector; None where the recipe has a backbone of its own.
+        attribute_dim: number of attributes of a class, where the recipe reads them.
 
     Raises:
         InvalidArgumentError: for a field with a value that is not allowed.
@@ -96,21 +102,25 @@ def build_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -
     keras.utils.set_random_seed(recipe.training.seed)
     dtype = recipe.training.precision
     image, loss = recipe.image, recipe.loss
+    config = backbone_config(recipe)
+    if not image.projection and config is None and feature_dim != recipe.embedding_dim:
+        allowed = f"{feature_dim}, the features' size, with image.projection=false"
+        raise invalid_argument("embedding_dim", recipe.embedding_dim, allowed)
     image_encoder: keras.layers.Layer = ImageEncoder(
         recipe.embedding_dim,
         use_bias=image.use_bias,
         dropout=image.dropout,
         standardize=image.standardize,
         init_scale=image.init_scale,
+        projection=image.projection,
         dtype=dtype,
     )
-    config = backbone_config(recipe)
     if config is not None:
         backbone = build_backbone(config, image.weights, seed=recipe.training.seed)
         image_encoder = PixelEncoder(
             backbone, image_encoder, frozen_statistics=image.frozen_statistics, dtype=dtype
         )
-    text_encoder = build_text_encoder(recipe, vocabulary_size)
+    text_encoder = build_text_encoder(recipe, vocabulary_size, attribute_dim)
     learned = loss.name == "infonce" and loss.learn_temperature
     model = DualEncoder(
         image_encoder,
@@ -118,52 +128,11 @@ def build_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -
         similarity_name(recipe),
         logit_scale=LogitScale(1 / loss.temperature) if learned else None,
         image_weight=loss.image_weight,
+        text_weight=loss.text_weight,
     )
     shape = (None, feature_dim) if config is None else (None, config.size, config.size, 3)
     model.build({"image": shape, "text": (None, None)})
     return model
-
-
-def build_text_encoder(recipe: Recipe, vocabulary_size: int) -> keras.layers.Layer:
-    """Builds the recipe's sentence encoder.
-
-    Raises:
-        InvalidArgumentError: for a field with a value that is not allowed.
-    """
-    text, dtype = recipe.text, recipe.training.precision
-    words = WordEmbedding(
-        vocabulary_size,
-        text.word_dim,
-        train_words=text.train_words,
-        init_scale=text.word_init_scale,
-        word_dropout=text.word_dropout,
-        dropout=text.embedding_dropout,
-        dtype=dtype,
-    )
-    if text.encoder in LINEAR:
-        if text.word_dim != recipe.embedding_dim:
-            raise invalid_argument(
-                "text.word_dim",
-                text.word_dim,
-                f"{recipe.embedding_dim}, the embedding_dim, for {text.encoder!r}",
-            )
-        return LinearSentenceEncoder(words, text.encoder, dtype=dtype)
-    sequence = RecurrentSentenceEncoder(
-        words,
-        recipe.embedding_dim,
-        cell=text.encoder,
-        units=text.units,
-        directions=text.directions,
-        pooling=text.pooling,
-        dropout=text.dropout,
-        init_scale=text.init_scale,
-        dtype=dtype,
-    )
-    if not text.bag:
-        return sequence
-    bag_words = WordEmbedding(vocabulary_size, recipe.embedding_dim, dtype=dtype)
-    bag = BagOfWordsEncoder(bag_words, dropout=text.bag_dropout, dtype=dtype)
-    return HybridSentenceEncoder(sequence, bag, dtype=dtype)
 
 
 def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
@@ -172,9 +141,8 @@ def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
     if loss.reduction not in REDUCTIONS:
         raise unknown_name("loss.reduction", str(loss.reduction), map(str, REDUCTIONS))
     reduction = REDUCTIONS[loss.reduction]
+    warmup = round(loss.warmup_epochs * steps_per_epoch) if loss.negatives != "all" else 0
     if loss.name == "ranking":
-        warmup = round(loss.warmup_epochs * steps_per_epoch)
-        warmup = warmup if loss.negatives != "all" else 0
         ranking = losses.PairwiseRanking(loss.margin, loss.negatives, warmup, reduction=reduction)
         if not loss.infonce_weight:
             return ranking
@@ -183,6 +151,8 @@ def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
     if loss.name == "infonce":
         temperature = 1.0 if loss.learn_temperature else loss.temperature
         return losses.InfoNCE(temperature, loss.label_smoothing, reduction=reduction)
+    if loss.name == "structured":
+        return losses.StructuredJointEmbedding(loss.margin, loss.negatives, warmup, reduction=reduction)
     raise unknown_name("loss.name", loss.name, losses.LOSSES)
 
 
@@ -235,14 +205,26 @@ def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Op
     return optimizers[config.name](**options)
 
 
-def build_batches(recipe: Recipe, split: Split, images: ImageSource, tokenizer: WordTokenizer) -> PairBatches:
-    """Returns the recipe's training batches."""
+def build_batches(recipe: Recipe, split: Split, images: ImageSource, tokenizer: Tokenizer) -> PairBatches:
+    """Returns the recipe's training batches.
+
+    Raises:
+        InvalidArgumentError: for a way of sampling that does not exist or does not fit the loss.
+        DataError: if the split has too few pairs or classes.
+    """
+    batches, seed = recipe.batches, recipe.training.seed
+    if batches.sampling not in SAMPLINGS:
+        raise unknown_name("batches.sampling", batches.sampling, SAMPLINGS)
+    if batches.negatives != "batch" and (batches.sampling == "classes" or recipe.loss.name == "structured"):
+        raise invalid_argument("batches.negatives", batches.negatives, "'batch' for losses over classes")
+    if batches.sampling == "classes":
+        return ClassBatches(split, images, tokenizer, batch_size=batches.size, seed=seed)
     return PairBatches(
         split,
         images,
         tokenizer,
-        batch_size=recipe.batches.size,
-        captions=recipe.batches.captions,
-        negatives=recipe.batches.negatives,
-        seed=recipe.training.seed,
+        batch_size=batches.size,
+        captions=batches.captions,
+        negatives=batches.negatives,
+        seed=seed,
     )

@@ -24,13 +24,12 @@ from vsemb.evaluation import EnergyMeasure, EntailmentMetrics, evaluate_entailme
 from vsemb.evaluation.binary import find_threshold
 from vsemb.losses import MaxMargin
 from vsemb.models import EntailmentModel
-from vsemb.recipes import build
+from vsemb.recipes import build, texts
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import RECIPE, StoredRun, check_out, enter_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_word_vectors, text_parts
-from vsemb.text.tokenizers import WordTokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text.tokenizers import Tokenizer
 from vsemb.training import EntailmentValidation
 from vsemb.training.cca import document_frequencies
 
@@ -97,7 +96,7 @@ def build_entailment_model(recipe: Recipe, vocabulary_size: int) -> EntailmentMo
     if recipe.training.precision not in build.PRECISIONS:
         raise unknown_name("training.precision", recipe.training.precision, build.PRECISIONS)
     keras.utils.set_random_seed(recipe.training.seed)
-    model = EntailmentModel(build.build_text_encoder(recipe, vocabulary_size), COMPARISONS[recipe.similarity])
+    model = EntailmentModel(texts.build_text_encoder(recipe, vocabulary_size), COMPARISONS[recipe.similarity])
     model.build()
     return model
 
@@ -157,8 +156,7 @@ def train_entailment(
     out = Path(out)
     if not (out / RECIPE).exists():
         check_out(out)
-    text = recipe.text
-    vocabulary = Vocabulary.from_captions(data.texts("train"), text.min_count, text.max_words)
+    vocabulary = texts.build_vocabulary(recipe, data.texts("train"))
     info: dict[str, Any] = {
         "dataset": data.fingerprint,
         "dataset_name": data.path.name,
@@ -169,7 +167,7 @@ def train_entailment(
     if (out / RECIPE).exists() and enter_run(recipe, info, out, vocabulary)["status"] == "finished":
         print(f"{out} is finished already.", file=sys.stderr)
         return EntailmentRun.open(out)
-    tokenizer = build.build_tokenizer(recipe, vocabulary)
+    tokenizer = texts.build_tokenizer(recipe, vocabulary)
     splits = data.encode(tokenizer, ("train", "val"))
     for name, split in splits.items():
         if len(np.unique(split.labels)) < 2:
@@ -209,16 +207,17 @@ def _described(info: dict[str, Any]) -> str:
     return f"pairs        {counts} ({dropped:,} without gold label dropped)\nsplits       {info['protocol']}"
 
 
-def _start(recipe: Recipe, model: EntailmentModel, tokenizer: WordTokenizer, split: EntailmentSplit) -> None:
+def _start(recipe: Recipe, model: EntailmentModel, tokenizer: Tokenizer, split: EntailmentSplit) -> None:
     """Sets word rarities and pretrained word vectors, where the recipe has them."""
     words, bag = text_parts(model)
+    sides = (split.premises, split.hypotheses)
+    ids = np.concatenate([side.ids for side in sides])
+    offsets = np.cumsum([0, *np.concatenate([side.lengths for side in sides])])
     if bag is not None:
-        sides = (split.premises, split.hypotheses)
-        ids = np.concatenate([side.ids for side in sides])
-        offsets = np.cumsum([0, *np.concatenate([side.lengths for side in sides])])
         counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
         bag.set_document_frequencies(counts, 2 * len(split))
-    start_word_vectors(recipe, words, tokenizer.vocabulary)
+    if words is not None:
+        start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
 
 
 def evaluate_entailment_run(

@@ -50,8 +50,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
 
 
 def _from_pixels(recipe: Recipe, image: ImageConfig) -> Recipe:
-    # Statistics and closed-form starts are those of cached features, which there are none of here.
-    image = dataclasses.replace(image, standardize=False)
+    # Statistics, closed-form starts and features as embeddings are those of a cache, which there is none of.
+    image = dataclasses.replace(image, standardize=False, projection=True)
     return dataclasses.replace(
         recipe, image=image, training=dataclasses.replace(recipe.training, start="random")
     )

@@ -202,6 +202,8 @@ def measure_candidates(
 
 
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
+    if run.recipe.text.tokenizer == "classes":
+        raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
     blocks = []
     with tqdm(
         total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None

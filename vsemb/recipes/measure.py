@@ -25,12 +25,13 @@ def evaluate_run(
     part = dataset.split(split)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
-    texts = embedder.texts(*run.tokenizer.encode(part.captions))
+    captions, rows = run.texts_of(part)
+    texts = embedder.texts(*run.tokenizer.encode(captions))
     return evaluate_retrieval(
         images,
         texts,
         part.ids,
-        part.ids[part.caption_rows],
+        part.ids[rows],
         run.model.similarity,
         folds=folds,
         bootstrap=bootstrap,

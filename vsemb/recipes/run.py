@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import keras
+import numpy as np
 
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
@@ -30,9 +31,9 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.models import DualEncoder
-from vsemb.recipes import build
+from vsemb.recipes import build, texts
 from vsemb.recipes.schema import Recipe
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
@@ -103,9 +104,9 @@ class StoredRun:
         return vocabulary
 
     @cached_property
-    def tokenizer(self) -> WordTokenizer:
+    def tokenizer(self) -> Tokenizer:
         """The run's tokenizer."""
-        return build.build_tokenizer(self.recipe, self.vocabulary)
+        return texts.build_tokenizer(self.recipe, self.vocabulary)
 
     def _load_best(self, model: keras.Model) -> None:
         """Loads the selected weights."""
@@ -146,7 +147,10 @@ class Run(StoredRun):
     def model(self) -> DualEncoder:
         """The model with the selected weights."""
         model = build.build_model(
-            _without_downloads(self.recipe), len(self.vocabulary), self.info["feature_dim"]
+            _without_downloads(self.recipe),
+            len(self.vocabulary),
+            self.info["feature_dim"],
+            self.info.get("attribute_dim"),
         )
         self._load_best(model)
         return model
@@ -173,6 +177,16 @@ class Run(StoredRun):
         if self.recipe.image.backbone is None:
             store = self._features_of(dataset)
         return build.build_images(self.recipe, split, store)
+
+    def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
+        """Returns a split's texts as the model reads them: its captions, or the names of its classes.
+
+        Returns:
+            texts: m of them.
+            rows: int64 (m,), the row of the image that each describes.
+        """
+        read = texts.read_texts(self.recipe, split)
+        return read.captions, read.caption_rows
 
     def _features_of(self, dataset: Dataset) -> FeatureStore:
         wanted = self.info["features"]
@@ -226,6 +240,8 @@ def prepare_run(
         "features": None if store is None else store.fingerprint,
         "feature_dim": None if store is None else store.dim,
     }
+    if recipe.text.tokenizer == "classes" and dataset.attributes is not None:
+        info["attribute_dim"] = len(dataset.attributes.names)
     return enter_run(recipe, info, out, vocabulary, store)
 
 

@@ -20,17 +20,25 @@ class TextConfig:
     """The text tower.
 
     Attributes:
+        tokenizer: `words`, `characters`, or `classes`: the name of the image's class in place of its
+            captions.
         min_count: words seen less often in the training captions are unknown.
         max_words: size limit of the vocabulary.
-        max_length: longer captions are cut to so many words.
+        max_length: longer captions are cut to so many words or characters.
         word_dim: size of a word vector.
-        word_vectors: path of pretrained vectors (GloVe or word2vec text format).
+        word_vectors: path of pretrained vectors (GloVe or word2vec text format), or `captions` for
+            vectors from which words stand together in the training captions.
         train_words: whether word vectors are trained.
         word_init_scale: random word vectors are uniform in +- this.
+        dense_gradient: whether a word's gradients are added up before the optimizer squares them, see
+            `vsemb.encoders.WordEmbedding`.
         word_dropout: share of words replaced by the unknown word in training.
         embedding_dropout: share of word-vector entries dropped in training.
-        encoder: `sum`, `mean`, `gru`, `lstm` or `peephole-lstm`.
-        units: size of the recurrent state of each direction.
+        encoder: `gru`, `lstm` or `peephole-lstm`; `sum` or `mean` of word vectors, `average` (their mean
+            and a linear map) or `bow` (which words are there, and a linear map); `cnn`, or `cnn-rnn`,
+            `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`.
+        units: size of the recurrent state of each direction; of the layer behind the convolutions of
+            `cnn`.
         directions: `forward`, `concat` or `average`.
         pooling: `last`, `mean`, `max` or `mean+max`.
         dropout: share of pooled entries dropped in training.
@@ -39,6 +47,7 @@ class TextConfig:
         init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
     """
 
+    tokenizer: str = "words"
     min_count: int = 1
     max_words: int | None = None
     max_length: int = 64
@@ -46,6 +55,7 @@ class TextConfig:
     word_vectors: str | None = None
     train_words: bool = True
     word_init_scale: float = 0.1
+    dense_gradient: bool = False
     word_dropout: float = 0.0
     embedding_dropout: float = 0.0
     encoder: str = "gru"
@@ -71,7 +81,9 @@ class ImageConfig:
         layer: an inner layer of the backbone instead.
         frozen_statistics: batch normalisation keeps its stored statistics (for pretrained weights).
         augment: in training, random crops and mirror images where the backbone is trained, and mirror
-            images where the feature cache has them.
+            images or crops where the feature cache has them.
+        projection: whether features pass an affine map; without, they are the embedding as they are, and
+            their size takes the place of embedding_dim.
         use_bias: whether the affine map has a bias.
         dropout: share of features dropped in training.
         standardize: whether features are evened out first, see `vsemb.encoders.FeatureScaling`.
@@ -86,6 +98,7 @@ class ImageConfig:
     layer: str | None = None
     frozen_statistics: bool = True
     augment: bool = True
+    projection: bool = True
     use_bias: bool = True
     dropout: float = 0.0
     standardize: bool = False
@@ -97,15 +110,16 @@ class LossConfig:
     """The loss.
 
     Attributes:
-        name: `ranking` or `infonce`; `max-margin` for entailment.
-        margin: of `ranking` and `max-margin`.
-        negatives: `all` or `hardest`, of `ranking`.
+        name: `ranking`, `infonce` or `structured` (over classes); `max-margin` for entailment.
+        margin: of `ranking`, `structured` and `max-margin`.
+        negatives: `all` or `hardest`, of `ranking` and `structured`.
         warmup_epochs: epochs before `hardest` is fully on.
         infonce_weight: with `ranking`, weight of InfoNCE beside it, at a fixed temperature.
         temperature: of `infonce`; the start value where it is learned.
         learn_temperature: whether it is learned.
         label_smoothing: of `infonce`.
         image_weight: weight of the direction whose queries are images.
+        text_weight: weight of the direction whose queries are texts.
         reduction: over queries or pairs, `sum` or `mean`; null for the loss' own.
     """
 
@@ -118,6 +132,7 @@ class LossConfig:
     learn_temperature: bool = True
     label_smoothing: float = 0.0
     image_weight: float = 1.0
+    text_weight: float = 1.0
     reduction: str | None = None
 
 
@@ -156,12 +171,17 @@ class BatchConfig:
 
     Attributes:
         size: pairs a batch.
-        captions: `all` captions of an image an epoch, or `one` drawn anew.
+        sampling: `pairs`; or `classes`: one image of each of `size` classes, with one of its captions.
+        captions: `all` captions of an image an epoch, or `one` drawn anew; `classes` always draws one.
+        captions_per_image: how many captions of a training image are used at all, the first ones; null
+            for all.
         negatives: `batch`, or `sampled` from the whole training set each epoch.
     """
 
     size: int = 128
+    sampling: str = "pairs"
     captions: str = "all"
+    captions_per_image: int | None = None
     negatives: str = "batch"
 
 
@@ -171,8 +191,10 @@ class TrainingConfig:
 
     Attributes:
         epochs: passes over the training pairs, at most.
-        patience: epochs without a better validation recall sum, or for entailment accuracy, before
-            training ends; null: none.
+        select: what the epoch that is kept is best at on validation: `recall` (the recall sum) or
+            `zero-shot` (mean of top-1 accuracy and AP@50 over classes not trained on). For entailment it
+            is accuracy.
+        patience: epochs without a better value of that before training ends; null: none.
         seed: of everything random.
         start: `random`, or `cca` for word vectors and an image map that canonical correlation makes
             agree from the start (`vsemb.training.cca`).
@@ -180,6 +202,7 @@ class TrainingConfig:
     """
 
     epochs: int = 30
+    select: str = "recall"
     patience: int | None = None
     seed: int = 0
     start: str = "random"

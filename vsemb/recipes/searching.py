@@ -29,8 +29,7 @@ from vsemb.recipes.indexing import (
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
 from vsemb.search import abstract, check_candidates, combine, compose, resort_by_mean
-from vsemb.text.normalize import split_words
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.tokenizers import Tokenizer
 
 _UNKNOWN = 1
 _OPERATIONS = {"compose": compose, "abstract": abstract}
@@ -238,10 +237,9 @@ def _embed_query(
 
 
 def _embed_text(
-    encoders: ServedModel, tokenizer: WordTokenizer, text: str, name: str, report: Callable[[str], None]
+    encoders: ServedModel, tokenizer: Tokenizer, text: str, name: str, report: Callable[[str], None]
 ) -> np.ndarray:
-    words = [word.decode() for word in split_words(tf.constant([text])).flat_values.numpy()]
-    words = words[: tokenizer.max_length]
+    words = [piece.decode() for piece in tokenizer.pieces(tf.constant([text])).flat_values.numpy()]
     ids = tokenizer.ragged(tf.constant([text])).flat_values.numpy()
     unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
     if not words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vsemb.export import ImageInput, ServedModel, export_savedmodel
+from vsemb.export import ClassPrompts, ImageInput, ServedModel, export_savedmodel
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
@@ -45,13 +45,27 @@ def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
     return ServedModel(run.model, run.tokenizer, image_input(run) if images else None)
 
 
-def export_run(run: Run | EntailmentRun, out: str | os.PathLike[str], version: int | None = None) -> Path:
+def export_run(
+    run: Run | EntailmentRun,
+    out: str | os.PathLike[str],
+    version: int | None = None,
+    *,
+    classes: ClassPrompts | None = None,
+) -> Path:
     """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
 
     Neither the dataset nor the network is needed.
+
+    Args:
+        run: the run.
+        out: the model's directory.
+        version: its number; None for the next.
+        classes: what the signature `classify` tells apart, from `vsemb.recipes.classify.embed_classes`.
 
     Example:
 
         export_run(Run.open("runs/vsepp"), "savedmodels/flickr8k")
     """
-    return export_savedmodel(run.model, run.tokenizer, out, image_input=image_input(run), version=version)
+    return export_savedmodel(
+        run.model, run.tokenizer, out, image_input=image_input(run), classes=classes, version=version
+    )

@@ -7,33 +7,49 @@ import sys
 import keras
 import numpy as np
 
+from vsemb.data.attributes import ClassAttributes
 from vsemb.data.features import FeatureStore
 from vsemb.data.store import Split
-from vsemb.encoders import BagOfWordsEncoder, HybridSentenceEncoder, ImageEncoder, WordEmbedding
+from vsemb.encoders import (
+    AttributeEncoder,
+    BagOfWordsEncoder,
+    HybridSentenceEncoder,
+    ImageEncoder,
+    WordEmbedding,
+)
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.recipes.schema import Recipe
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.cooccurrence import cooccurrence_vectors
+from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vectors import read_word_vectors
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.cca import canonical_correlation, document_frequencies
 
 STARTS = ("random", "cca")
+#: What `text.word_vectors` says in place of a file.
+FROM_CAPTIONS = "captions"
 # Deviation of the entries of word vectors that start from CCA: that of random ones.
 _WORD_DEVIATION = 0.1
 
 
 def start_model(
-    recipe: Recipe, model: DualEncoder, tokenizer: WordTokenizer, split: Split, store: FeatureStore | None
+    recipe: Recipe,
+    model: DualEncoder,
+    tokenizer: Tokenizer,
+    split: Split,
+    store: FeatureStore | None,
+    attributes: ClassAttributes | None = None,
 ) -> None:
-    """Sets feature statistics, word rarities and, where the recipe asks for it, weights to start from.
+    """Sets feature statistics, word rarities, attributes and, where the recipe asks for it, first weights.
 
     Args:
         recipe: the recipe.
         model: its model, built.
         tokenizer: its tokenizer.
-        split: the training split.
+        split: the training split, with the texts that the recipe reads.
         store: the features, where the recipe starts from features.
+        attributes: of the dataset's classes, where the recipe reads them.
 
     Raises:
         InvalidArgumentError: if the recipe asks for what its parts cannot do.
@@ -45,40 +61,73 @@ def start_model(
     if isinstance(encoder, ImageEncoder) and encoder.scaling is not None and features is not None:
         encoder.scaling.adapt(features)
     words, bag = text_parts(model)
+    if isinstance(model.text_encoder, AttributeEncoder):
+        assert attributes is not None
+        known = attributes.matrix(tokenizer.vocabulary.words)
+        # Padding and unknown classes have none.
+        model.text_encoder.set_attributes(np.concatenate([np.zeros_like(known[:2]), known]))
+    if words is None:
+        _refuse_word_starts(recipe)
+        return
     ids, offsets = tokenizer.encode(split.captions)
     counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
     if bag is not None:
         bag.set_document_frequencies(counts, len(split.captions))
     if recipe.training.start == "cca":
-        if features is None or not isinstance(encoder, ImageEncoder):
-            raise invalid_argument("training.start", "cca", "random where the backbone is trained")
-        _start_from_cca(recipe, model, ids, offsets, counts, split, features)
-    start_word_vectors(recipe, words, tokenizer.vocabulary)
+        if features is None or not isinstance(encoder, ImageEncoder) or encoder.affine is None:
+            raise invalid_argument("training.start", "cca", "random where features are not projected")
+        _start_from_cca(recipe, model, words, bag, ids, offsets, counts, split, features)
+    start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
 
 
-def start_word_vectors(recipe: Recipe, words: WordEmbedding, vocabulary: Vocabulary) -> None:
-    """Sets the pretrained word vectors that the recipe names, if it names some.
+def start_word_vectors(
+    recipe: Recipe, words: WordEmbedding, vocabulary: Vocabulary, ids: np.ndarray, offsets: np.ndarray
+) -> None:
+    """Sets the word vectors that the recipe names, if it names some.
+
+    Args:
+        recipe: the recipe.
+        words: the word vectors.
+        vocabulary: their words.
+        ids: (tokens,) the training texts, one behind the other.
+        offsets: (texts + 1,) where each begins.
 
     Raises:
         VsembError: if they cannot be read or do not fit.
     """
-    if recipe.text.word_vectors is not None:
+    if recipe.text.word_vectors == FROM_CAPTIONS:
+        words.set_vectors(cooccurrence_vectors(ids, offsets, len(vocabulary), words.dim))
+    elif recipe.text.word_vectors is not None:
         vectors, found = read_word_vectors(recipe.text.word_vectors, vocabulary, recipe.training.seed)
         words.set_vectors(vectors)
         print(f"word vectors for {found} of {len(vocabulary.words)} words", file=sys.stderr)
 
 
-def text_parts(model: DualEncoder | EntailmentModel) -> tuple[WordEmbedding, BagOfWordsEncoder | None]:
-    """Returns the word vectors of a model's sequence encoder and its bag of words, if there is one."""
+def _refuse_word_starts(recipe: Recipe) -> None:
+    for path, value, allowed in (
+        ("training.start", recipe.training.start, "random"),
+        ("text.word_vectors", recipe.text.word_vectors, None),
+    ):
+        if value != allowed:
+            fix = f"The encoder {recipe.text.encoder!r} has no word vectors."
+            raise invalid_argument(path, value, str(allowed), fix)
+
+
+def text_parts(
+    model: DualEncoder | EntailmentModel,
+) -> tuple[WordEmbedding | None, BagOfWordsEncoder | None]:
+    """Returns the word vectors of a model's sequence encoder and its bag of words, if there are such."""
     encoder = model.text_encoder
     if isinstance(encoder, HybridSentenceEncoder):
         return encoder.sequence.words, encoder.bag
-    return encoder.words, None
+    return getattr(encoder, "words", None), None
 
 
 def _start_from_cca(
     recipe: Recipe,
     model: DualEncoder,
+    words: WordEmbedding,
+    bag: BagOfWordsEncoder | None,
     ids: np.ndarray,
     offsets: np.ndarray,
     counts: np.ndarray,
@@ -92,7 +141,6 @@ def _start_from_cca(
     maps = canonical_correlation(ids, offsets, split.caption_rows, features, rarity, recipe.embedding_dim)
     deviation = np.abs(features @ maps.image).std() * np.sqrt(recipe.embedding_dim)
     encoder.affine.kernel.assign(maps.image / deviation)
-    words, bag = text_parts(model)
     dim = min(words.dim, recipe.embedding_dim)
     # Words too rare to take part keep the random vectors they have.
     known = maps.words.any(axis=1)

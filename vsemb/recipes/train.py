@@ -7,13 +7,21 @@ import sys
 from pathlib import Path
 
 from vsemb.data.store import Dataset
+from vsemb.errors import unknown_name
 from vsemb.recipes import build
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import RECIPE, Run, check_out, prepare_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
-from vsemb.training import RetrievalValidation
+from vsemb.recipes.texts import build_tokenizer, build_vocabulary, read_texts
+from vsemb.training import RetrievalValidation, ZeroShotValidation
 from vsemb.training.collapse import CollapseWarning
+
+#: Name of what decides which epoch is kept -> what measures it, under which name in the logs.
+SELECTIONS: dict[str, tuple[type[RetrievalValidation], str]] = {
+    "recall": (RetrievalValidation, "val_recall_sum"),
+    "zero-shot": (ZeroShotValidation, "val_zero_shot"),
+}
 
 
 def train(
@@ -44,9 +52,12 @@ def train(
         run = train(recipes.get("vsepp"), Dataset.open("data/flickr8k"), "runs/vsepp")
     """
     out = Path(out)
-    train_split, val_split = dataset.split("train"), dataset.split("val")
+    check_selection(recipe, dataset)
+    train_split = read_texts(recipe, dataset.split("train"), training=True)
+    val_split = read_texts(recipe, dataset.split("val"))
     store = build.find_features(recipe, dataset)
-    vocabulary = build.build_vocabulary(recipe, train_split.captions)
+    recipe = build.with_feature_size(recipe, store)
+    vocabulary = build_vocabulary(recipe, train_split.captions, dataset.attributes)
     if (out / RECIPE).exists():
         info = prepare_run(recipe, dataset, out, vocabulary, store)
         if info["status"] == "finished":
@@ -54,7 +65,7 @@ def train(
             return Run.open(out)
     else:
         check_out(out)
-    tokenizer = build.build_tokenizer(recipe, vocabulary)
+    tokenizer = build_tokenizer(recipe, vocabulary)
     batches = build.build_batches(
         recipe,
         train_split,
@@ -62,8 +73,15 @@ def train(
         tokenizer,
     )
     steps = batches.steps_per_epoch
-    model = build.build_model(recipe, len(vocabulary), None if store is None else store.dim)
-    start_model(recipe, model, tokenizer, train_split, store)
+    validation, monitor = SELECTIONS[recipe.training.select]
+    attributes = dataset.attributes if recipe.text.tokenizer == "classes" else None
+    model = build.build_model(
+        recipe,
+        len(vocabulary),
+        None if store is None else store.dim,
+        None if attributes is None else len(attributes.names),
+    )
+    start_model(recipe, model, tokenizer, train_split, store, attributes)
     model.compile(
         optimizer=build.build_optimizer(recipe, steps),
         loss=build.build_loss(recipe, steps),
@@ -77,11 +95,25 @@ def train(
         batches,
         out,
         info,
-        validation=RetrievalValidation(val_split, build.build_images(recipe, val_split, store), tokenizer),
-        monitor="val_recall_sum",
+        validation=validation(val_split, build.build_images(recipe, val_split, store), tokenizer),
+        monitor=monitor,
         unit="captions",
         checks=[CollapseWarning(batches.batch_size)],
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
     )
     return Run.open(out)
+
+
+def check_selection(recipe: Recipe, dataset: Dataset) -> None:
+    """Checks that a dataset has what the recipe is selected on.
+
+    Raises:
+        InvalidArgumentError: if the recipe names something unknown.
+        DataError: if zero-shot recognition is asked for and train, val or test share a class.
+    """
+    select = recipe.training.select
+    if select not in SELECTIONS:
+        raise unknown_name("training.select", select, SELECTIONS)
+    if select == "zero-shot":
+        dataset.check_disjoint_classes(*(name for name in dataset.splits if name in ("train", "val", "test")))

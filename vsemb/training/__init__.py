@@ -5,7 +5,7 @@ from vsemb.training.hypernymy import HypernymHistory, train_hypernymy
 from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
-from vsemb.training.validation import EntailmentValidation, RetrievalValidation
+from vsemb.training.validation import EntailmentValidation, RetrievalValidation, ZeroShotValidation
 
 __all__ = [
     "EntailmentValidation",
@@ -15,6 +15,7 @@ __all__ = [
     "RetrievalValidation",
     "SelectBest",
     "TrainingState",
+    "ZeroShotValidation",
     "averaged_weights",
     "train_hypernymy",
 ]

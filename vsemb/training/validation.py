@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 
 from vsemb.data.entailment import EntailmentSplit
 from vsemb.data.sources import ImageSource
@@ -12,7 +13,8 @@ from vsemb.data.store import Split
 from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.entailment import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
-from vsemb.text.tokenizers import WordTokenizer
+from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
+from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.averaging import averaged_weights
 
 SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
@@ -35,24 +37,26 @@ class RetrievalValidation(keras.callbacks.Callback):
         model.fit(batches.dataset(), epochs=5, callbacks=[RetrievalValidation(split, images, tokenizer)])
     """
 
-    def __init__(self, split: Split, images: ImageSource, tokenizer: WordTokenizer) -> None:
+    def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.split = split
         self.images = images
         self._ids, self._offsets = tokenizer.encode(split.captions)
         self._embedder: Embedder | None = None
 
-    def measure(self) -> RetrievalMetrics:
-        """Measures the model as it is now."""
-        split = self.split
+    def embed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Embeds the split's images and texts with the model as it is now."""
         embedder = self._embedder
         if embedder is None or embedder.model is not self.model:
             embedder = self._embedder = Embedder(self.model)
         with averaged_weights(self.model):
-            images = embedder.images(self.images, len(split))
-            texts = embedder.texts(self._ids, self._offsets)
-        ids = split.ids
-        return evaluate_retrieval(images, texts, ids, ids[split.caption_rows], self.model.similarity)
+            images = embedder.images(self.images, len(self.split))
+            return images, embedder.texts(self._ids, self._offsets)
+
+    def measure(self) -> RetrievalMetrics:
+        """Measures the model as it is now."""
+        ids = self.split.ids
+        return evaluate_retrieval(*self.embed(), ids, ids[self.split.caption_rows], self.model.similarity)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         metrics = self.measure()
@@ -61,6 +65,45 @@ class RetrievalValidation(keras.callbacks.Callback):
             for name, value in getattr(metrics, side).items():
                 logs[f"val_{short}_{name}"] = value
         logs["val_recall_sum"] = metrics.recall_sum
+
+
+class ZeroShotValidation(RetrievalValidation):
+    """Measures recognition of classes that were not trained on, after every epoch, and adds it to the logs.
+
+    Later callbacks see `val_top1` (mean of per-class accuracies), `val_average_precision` (AP@50), both in
+    percent, and `val_zero_shot`, their mean. Put this callback before those.
+
+    Args:
+        split: the validation split; its images have classes.
+        images: its images.
+        tokenizer: the model's tokenizer.
+
+    Raises:
+        DataError: if an image has no class.
+
+    Example:
+
+        model.fit(batches.dataset(), epochs=5, callbacks=[ZeroShotValidation(split, images, tokenizer)])
+    """
+
+    def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
+        super().__init__(split, images, tokenizer)
+        self._names, self._classes = split.class_ids()
+
+    def recognition(self) -> ZeroShotMetrics:
+        """Measures the model as it is now."""
+        images, texts = self.embed()
+        text_classes = self._classes[self.split.caption_rows]
+        return evaluate_zero_shot(
+            images, self._classes, texts, text_classes, self.model.similarity, names=self._names
+        )
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        metrics = self.recognition()
+        logs = {} if logs is None else logs
+        logs["val_top1"] = metrics.top1
+        logs["val_average_precision"] = metrics.average_precision
+        logs["val_zero_shot"] = (metrics.top1 + metrics.average_precision) / 2
 
 
 class EntailmentValidation(keras.callbacks.Callback):

@@ -1,0 +1,58 @@
+"""The table of encoders on tiny flowers, and the image network trained on class labels."""
+
+from __future__ import annotations
+
+import json
+
+from pipelines import class_backbone, zero_shot
+from vsemb.data.features import cache_features
+from vsemb.data.store import Dataset
+from vsemb.image.backbones import BackboneConfig
+
+QUICK = ["--set", "training.epochs=1", "--set", "text.units=8", "--set", "text.word_dim=8"]
+
+
+def test_the_table_and_the_curves(flowers_path, tmp_path, capsys) -> None:
+    command = ["--data", str(flowers_path), "--out", str(tmp_path / "out"), *QUICK, "--seeds", "2"]
+    command += ["--encoders", "bow", "attributes", "--sentences", "1", "2", "--curve", "--typos", "0.2"]
+    assert zero_shot.main([*command, "--json", str(tmp_path / "found.json")]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert (found["classes"], found["images"]) == (12, 24)
+    for encoder in ("bow", "attributes"):
+        for objective in ("da", "ds"):
+            values = found["table"][encoder][objective]
+            assert 0 <= values["top1"] <= 100 and f"{values['top1']:.1f}" in printed
+    # Attributes are no text: neither captions nor typing errors say anything about them.
+    assert list(found["sentences"]["measured"]) == list(found["typos"]["measured"]) == ["bow"]
+    assert found["curve"]["texts_per_class"][0] == 1 and found["curve"]["texts_per_class"][-1] == "all"
+    table = found["table"]["bow"]["ds"]
+    for series in (found["curve"]["measured"]["bow"][-1], found["typos"]["measured"]["bow"][0]):
+        assert series == [table["top1"], table["average_precision"]]
+    # Two objectives and two seeds of two encoders, and one and two captions of one of them with two seeds.
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 8 + 4
+
+
+def test_it_goes_on_where_it_was(flowers_path, tmp_path, capsys) -> None:
+    command = ["--data", str(flowers_path), "--out", str(tmp_path), *QUICK, "--encoders", "bow"]
+    assert zero_shot.main([*command, "--objectives", "ds"]) == 0
+    first = capsys.readouterr().out
+    assert zero_shot.main([*command, "--objectives", "ds"]) == 0
+    again = capsys.readouterr()
+    assert again.out == first and "is finished already" in again.err
+
+
+def test_errors_are_one_line(tmp_path, flowers_path, capsys) -> None:
+    assert zero_shot.main(["--data", str(tmp_path / "none")]) == 1
+    assert zero_shot.main(["--data", str(flowers_path), "--encoders", "word-cn"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 and "word-cnn" in lines[1]
+
+
+def test_the_image_network_reads_training_labels_alone(flowers_path, tmp_path, capsys) -> None:
+    out = tmp_path / "net.weights.h5"
+    assert class_backbone.main([str(flowers_path), "--out", str(out), "--epochs", "1"]) == 0
+    assert "training accuracy" in capsys.readouterr().out
+    store = cache_features(Dataset.open(flowers_path), BackboneConfig("SmallConvNet"), weights=out)
+    assert store.shape == (120, 256)
+    assert class_backbone.main([str(tmp_path), "--out", str(out)]) == 1

@@ -1,0 +1,137 @@
+"""Structured joint embedding recipes: every encoder trains, is reopened, measured and asked."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.conftest import FEATURE_DIM
+from vsemb import recipes
+from vsemb.data.class_batches import ClassBatches
+from vsemb.data.features import FeatureStore
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.losses import StructuredJointEmbedding
+from vsemb.recipes import build, texts
+from vsemb.recipes.run import Run
+from vsemb.recipes.serve import run_encoders
+from vsemb.recipes.sje import ENCODERS, SJE
+from vsemb.recipes.train import train
+from vsemb.recipes.zero_shot import evaluate_zero_shot_run
+
+# One epoch of two steps; the rest of the recipe is as it is.
+SMALL = ["text.units=8", "text.word_dim=8", "training.epochs=1"]
+
+
+@pytest.fixture(scope="module")
+def flowers(flowers_path) -> Dataset:
+    return Dataset.open(flowers_path)
+
+
+@pytest.mark.parametrize("encoder", list(ENCODERS))
+def test_every_encoder_trains_and_is_measured(encoder: str, flowers, tmp_path) -> None:
+    recipe = recipes.get(f"ds-sje-{encoder}").with_overrides(SMALL)
+    info = train(recipe, flowers, tmp_path / "run").info
+    assert info["status"] == "finished" and 0 <= info["best_zero_shot"] <= 100
+    run = Run.open(tmp_path / "run")
+    # The features are the embedding.
+    assert run.recipe.embedding_dim == FEATURE_DIM
+    metrics = evaluate_zero_shot_run(run, flowers, "test")
+    assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
+    text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
+    found = run_encoders(run, images=False).encode_text(np.array([text, ""], dtype=object))
+    assert found["valid"].numpy().tolist() == [True, False]
+    assert np.abs(found["embedding"].numpy()[0]).max() > 0 and not found["embedding"].numpy()[1].any()
+
+
+def test_the_same_command_again_trains_nothing(flowers, tmp_path) -> None:
+    recipe = recipes.get("ds-sje-bow").with_overrides(SMALL)
+    first = train(recipe, flowers, tmp_path / "run").info
+    assert train(recipe, flowers, tmp_path / "run").info == first
+
+
+def test_variants_differ_in_their_loss_alone() -> None:
+    reference = recipes.get("ds-sje-bow")
+    weights = {}
+    for name, variants in SJE.items():
+        for variant, recipe in variants.items():
+            assert (recipe.name, recipe.variant) == (name, variant)
+            same = dataclasses.replace(
+                recipe, name=reference.name, variant=reference.variant, loss=reference.loss
+            )
+            assert dataclasses.replace(same, text=reference.text) == reference
+            weights[name[:6], variant] = recipe.loss.image_weight, recipe.loss.text_weight
+    assert weights == {
+        ("ds-sje", "released"): (1, 1),
+        ("ds-sje", "paper"): (1, 1),
+        ("da-sje", "released"): (1, 0),
+        ("da-sje", "paper"): (1, 0),
+        ("da-sje", "text-side"): (0, 1),
+    }
+
+
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_what_is_built_is_what_the_recipe_says(variant: str, flowers) -> None:
+    recipe = recipes.get("da-sje-bow", variant)
+    store, split = FeatureStore.find(flowers), flowers.split("train")
+    recipe = build.with_feature_size(recipe, store)
+    vocabulary = texts.build_vocabulary(recipe, split.captions)
+    tokenizer = texts.build_tokenizer(recipe, vocabulary)
+    images = build.build_images(recipe, split, store)
+    batches = build.build_batches(recipe, split, images, tokenizer)
+    assert isinstance(batches, ClassBatches) and batches.steps_per_epoch == 2
+    loss = build.build_loss(recipe, steps_per_epoch=10)
+    assert isinstance(loss, StructuredJointEmbedding)
+    assert (loss.negatives, loss.warmup_steps) == {"released": ("all", 0), "paper": ("hardest", 40)}[variant]
+    model = build.build_model(recipe, len(vocabulary), store.dim)
+    assert (model.image_weight, model.text_weight) == (1, 0)
+    # The image side has nothing to train.
+    assert all("image" not in v.path for v in model.trainable_variables)
+
+
+def test_fewer_captions_an_image(flowers) -> None:
+    recipe = recipes.get("ds-sje-bow").with_overrides(["batches.captions_per_image=3"])
+    split = flowers.split("train")
+    few = texts.read_texts(recipe, split, training=True)
+    assert len(few.captions) == 3 * len(split)
+    assert few.captions[3:6] == split.entries[1]["captions"][:3]
+    # Validation and test read all of them.
+    assert texts.read_texts(recipe, split).captions == split.captions
+
+
+def test_words_and_characters_in_recipes_of_other_papers(scenes, tmp_path, tiny_recipe) -> None:
+    recipe = tiny_recipe.with_overrides(
+        ["text.tokenizer=characters", "text.encoder=cnn-gru", "text.max_length=201", "training.epochs=1"]
+    )
+    run = train(recipe, scenes, tmp_path / "run")
+    assert run.info["best_recall_sum"] > 0
+    assert len(run.vocabulary) == 2 + 69
+
+
+def test_bad_combinations_are_refused(flowers, scenes, tmp_path) -> None:
+    def attempt(name: str, *changes: str, dataset=flowers) -> None:
+        train(recipes.get(name).with_overrides([*SMALL, *changes]), dataset, tmp_path / "run")
+
+    with pytest.raises(DataError, match="share the class"):
+        attempt("ds-sje-bow", dataset=scenes)
+    with pytest.raises(DataError, match="has none"):
+        attempt("ds-sje-attributes", "training.select=recall", dataset=scenes)
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*classes"):
+        attempt("ds-sje-attributes", "text.encoder=bow")
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*cnn-rn"):
+        attempt("ds-sje-bow", "text.encoder=cnn-rn")
+    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
+        attempt("ds-sje-bow", "text.tokenizer=syllables")
+    with pytest.raises(InvalidArgumentError, match="no word vectors"):
+        attempt("ds-sje-attributes", "text.word_vectors=captions")
+    with pytest.raises(InvalidArgumentError, match="batches.negatives"):
+        attempt("ds-sje-bow", "batches.negatives=sampled")
+    with pytest.raises(InvalidArgumentError, match="training.select"):
+        attempt("ds-sje-bow", "training.select=loss")
+    with pytest.raises(InvalidArgumentError, match="image.projection=true"):
+        attempt("ds-sje-bow", "image.backbone=SmallConvNet")
+    with pytest.raises(DataError, match="batches.size=40"):
+        attempt("ds-sje-bow", "batches.size=41")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,179 @@
+"""The text side of a recipe: which texts it reads, their tokenizer and their encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import keras
+
+from vsemb.data.attributes import ClassAttributes
+from vsemb.data.store import Split
+from vsemb.encoders import (
+    AttributeEncoder,
+    BagOfWordsEncoder,
+    ConvolutionalSentenceEncoder,
+    HybridSentenceEncoder,
+    IndicatorEncoder,
+    LinearSentenceEncoder,
+    RecurrentSentenceEncoder,
+    WordEmbedding,
+)
+from vsemb.encoders.convolutional import CHARACTER_STAGES, WORD_STAGES
+from vsemb.encoders.recurrent import CELLS
+from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.recipes.schema import Recipe
+from vsemb.text.characters import CharacterTokenizer, alphabet_vocabulary
+from vsemb.text.class_names import ClassTokenizer
+from vsemb.text.tokenizers import Tokenizer, WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+TOKENIZERS = ("words", "characters", "classes")
+#: Name of a convolutional encoder -> what reads its last feature map.
+CONVOLUTIONAL = {"cnn": None, "cnn-rnn": "rnn", "cnn-gru": "gru", "cnn-lstm": "lstm"}
+LINEAR = ("sum", "mean", "average")
+ENCODERS = (*CELLS, *LINEAR, "bow", *CONVOLUTIONAL, "attributes")
+
+
+def read_texts(recipe: Recipe, split: Split, training: bool = False) -> Split:
+    """Returns a split with the texts that the recipe reads in place of its captions.
+
+    Args:
+        recipe: the recipe.
+        split: the split.
+        training: whether it is trained on, where the recipe may read few captions an image.
+
+    Raises:
+        DataError: for an image without a class where class names are read.
+    """
+    few = recipe.batches.captions_per_image if training else None
+    if recipe.text.tokenizer == "classes":
+        names, classes = split.class_ids()
+        return split.with_captions([[names[place]] for place in classes])
+    if few is None:
+        return split
+    return split.with_captions([entry["captions"][:few] for entry in split.entries])
+
+
+def build_vocabulary(
+    recipe: Recipe, captions: Iterable[str], attributes: ClassAttributes | None = None
+) -> Vocabulary:
+    """Returns what the recipe's tokenizer knows: words of the captions, characters, or class names.
+
+    Args:
+        recipe: the recipe.
+        captions: of the training split.
+        attributes: of the dataset's classes, for the tokenizer `classes`.
+
+    Raises:
+        DataError: if the recipe reads attributes and there are none.
+    """
+    text = recipe.text
+    if text.tokenizer == "characters":
+        return alphabet_vocabulary()
+    if text.tokenizer == "classes":
+        if attributes is None:
+            raise DataError(
+                "The recipe reads attributes of the classes and the dataset has none. Such datasets are made "
+                "by `vsemb scenes --fine-grained` and `vsemb prepare --format cub`."
+            )
+        return Vocabulary(sorted(attributes.values))
+    return Vocabulary.from_captions(captions, text.min_count, text.max_words)
+
+
+def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> Tokenizer:
+    """Returns the recipe's tokenizer.
+
+    Raises:
+        InvalidArgumentError: for one that does not exist.
+    """
+    text = recipe.text
+    if text.tokenizer == "words":
+        return WordTokenizer(vocabulary, text.max_length)
+    if text.tokenizer == "characters":
+        return CharacterTokenizer(vocabulary, text.max_length)
+    if text.tokenizer == "classes":
+        return ClassTokenizer(vocabulary)
+    raise unknown_name("text.tokenizer", text.tokenizer, TOKENIZERS)
+
+
+def build_text_encoder(
+    recipe: Recipe, vocabulary_size: int, attribute_dim: int | None = None
+) -> keras.layers.Layer:
+    """Builds the recipe's sentence encoder.
+
+    Args:
+        recipe: the recipe.
+        vocabulary_size: number of token ids.
+        attribute_dim: number of attributes of a class, for the encoder `attributes`.
+
+    Raises:
+        InvalidArgumentError: for a field with a value that is not allowed.
+    """
+    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    if text.encoder not in ENCODERS:
+        raise unknown_name("text.encoder", text.encoder, ENCODERS)
+    if (text.encoder == "attributes") != (text.tokenizer == "classes"):
+        allowed = "attributes with text.tokenizer='classes', and another without"
+        raise invalid_argument("text.encoder", text.encoder, allowed)
+    if text.encoder == "attributes":
+        if attribute_dim is None:
+            raise invalid_argument("attribute_dim", attribute_dim, "a number of attributes")
+        return AttributeEncoder(vocabulary_size - 2, attribute_dim, dim, dtype=dtype)
+    if text.encoder == "bow":
+        return IndicatorEncoder(vocabulary_size, dim, dtype=dtype)
+    words = WordEmbedding(
+        vocabulary_size,
+        text.word_dim,
+        train_words=text.train_words,
+        init_scale=text.word_init_scale,
+        word_dropout=text.word_dropout,
+        dropout=text.embedding_dropout,
+        dense_gradient=text.dense_gradient,
+        dtype=dtype,
+    )
+    if text.encoder in LINEAR:
+        return _linear(recipe, words)
+    sequence = _sequence(recipe, words)
+    if not text.bag:
+        return sequence
+    bag = BagOfWordsEncoder(
+        WordEmbedding(vocabulary_size, dim, dtype=dtype), dropout=text.bag_dropout, dtype=dtype
+    )
+    return HybridSentenceEncoder(sequence, bag, dtype=dtype)
+
+
+def _linear(recipe: Recipe, words: WordEmbedding) -> LinearSentenceEncoder:
+    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    if text.encoder == "average":
+        return LinearSentenceEncoder(words, "mean", dim, dtype=dtype)
+    if text.word_dim != dim:
+        allowed = f"{dim}, the embedding_dim, for {text.encoder!r}"
+        raise invalid_argument("text.word_dim", text.word_dim, allowed, "`average` has a map behind it.")
+    return LinearSentenceEncoder(words, text.encoder, dtype=dtype)
+
+
+def _sequence(recipe: Recipe, words: WordEmbedding) -> keras.layers.Layer:
+    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    if text.encoder in CONVOLUTIONAL:
+        return ConvolutionalSentenceEncoder(
+            words,
+            dim,
+            length=text.max_length,
+            stages=CHARACTER_STAGES if text.tokenizer == "characters" else WORD_STAGES,
+            recurrent=CONVOLUTIONAL[text.encoder],
+            units=text.units,
+            hidden=text.units,
+            dropout=text.dropout,
+            dtype=dtype,
+        )
+    return RecurrentSentenceEncoder(
+        words,
+        dim,
+        cell=text.encoder,
+        units=text.units,
+        directions=text.directions,
+        pooling=text.pooling,
+        dropout=text.dropout,
+        init_scale=text.init_scale,
+        dtype=dtype,
+    )

@@ -1,0 +1,190 @@
+"""Measuring a run by zero-shot recognition and retrieval (Reed et al. 2016, section 5)."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+import numpy as np
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation import Embedder, typos
+from vsemb.evaluation.class_picture import class_points, draw_classes
+from vsemb.evaluation.text_curves import sample_texts, text_curve
+from vsemb.evaluation.zero_shot import ZeroShotMetrics, class_means, evaluate_zero_shot
+from vsemb.files import replacing
+from vsemb.recipes.run import Run
+from vsemb.text.class_names import ClassTokenizer
+
+TRAINED_ON = "train"
+
+
+class ZeroShotTask:
+    """A split's images, each to be recognised among the split's classes by their texts.
+
+    Images are embedded once, whatever is measured.
+
+    Args:
+        run: the run.
+        dataset: the dataset; its images have classes.
+        split: name of the split.
+        seen: whether classes that the run was trained on are allowed. To recognise these is ordinary
+            classification.
+
+    Attributes:
+        names: the c classes, by alphabet.
+        image_classes: (n,) int64.
+        texts: m texts: captions, or the names of their classes for a run on attributes.
+        text_classes: (m,) int64.
+        seen: whether a class is one of those trained on; None where that is not known, because the run
+            was trained on another dataset.
+
+    Raises:
+        DataError: if an image has no class, or a class was trained on and `seen` is false.
+        InvalidArgumentError: if there is no such split.
+
+    Example:
+
+        task = ZeroShotTask(Run.open("runs/ds-sje"), Dataset.open("data/cub"), "test")
+        print([task.measure(corrupt=share).top1 for share in (0.0, 0.1)])
+    """
+
+    def __init__(self, run: Run, dataset: Dataset, split: str, *, seen: bool = False) -> None:
+        self.run = run
+        self._dataset = dataset
+        self._part = dataset.split(split)
+        self.names, self.image_classes = self._part.class_ids()
+        self.seen = _seen(run, dataset, split, seen)
+        self.texts, rows = run.texts_of(self._part)
+        self.text_classes = self.image_classes[rows]
+        self._embedder = Embedder(run.model)
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """Embeddings of the images: (n, dim) float32."""
+        return self._embedder.images(self.run.images_of(self._dataset, self._part), len(self._part))
+
+    @cached_property
+    def text_embeddings(self) -> np.ndarray:
+        """Embeddings of the texts: (m, dim) float32."""
+        return self._embed(self.texts)
+
+    def _embed(self, texts: list[str]) -> np.ndarray:
+        return self._embedder.texts(*self.run.tokenizer.encode(texts))
+
+    def measure(
+        self,
+        *,
+        texts_per_class: int | None = None,
+        curve: bool = False,
+        corrupt: float = 0.0,
+        top: int = 50,
+        seed: int = 0,
+    ) -> ZeroShotMetrics:
+        """Measures recognition and retrieval.
+
+        Args:
+            texts_per_class: texts drawn for each class, once; None for all.
+            curve: whether to measure with 1, 2, 4, ..., 128 texts a class too, ten draws each.
+            corrupt: share of the characters of the texts with a typing error, see
+                `vsemb.evaluation.typos.corrupt`.
+            top: images looked at for each class, K of AP@K.
+            seed: of the draws and the typing errors.
+
+        Raises:
+            InvalidArgumentError: for numbers out of range, a curve of drawn texts, or typing errors for a
+                run that reads no text.
+            DataError: if an embedding is not finite.
+        """
+        if texts_per_class is not None and texts_per_class < 1:
+            raise invalid_argument("texts_per_class", texts_per_class, "an integer >= 1, or None for all")
+        if texts_per_class is not None and curve:
+            raise invalid_argument("curve", curve, "False where texts_per_class is given")
+        if corrupt and isinstance(self.run.tokenizer, ClassTokenizer):
+            raise invalid_argument(
+                "corrupt",
+                corrupt,
+                "0 for a run on attributes",
+                "It reads no text, so there is nothing to mistype.",
+            )
+        texts = self.text_embeddings
+        if corrupt:
+            texts = self._embed(typos.corrupt(self.texts, corrupt, seed))
+        classes = self.text_classes
+        if texts_per_class is not None:
+            rows = sample_texts(classes, texts_per_class, np.random.default_rng(seed))
+            texts, classes = texts[rows], classes[rows]
+        given = (self.images, self.image_classes, texts, classes, self.run.model.similarity)
+        metrics = evaluate_zero_shot(*given, names=self.names, top=top)
+        if not curve:
+            return metrics
+        points = text_curve(*given, names=self.names, seed=seed, top=top)
+        return ZeroShotMetrics(**{**vars(metrics), "curve": tuple(points)})
+
+    def draw(self, path: str | os.PathLike[str], *, seed: int = 0) -> None:
+        """Draws the classes by their mean text embeddings, with the first image of each, as a PNG file.
+
+        Args:
+            path: the file, replaced whole.
+            seed: of the layout.
+
+        Raises:
+            DataError: for fewer than four classes, a dataset without image bytes, or a file that cannot be
+                written.
+            MissingExtraError: without scikit-learn.
+        """
+        means = class_means(self.text_embeddings, self.text_classes, len(self.names))
+        points = class_points(means, seed)
+        first = np.unique(self.image_classes, return_index=True)[1]
+        picture = draw_classes(points, self.names, [self._part.read_image(int(row)) for row in first])
+        with replacing(path) as temporary:
+            picture.save(temporary, format="PNG", optimize=True)
+
+
+def _seen(run: Run, dataset: Dataset, split: str, allowed: bool) -> bool | None:
+    if dataset.fingerprint != run.info["dataset"]:
+        return None
+    try:
+        if split == TRAINED_ON:
+            raise DataError(f"The split {split!r} is what {run.path} was trained on.")
+        dataset.check_disjoint_classes(TRAINED_ON, split)
+    except DataError as error:
+        if allowed:
+            return True
+        fix = "To measure ordinary classification, of classes seen in training: --seen (seen=True)."
+        raise DataError(f"This is not zero-shot. {error} {fix}") from error
+    return False
+
+
+def evaluate_zero_shot_run(
+    run: Run,
+    dataset: Dataset,
+    split: str = "test",
+    *,
+    texts_per_class: int | None = None,
+    curve: bool = False,
+    corrupt: float = 0.0,
+    top: int = 50,
+    seen: bool = False,
+    seed: int = 0,
+) -> ZeroShotMetrics:
+    """Measures zero-shot recognition and retrieval on a split, once; see `ZeroShotTask`.
+
+    Args:
+        run: the run.
+        dataset: the dataset; its images have classes.
+        split: name of the split.
+        texts_per_class, curve, corrupt, top, seed: see `ZeroShotTask.measure`.
+        seen: see `ZeroShotTask`.
+
+    Raises:
+        VsembError: as `ZeroShotTask` and its `measure`.
+
+    Example:
+
+        metrics = evaluate_zero_shot_run(Run.open("runs/ds-sje"), Dataset.open("data/cub"), "test")
+        print(metrics.top1, metrics.average_precision)
+    """
+    task = ZeroShotTask(run, dataset, split, seen=seen)
+    return task.measure(texts_per_class=texts_per_class, curve=curve, corrupt=corrupt, top=top, seed=seed)
