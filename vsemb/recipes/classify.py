@@ -17,13 +17,12 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.zero_shot import class_scores, recognised
-from vsemb.export import ClassPrompts, ServedModel
-from vsemb.recipes.indexing import embed_dataset_image, embed_image_bytes
+from vsemb.export import ClassPrompts
+from vsemb.recipes.images import embed_image
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
 
@@ -154,7 +153,7 @@ def classify_images(
     errors: dict[int, str] = {}
     for place, image in enumerate(tqdm(images, desc="images", unit="image", disable=None, leave=False)):
         try:
-            embedded[place] = _embed_image(run, encoders, image, dataset)
+            embedded[place], _ = embed_image(run, dataset, encoders, image)
         except DataError as error:
             errors[place] = " ".join(str(error).split())
     scores: dict[int, np.ndarray] = {}
@@ -170,30 +169,6 @@ def classify_images(
 
 def _best(scores: np.ndarray, names: Sequence[str], top: int) -> dict[str, float]:
     return {names[place]: float(scores[place]) for place in np.argsort(-scores, kind="stable")[:top]}
-
-
-def _embed_image(run: Run, encoders: ServedModel, image: str, dataset: Dataset | None) -> np.ndarray:
-    if dataset is not None and not os.path.isfile(image):
-        for name in dataset.splits:
-            if dataset.manifest["splits"][name]["images"] and image in dataset.split(name).keys:
-                split = dataset.split(name)
-                return embed_dataset_image(run, dataset, split, split.keys.index(image), encoders)
-    try:
-        data = Path(image).read_bytes()
-    except OSError as error:
-        where = (
-            "an image file" if dataset is None else f"an image file, or the key of an image of {dataset.path}"
-        )
-        raise DataError(
-            f"Cannot read the image {image!r}: {error.strerror or error}. Expected: {where}."
-        ) from error
-    limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
-    try:
-        # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
-        encoded = sanitise_image(data, limit).encoded
-    except BadImage as error:
-        raise DataError(f"The image {image!r} is unreadable: {error}.") from error
-    return embed_image_bytes(encoders, tf.constant([encoded]), [image])[0]
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
 from vsemb.data.store import Dataset, Split
@@ -18,6 +17,7 @@ from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes, sha256_file
 from vsemb.recipes.build import similarity_name
+from vsemb.recipes.images import embed_image_bytes, has_features
 from vsemb.recipes.run import BEST, RECIPE, Run
 from vsemb.recipes.serve import run_encoders
 from vsemb.search import (
@@ -216,7 +216,7 @@ def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
 
 
 def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> np.ndarray:
-    if _has_features(run, dataset):
+    if has_features(run, dataset):
         return Embedder(run.model).images(run.images_of(dataset, split), len(split))
     encoders = encoders or run_encoders(run)
     blocks: list[np.ndarray] = []
@@ -227,47 +227,3 @@ def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedMode
             done += len(encoded)
             bar.update(len(encoded))
     return np.concatenate(blocks)
-
-
-def _has_features(run: Run, dataset: Dataset) -> bool:
-    """Whether the run takes images from the dataset's cached features."""
-    if run.recipe.image.backbone is not None:
-        return False
-    # Without a backbone, cached features are the only way, and `Run.images_of` says what is wrong.
-    return run.feature_backbone is None or (dataset.path / "features" / run.info["features"]).is_dir()
-
-
-def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str]) -> np.ndarray:
-    """Embeds image bytes, all of which must decode.
-
-    Args:
-        encoders: the run's.
-        encoded: string (n,).
-        names: n names, for the error.
-
-    Returns:
-        (n, dim) float32.
-
-    Raises:
-        DataError: if the run has no image encoder, or an image does not decode.
-    """
-    if encoders.encode_image is None:
-        raise DataError(
-            "The run was trained on precomputed features, so it cannot embed images; give the key of an "
-            "image of a dataset that has the same features."
-        )
-    outputs = encoders.encode_image(encoded)
-    valid = outputs["valid"].numpy()
-    if not valid.all():
-        raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
-    return outputs["embedding"].numpy()
-
-
-def embed_dataset_image(
-    run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel
-) -> np.ndarray:
-    """Embeds one image of a dataset: (dim,) float32, from its cached features where those are used."""
-    if not _has_features(run, dataset):
-        return embed_image_bytes(encoders, tf.constant([split.read_image(row)]), [split.keys[row]])[0]
-    features = run.images_of(dataset, split).gather(np.array([row]))
-    return run.model.encode_images(tf.constant(features)).numpy()[0]

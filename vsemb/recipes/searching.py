@@ -11,17 +11,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import invalid_argument
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes
 from vsemb.recipes.build import similarity_name
+from vsemb.recipes.images import embed_image
 from vsemb.recipes.indexing import (
     ALL,
     Item,
-    embed_dataset_image,
-    embed_image_bytes,
     index_items,
     open_index,
     split_names,
@@ -260,26 +258,11 @@ def _embed_image(
     run: Run, dataset: Dataset, encoders: ServedModel, image: str
 ) -> tuple[np.ndarray, set[int]]:
     """Returns the embedding, and the ids of the dataset's images that are this image."""
-    for name in dataset.splits if not os.path.isfile(image) else ():
-        if dataset.manifest["splits"][name]["images"] and image in dataset.split(name).keys:
-            split = dataset.split(name)
-            row = split.keys.index(image)
-            vector = embed_dataset_image(run, dataset, split, row, encoders)
-            return vector, {int(split.ids[row])}
-    try:
-        data = Path(image).read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"Cannot read the image {image!r}: {error.strerror or error}. Expected: an image file, or the "
-            f"key of an image of {dataset.path}."
-        ) from error
-    try:
-        # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
-        limit = dataset.manifest.get("writing", {}).get("max_side")
-        encoded = sanitise_image(data, limit).encoded
-    except BadImage as error:
-        raise DataError(f"The image {image!r} is unreadable: {error}.") from error
-    digest = sha256_bytes(encoded)
+    vector, source = embed_image(run, dataset, encoders, image)
+    if isinstance(source, tuple):
+        split, row = source
+        return vector, {int(split.ids[row])}
+    digest = sha256_bytes(source)
     own = {
         int(entry["id"])
         for name in dataset.splits
@@ -287,4 +270,4 @@ def _embed_image(
         for entry in dataset.split(name).entries
         if entry.get("sha256") == digest
     }
-    return embed_image_bytes(encoders, tf.constant([encoded]), [image])[0], own
+    return vector, own

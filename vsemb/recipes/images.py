@@ -1,0 +1,107 @@
+"""Embedding single images for search and classification: image files, or keys of a dataset's images."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.images import BadImage, sanitise_image
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.export import ServedModel
+from vsemb.recipes.run import Run
+
+
+def embed_image(
+    run: Run, dataset: Dataset | None, encoders: ServedModel, image: str
+) -> tuple[np.ndarray, bytes | tuple[Split, int]]:
+    """Embeds an image file, or an image of a dataset by its key.
+
+    Args:
+        run: the run.
+        dataset: where keys are looked up, and by whose limit of size files are shrunk; None for neither.
+        encoders: the run's.
+        image: the file's path, or the key.
+
+    Returns:
+        embedding: (dim,) float32.
+        source: the bytes of the file as a dataset would store them; or the split and row of the key.
+
+    Raises:
+        DataError: if the image cannot be read or embedded.
+    """
+    found = None if dataset is None or os.path.isfile(image) else _by_key(dataset, image)
+    if dataset is not None and found is not None:
+        return embed_dataset_image(run, dataset, *found, encoders), found
+    encoded = _read_image(image, dataset)
+    return embed_image_bytes(encoders, tf.constant([encoded]), [image])[0], encoded
+
+
+def _by_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
+    for name in dataset.splits:
+        if dataset.manifest["splits"][name]["images"] and key in dataset.split(name).keys:
+            return dataset.split(name), dataset.split(name).keys.index(key)
+    return None
+
+
+def _read_image(image: str, dataset: Dataset | None) -> bytes:
+    try:
+        data = Path(image).read_bytes()
+    except OSError as error:
+        key = "" if dataset is None else f", or the key of an image of {dataset.path}"
+        raise DataError(
+            f"Cannot read the image {image!r}: {error.strerror or error}. Expected: an image file{key}."
+        ) from error
+    limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
+    try:
+        # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
+        return sanitise_image(data, limit).encoded
+    except BadImage as error:
+        raise DataError(f"The image {image!r} is unreadable: {error}.") from error
+
+
+def has_features(run: Run, dataset: Dataset) -> bool:
+    """Whether the run takes images from the dataset's cached features."""
+    if run.recipe.image.backbone is not None:
+        return False
+    # Without a backbone, cached features are the only way, and `Run.images_of` says what is wrong.
+    return run.feature_backbone is None or (dataset.path / "features" / run.info["features"]).is_dir()
+
+
+def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str]) -> np.ndarray:
+    """Embeds image bytes, all of which must decode.
+
+    Args:
+        encoders: the run's.
+        encoded: string (n,).
+        names: n names, for the error.
+
+    Returns:
+        (n, dim) float32.
+
+    Raises:
+        DataError: if the run has no image encoder, or an image does not decode.
+    """
+    if encoders.encode_image is None:
+        raise DataError(
+            "The run was trained on precomputed features, so it cannot embed images; give the key of an "
+            "image of a dataset that has the same features."
+        )
+    outputs = encoders.encode_image(encoded)
+    valid = outputs["valid"].numpy()
+    if not valid.all():
+        raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
+    return outputs["embedding"].numpy()
+
+
+def embed_dataset_image(
+    run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel
+) -> np.ndarray:
+    """Embeds one image of a dataset: (dim,) float32, from its cached features where those are used."""
+    if not has_features(run, dataset):
+        return embed_image_bytes(encoders, tf.constant([split.read_image(row)]), [split.keys[row]])[0]
+    features = run.images_of(dataset, split).gather(np.array([row]))
+    return run.model.encode_images(tf.constant(features)).numpy()[0]
