@@ -17,7 +17,10 @@ def test_lists_every_variant(capsys, tmp_path):
     assert [(row["name"], row["variant"]) for row in listed] == [
         (name, variant) for name, variants in recipes.RECIPES.items() for variant in variants
     ]
-    assert len(out.splitlines()) == 1 + len(listed) and "arXiv:1411.2539" in out
+    # A line a recipe, with all of its variants.
+    assert len(out.splitlines()) == 1 + len(recipes.RECIPES) and "arXiv:1411.2539" in out
+    for (name, variants), line in zip(recipes.RECIPES.items(), out.splitlines()[1:], strict=True):
+        assert line.startswith(f"{name} ") and ", ".join(variants) in line
 
 
 def test_prints_one_with_its_deviations(capsys, tmp_path):

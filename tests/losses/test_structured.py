@@ -91,6 +91,23 @@ def test_contract(negatives: str) -> None:
     check_loss(StructuredJointEmbedding(0.7, negatives), relation, scores)
 
 
+def test_warm_up_passes_from_all_classes_to_the_hardest() -> None:
+    loss = StructuredJointEmbedding(1.0, warmup_steps=100)
+    # Own 0.5, wrong 0.6 and 0.4: hinges 1.1 and 0.9; hardest 1.1, all (1.1 + 0.9) / 3 classes.
+    row = ([[1, 0, 0]], [[0.5, 0.6, 0.4]])
+    for step, expected in ((None, 1.1), (0, 2 / 3), (50, 2 / 3), (75, (1.1 + 2 / 3) / 2), (100, 1.1)):
+        loss.bind_step(step)
+        np.testing.assert_allclose(float(loss(*row)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size"])
+@pytest.mark.parametrize("negatives", ["hardest", "all"])
+def test_collapsed_value(negatives: str, reduction: str) -> None:
+    loss = StructuredJointEmbedding(0.5, negatives, reduction=reduction)
+    both = 2 * float(loss(np.eye(6, dtype=np.int32), np.full((6, 6), 3.0, np.float32)))
+    np.testing.assert_allclose(loss.collapsed_value(6, 6), both, rtol=1e-6)
+
+
 def test_by_name_and_bad_arguments() -> None:
     assert isinstance(losses.get("structured", negatives="all"), StructuredJointEmbedding)
     with pytest.raises(InvalidArgumentError, match="margin"):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.models.test_dual_encoder import make_batch, make_model
 from vsemb.errors import DataError
-from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.losses import InfoNCE, PairwiseRanking, StructuredJointEmbedding
 from vsemb.training import MetricsLog, SelectBest, averaged_weights
 from vsemb.training.collapse import CollapseWarning
 
@@ -148,6 +148,9 @@ def test_collapse_warning(capsys) -> None:
     assert not collapsed(PairwiseRanking(margin, "hardest"), 0.97 * plateau, capsys)
     assert not collapsed(PairwiseRanking(margin, "all"), plateau, capsys)
     assert not collapsed(InfoNCE(), plateau, capsys)
+    # The margin of 1 for each query, both directions.
+    assert collapsed(StructuredJointEmbedding(), 2.0, capsys)
+    assert not collapsed(StructuredJointEmbedding(negatives="all"), 2.0, capsys)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size"])

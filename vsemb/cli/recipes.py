@@ -37,7 +37,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise invalid_argument("variant", arguments.variant, "the name of a recipe before it")
         every = [recipe for variants in recipes.RECIPES.values() for recipe in variants.values()]
         shown = [{"name": r.name, "variant": r.variant, "paper": r.paper} for r in every]
-        print(table(["recipe", "variant", "paper"], [list(row.values()) for row in shown], text=range(3)))
+        rows = [
+            [name, ", ".join(variants), next(iter(variants.values())).paper]
+            for name, variants in recipes.RECIPES.items()
+        ]
+        print(table(["recipe", "variants", "paper"], rows, text=range(3)))
     else:
         shown = recipes.get(arguments.name, arguments.variant).to_json()
         print(f"{description(arguments.name)}\n")

@@ -74,7 +74,7 @@ class StructuredJointEmbedding(RowLoss):
         ahead = scores - positive_scores(relation, scores)  # (queries, candidates)
         wrong = is_negative(relation)
         hinge = ops.where(wrong, ops.relu(self.margin + ahead), 0.0)
-        all_wrong = ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, scores.dtype), axis=1))
+        all_wrong = ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, "float32"), axis=1))
         if self.negatives == "all":
             return all_wrong
         own_class = ops.where(ops.equal(relation, OWN_CLASS), ops.relu(ahead), 0.0)
