@@ -26,8 +26,8 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.cli.tables import table
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, VsembError, unknown_name
-from vsemb.evaluation.zero_shot import ZeroShotMetrics
+from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics
 from vsemb.files import write_json
 from vsemb.recipes.run import Run
 from vsemb.recipes.sje import ENCODERS
@@ -102,20 +102,24 @@ class Runs:
         return found
 
 
-def mean(values: Sequence[float]) -> float:
-    """Returns the mean."""
-    return statistics.fmean(values)
-
-
-def summary(metrics: Sequence[ZeroShotMetrics]) -> dict[str, Any]:
-    """Returns mean and deviation over the seeds, in percent."""
+def summary(metrics: Sequence[ZeroShotMetrics | CurvePoint]) -> dict[str, Any]:
+    """Returns the means over the seeds, in percent, with their deviation over the seeds."""
     top1, precision = [m.top1 for m in metrics], [m.average_precision for m in metrics]
     return {
-        "top1": mean(top1),
+        "texts": metrics[0].texts,
+        "top1": statistics.fmean(top1),
         "top1_deviation": statistics.pstdev(top1),
-        "average_precision": mean(precision),
+        "average_precision": statistics.fmean(precision),
         "average_precision_deviation": statistics.pstdev(precision),
     }
+
+
+def point(points: Sequence[CurvePoint]) -> dict[str, Any]:
+    """Returns the means over the seeds of one point of a curve; its deviations are over draws of texts."""
+    found = summary(points)
+    found["top1_deviation"] = statistics.fmean(p.top1_deviation for p in points)
+    found["average_precision_deviation"] = statistics.fmean(p.average_precision_deviation for p in points)
+    return found
 
 
 def print_table(measured: dict[str, dict[str, Any]], encoders: Sequence[str], top: int) -> None:
@@ -133,79 +137,120 @@ def print_table(measured: dict[str, dict[str, Any]], encoders: Sequence[str], to
     print(f"\n{table(['encoder', *titles], rows)}")
 
 
-def print_series(title: str, heads: Sequence[str], rows: dict[str, list[tuple[float, float]]]) -> None:
-    """Prints top-1 and AP@50 of each encoder against something."""
-    cells = [[name, *(f"{top1:.1f} / {ap:.1f}" for top1, ap in values)] for name, values in rows.items()]
-    print(f"\n{title}, top-1 / AP@50 of DS-SJE\n{table(['encoder', *heads], cells)}")
+def print_series(title: str, heads: Sequence[str], rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Prints top-1 and AP@50 of each encoder against something, with deviations where there are some."""
+    for name, label in (("top1", "top-1"), ("average_precision", "AP@50")):
+        cells = [
+            [
+                encoder,
+                *(
+                    f"{value[name]:.1f}"
+                    + (f" ± {value[f'{name}_deviation']:.1f}" if value[f"{name}_deviation"] else "")
+                    for value in values
+                ),
+            ]
+            for encoder, values in rows.items()
+        ]
+        print(f"\n{title}, {label} of DS-SJE\n{table(['encoder', *heads], cells)}")
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Checks what is asked for before anything is made.
+
+    Raises:
+        InvalidArgumentError: for a value that is not allowed, or curves without the objective they show.
+    """
+    for encoder in arguments.encoders:
+        if encoder not in ENCODERS:
+            raise unknown_name("encoders", encoder, ENCODERS)
+    if arguments.seeds < 1:
+        raise invalid_argument("seeds", arguments.seeds, "an integer >= 1")
+    if arguments.split == "train":
+        raise invalid_argument("split", arguments.split, "one that was not trained on")
+    for share in arguments.typos:
+        if not 0 <= share <= 1:
+            raise invalid_argument("typos", share, "shares from 0 to 1")
+    for count in arguments.sentences:
+        if count < 1:
+            raise invalid_argument("sentences", count, "integers >= 1")
+    if (arguments.sentences or arguments.curve or arguments.typos) and "ds" not in arguments.objectives:
+        raise invalid_argument("objectives", arguments.objectives, "ds among them", "The curves show DS-SJE.")
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Trains and measures everything that is asked for; returns it as plain values."""
+    check(arguments)
     data = arguments.data or flowers(arguments.out)
     dataset = Dataset.open(data)
+    dataset.split(arguments.split)
     encoders = list(arguments.encoders)
     if dataset.attributes is None and "attributes" in encoders:
         print("the dataset has no attributes: that row is left out")
         encoders.remove("attributes")
+    if not encoders:
+        raise DataError(f"{dataset.path} has no attributes, and no other encoder is asked for.")
     runs = Runs(dataset, arguments.out, arguments.variant, arguments.set, arguments.seeds, arguments.split)
     measured: dict[str, dict[str, Any]] = {encoder: {} for encoder in encoders}
     trained: dict[str, list[ZeroShotTask]] = {}
-    found: ZeroShotMetrics | None = None
+    found: list[ZeroShotMetrics] = []
     for encoder in encoders:
         for objective in arguments.objectives:
             tasks = runs.tasks(f"{objective}-sje-{encoder}")
             metrics = [task.measure() for task in tasks]
-            found = metrics[0]
+            found += metrics
             measured[encoder][objective] = summary(metrics)
-            if objective == "ds":
+            if objective == "ds" and encoder not in WITHOUT_TEXT:
                 trained[encoder] = tasks
-    assert found is not None
+    first = found[0]
     result: dict[str, Any] = {"dataset": dataset.name, "split": arguments.split, "table": measured}
-    result |= {name: getattr(found, name) for name in ("classes", "images", "texts", "chance")}
-    print_table(measured, encoders, found.top)
+    result |= {name: getattr(first, name) for name in ("classes", "images", "chance")}
+    print_table(measured, encoders, first.top)
     print(
-        f"percent, mean over {arguments.seeds} seed(s); {found.classes} classes, {found.images} images; "
-        f"chance {found.chance:.1f}, AP@{found.top} at most {found.average_precision_limit:.1f}"
+        f"percent, mean over {arguments.seeds} seed(s); {first.classes} classes, {first.images} images; "
+        f"chance {first.chance:.1f}, AP@{first.top} at most {first.average_precision_limit:.1f}"
     )
-    reading = {name: tasks for name, tasks in trained.items() if name not in WITHOUT_TEXT}
     if arguments.sentences:
-        result["sentences"] = _sentences(runs, list(reading), arguments.sentences)
+        result["sentences"] = _sentences(runs, list(trained), arguments.sentences)
     if arguments.curve:
-        result["curve"] = _curve(reading)
+        result["curve"] = _curve(trained)
     if arguments.typos:
-        result["typos"] = _typos(reading, arguments.typos)
+        result["typos"] = _typos(trained, arguments.typos)
     return result
 
 
 def _sentences(runs: Runs, encoders: list[str], counts: Sequence[int]) -> dict[str, Any]:
-    rows = {}
-    for encoder in encoders:
-        found = [[t.measure() for t in runs.tasks(f"ds-sje-{encoder}", count)] for count in counts]
-        rows[encoder] = [(s["top1"], s["average_precision"]) for s in map(summary, found)]
+    rows = {
+        encoder: [summary([t.measure() for t in runs.tasks(f"ds-sje-{encoder}", n)]) for n in counts]
+        for encoder in encoders
+    }
     print_series("Captions a training image", [str(count) for count in counts], rows)
     return {"captions_per_image": list(counts), "measured": rows}
 
 
 def _curve(trained: dict[str, list[ZeroShotTask]]) -> dict[str, Any]:
-    rows, points = {}, []
+    rows: dict[str, list[dict[str, Any]]] = {}
+    heads: list[str] = []
     for encoder, tasks in trained.items():
         curves = [task.measure(curve=True).curve for task in tasks]
-        points = [point.to_json()["texts"] for point in curves[0]]
-        rows[encoder] = [
-            (mean([p.top1 for p in group]), mean([p.average_precision for p in group]))
-            for group in zip(*curves, strict=True)
-        ]
-    print_series("Texts a class in the test", [str(point) for point in points], rows)
-    return {"texts_per_class": points, "measured": rows}
+        heads = ["all" if p.texts is None else str(p.texts) for p in curves[0]]
+        rows[encoder] = [point(group) for group in zip(*curves, strict=True)]
+    print_series("Texts a class in the test", heads, rows)
+    return {"texts_per_class": heads, "measured": rows}
 
 
 def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> dict[str, Any]:
-    rows = {}
+    # The mean over hundreds of texts hides typing errors, so one text a class shows more.
+    shares = (0.0, *shares)
+    one: dict[str, list[dict[str, Any]]] = {}
+    every: dict[str, list[dict[str, Any]]] = {}
     for encoder, tasks in trained.items():
-        found = [[task.measure(corrupt=share) for task in tasks] for share in (0.0, *shares)]
-        rows[encoder] = [(s["top1"], s["average_precision"]) for s in map(summary, found)]
-    print_series("Characters with a typing error", [f"{share:.0%}" for share in (0.0, *shares)], rows)
-    return {"shares": [0.0, *shares], "measured": rows}
+        curves = [[task.measure(corrupt=share, curve=True).curve for task in tasks] for share in shares]
+        for rows, place in ((one, 0), (every, -1)):
+            rows[encoder] = [point([curve[place] for curve in of_share]) for of_share in curves]
+    heads = [f"{share:.0%}" for share in shares]
+    print_series("Characters with a typing error, one text a class", heads, one)
+    print_series("Characters with a typing error, all texts", heads, every)
+    return {"shares": list(shares), "one_text": one, "all_texts": every}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -235,9 +280,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything to FILE as JSON")
     arguments = parser.parse_args(argv)
     try:
-        for encoder in arguments.encoders:
-            if encoder not in ENCODERS:
-                raise unknown_name("encoders", encoder, ENCODERS)
         result = measure(arguments)
     except VsembError as error:
         print(f"zero_shot: {error}", file=sys.stderr)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from pipelines import class_backbone, zero_shot
 from vsemb.data.features import cache_features
 from vsemb.data.store import Dataset
@@ -24,11 +26,15 @@ def test_the_table_and_the_curves(flowers_path, tmp_path, capsys) -> None:
             values = found["table"][encoder][objective]
             assert 0 <= values["top1"] <= 100 and f"{values['top1']:.1f}" in printed
     # Attributes are no text: neither captions nor typing errors say anything about them.
-    assert list(found["sentences"]["measured"]) == list(found["typos"]["measured"]) == ["bow"]
-    assert found["curve"]["texts_per_class"][0] == 1 and found["curve"]["texts_per_class"][-1] == "all"
-    table = found["table"]["bow"]["ds"]
-    for series in (found["curve"]["measured"]["bow"][-1], found["typos"]["measured"]["bow"][0]):
-        assert series == [table["top1"], table["average_precision"]]
+    assert list(found["sentences"]["measured"]) == list(found["typos"]["all_texts"]) == ["bow"]
+    assert found["curve"]["texts_per_class"][0] == "1" and found["curve"]["texts_per_class"][-1] == "all"
+    table, curve = found["table"]["bow"]["ds"], found["curve"]["measured"]["bow"]
+    for last in (curve[-1], found["typos"]["all_texts"]["bow"][0]):
+        for name in ("top1", "average_precision"):
+            assert last[name] == pytest.approx(table[name]) and last[f"{name}_deviation"] == 0
+    # One text a class is another one in each of ten draws.
+    assert curve[0] == found["typos"]["one_text"]["bow"][0] and curve[0]["top1_deviation"] > 0
+    assert found["table"]["bow"]["ds"]["texts"] == 240 and found["table"]["attributes"]["ds"]["texts"] == 24
     # Two objectives and two seeds of two encoders, and one and two captions of one of them with two seeds.
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 8 + 4
 
@@ -44,9 +50,27 @@ def test_it_goes_on_where_it_was(flowers_path, tmp_path, capsys) -> None:
 
 def test_errors_are_one_line(tmp_path, flowers_path, capsys) -> None:
     assert zero_shot.main(["--data", str(tmp_path / "none")]) == 1
-    assert zero_shot.main(["--data", str(flowers_path), "--encoders", "word-cn"]) == 1
+    wrong = [
+        ["--encoders", "word-cn"],
+        ["--seeds", "0"],
+        ["--split", "nope"],
+        ["--split", "train"],
+        ["--typos", "2"],
+        ["--sentences", "1", "0"],
+        ["--objectives", "da", "--curve"],
+    ]
+    for options in wrong:
+        assert zero_shot.main(["--data", str(flowers_path), "--out", str(tmp_path / "o"), *options]) == 1
+    assert not (tmp_path / "o").exists()
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 and "word-cnn" in lines[1]
+    assert len(lines) == 1 + len(wrong) and "word-cnn" in lines[1]
+
+
+def test_attributes_alone_need_some(scenes_path, tmp_path, capsys) -> None:
+    assert (
+        zero_shot.main(["--data", str(scenes_path), "--out", str(tmp_path), "--encoders", "attributes"]) == 1
+    )
+    assert "no attributes" in capsys.readouterr().err
 
 
 def test_the_image_network_reads_training_labels_alone(flowers_path, tmp_path, capsys) -> None:

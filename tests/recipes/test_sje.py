@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 
 from tests.conftest import FEATURE_DIM
 from vsemb import recipes
+from vsemb.data.attributes import ClassAttributes, write_attributes
 from vsemb.data.class_batches import ClassBatches
 from vsemb.data.features import FeatureStore
-from vsemb.data.store import Dataset
+from vsemb.data.scenes import flowers as generator
+from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.losses import StructuredJointEmbedding
 from vsemb.recipes import build, texts
@@ -135,3 +139,57 @@ def test_bad_combinations_are_refused(flowers, scenes, tmp_path) -> None:
     with pytest.raises(DataError, match="batches.size=40"):
         attempt("ds-sje-bow", "batches.size=41")
     assert not (tmp_path / "run").exists()
+
+
+def with_attributes(source: Dataset, path, change) -> Dataset:
+    """A copy of a dataset whose attributes of classes are others."""
+    shutil.copytree(source.path, path)
+    attributes = Dataset.open(path).attributes
+    assert attributes is not None
+    write_attributes(path, ClassAttributes(attributes.names, change(attributes.values)))
+    return Dataset.open(path)
+
+
+def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
+    recipe = recipes.get("ds-sje-attributes").with_overrides(SMALL)
+    run = train(recipe, flowers, tmp_path / "run")
+    # The same images and names of classes, and the vectors of two classes exchanged.
+    exchanged = with_attributes(
+        flowers,
+        tmp_path / "exchanged",
+        lambda v: {**v, "flower 49": v["flower 50"], "flower 50": v["flower 49"]},
+    )
+    assert exchanged.fingerprint == flowers.fingerprint
+    with pytest.raises(DataError, match="other attributes"):
+        evaluate_zero_shot_run(run, exchanged, "test")
+    with pytest.raises(DataError, match="another attributes"):
+        train(recipe, exchanged, tmp_path / "run")
+    # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
+    few = with_attributes(
+        flowers, tmp_path / "few", lambda v: {k: x for k, x in v.items() if k != "flower 60"}
+    )
+    with pytest.raises(DataError, match="'flower 60' has no attributes"):
+        train(recipe, few, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    split = copy.copy(flowers.split("test"))
+    split.class_names = ["flower 99", *split.class_names[1:]]
+    with pytest.raises(DataError, match="knows no attributes of the class 'flower 99'"):
+        run.texts_of(split)
+
+
+def test_classes_that_were_trained_on_are_known_on_any_dataset(flowers, scenes, tmp_path) -> None:
+    run = train(recipes.get("ds-sje-bow").with_overrides(SMALL), flowers, tmp_path / "run")
+    assert run.info["classes"] == flowers.split("train").class_ids()[0]
+    other = with_attributes(flowers, tmp_path / "other", lambda values: values)
+    for dataset in (flowers, other):
+        with pytest.raises(DataError, match=r"not zero-shot.*'flower 01'.*--seen"):
+            evaluate_zero_shot_run(run, dataset, "train")
+        assert evaluate_zero_shot_run(run, dataset, "train", seen=True).classes == 40
+
+
+def test_one_class_of_validation_selects_nothing(flowers, tmp_path) -> None:
+    records = generator.generate({"train": 80, "val": 1, "test": 12}, image_size=32)
+    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    dataset = write_dataset(records, tmp_path / "data", name="flowers", source=source)
+    with pytest.raises(DataError, match="one class"):
+        train(recipes.get("ds-sje-bow").with_overrides(SMALL), dataset, tmp_path / "run")

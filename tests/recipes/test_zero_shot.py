@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, ru
     with pytest.raises(DataError, match=r"This is not zero-shot.*--seen") as caught:
         evaluate_zero_shot_run(tiny_run, scenes, "val")
     assert any(repr(name) in str(caught.value) for name in shared)
-    with pytest.raises(DataError, match="'train' is what .* trained on"):
+    with pytest.raises(DataError, match="the split 'train'.* trained on"):
         evaluate_zero_shot_run(run, class_scenes, "train")
     task = ZeroShotTask(tiny_run, scenes, "val", seen=True)
     assert task.seen is True and task.measure().images == 12
@@ -59,8 +60,14 @@ def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, ru
     assert ZeroShotTask(run, class_scenes, "test").seen is False
 
 
-def test_what_a_run_on_another_dataset_has_seen_is_not_known(tiny_run, class_scenes) -> None:
-    task = ZeroShotTask(tiny_run, class_scenes, "test")
+def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_scenes) -> None:
+    with pytest.raises(DataError, match=r"not zero-shot.*--seen"):
+        ZeroShotTask(tiny_run, class_scenes, "test")
+    # Trained on images without classes: who knows what the captions were about.
+    unlabelled = dataclasses.replace(
+        tiny_run, info={name: value for name, value in tiny_run.info.items() if name != "classes"}
+    )
+    task = ZeroShotTask(unlabelled, class_scenes, "test")
     assert task.seen is None and task.measure().classes == 15
 
 

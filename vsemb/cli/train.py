@@ -87,11 +87,13 @@ def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]
     info = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds).info
     if recipe.training.select == "zero-shot":
         best, option = f"mean of top-1 and AP@50 {info['best_zero_shot']:.1f}", " --zero-shot"
+        # The epoch is the best one for the classes of val.
+        split = "test" if "test" in dataset.splits else "val"
     else:
-        best, option = f"recall sum {info['best_recall_sum']:.1f}", ""
+        best, option, split = f"recall sum {info['best_recall_sum']:.1f}", "", "val"
     return [
         f"best epoch   {info['best_epoch'] + 1}, validation {best}",
-        f"next         vsemb evaluate {arguments.out} --data {arguments.data} --split val{option}",
+        f"next         vsemb evaluate {arguments.out} --data {arguments.data} --split {split}{option}",
     ]
 
 

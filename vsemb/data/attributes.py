@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vsemb.errors import DataError
-from vsemb.files import read_json, write_json
+from vsemb.files import read_json, sha256_bytes, write_json
 
 FILE = "classes.json"
 """The file in a dataset's directory."""
@@ -61,6 +62,12 @@ class ClassAttributes:
             values[name] = row
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "values", values)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 of the names, classes and values."""
+        plain = {name: [float(value) for value in row] for name, row in sorted(self.values.items())}
+        return sha256_bytes(json.dumps([self.names, plain]).encode())
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
         """Returns the vectors of some classes as one array.

@@ -68,7 +68,8 @@ def fingerprint(index_sha256: Mapping[str, str]) -> str:
     """Returns the fingerprint of a dataset.
 
     The index files hold ids, keys, captions and the SHA-256 of every image's bytes, and no path or time,
-    so two datasets with one fingerprint have the same content.
+    so two datasets with one fingerprint have the same images and captions. Attributes of classes have a
+    fingerprint of their own.
 
     Args:
         index_sha256: split name -> hex SHA-256 of its index file.

@@ -184,8 +184,18 @@ class Run(StoredRun):
         Returns:
             texts: m of them.
             rows: int64 (m,), the row of the image that each describes.
+
+        Raises:
+            DataError: for a class whose attributes the run does not know.
         """
         read = texts.read_texts(self.recipe, split)
+        if self.recipe.text.tokenizer == "classes":
+            unknown = sorted(set(read.captions) - set(self.vocabulary.words))
+            if unknown:
+                raise DataError(
+                    f"{self.path} knows no attributes of the class {unknown[0]!r}"
+                    f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}."
+                )
         return read.captions, read.caption_rows
 
     def _features_of(self, dataset: Dataset) -> FeatureStore:
@@ -233,7 +243,7 @@ def prepare_run(
     Raises:
         DataError: if `out` holds something else, or a run of another recipe or dataset.
     """
-    info = {
+    info: dict[str, Any] = {
         "dataset": dataset.fingerprint,
         "dataset_name": dataset.name,
         "data": str(dataset.path.resolve()),
@@ -241,7 +251,12 @@ def prepare_run(
         "feature_dim": None if store is None else store.dim,
     }
     if recipe.text.tokenizer == "classes" and dataset.attributes is not None:
+        info["attributes"] = dataset.attributes.fingerprint
         info["attribute_dim"] = len(dataset.attributes.names)
+    classes = dataset.split("train").class_names
+    if all(classes):
+        # What is recognised later is compared with these, on whatever dataset.
+        info["classes"] = sorted({name for name in classes if name})
     return enter_run(recipe, info, out, vocabulary, store)
 
 
@@ -315,7 +330,7 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, An
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
             "Choose another --out, or remove it."
         )
-    names = [name for name in ("dataset", "features", "vocabulary") if name in info]
+    names = [name for name in ("dataset", "features", "vocabulary", "attributes") if name in info]
     status = read_status(out, (*names, "status"))
     for name in names:
         if status[name] != info[name]:

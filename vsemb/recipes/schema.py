@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import types
-import typing
 from dataclasses import dataclass, field
 from typing import Any
 
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.recipes.plain import Given, from_plain, paths
 from vsemb.recipes.ranges import check_ranges
 
 TASKS = ("retrieval", "entailment")
@@ -262,7 +260,7 @@ class Recipe:
             DataError: if a field is missing, unknown, of the wrong type or outside its range.
         """
         try:
-            return _from_plain(cls, value, "")
+            return from_plain(cls, value, "")
         except VsembError as error:
             raise DataError(f"The recipe is not one of this version: {error}") from error
 
@@ -287,70 +285,14 @@ class Recipe:
             node = plain
             for depth, name in enumerate([*parents, leaf]):
                 if not isinstance(node, dict) or name not in node:
-                    raise unknown_name("set", path, [name for name in _paths(plain) if name not in _FIXED])
+                    raise unknown_name("set", path, [name for name in paths(plain) if name not in _FIXED])
                 if depth < len(parents):
                     node = node[name]
             if isinstance(node[leaf], dict):
-                raise invalid_argument("set", path, f"one of {', '.join(_paths(node[leaf], path + '.'))}")
-            node[leaf] = _Given(text.strip())
-        return _from_plain(Recipe, plain, "")
+                raise invalid_argument("set", path, f"one of {', '.join(paths(node[leaf], path + '.'))}")
+            node[leaf] = Given(text.strip())
+        return from_plain(Recipe, plain, "")
 
 
 # What a recipe is called follows from where it stands, not from its fields.
 _FIXED = ("name", "variant", "paper", "task")
-
-
-def _paths(plain: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
-    for name, value in plain.items():
-        path = prefix + name
-        found += _paths(value, path + ".") if isinstance(value, dict) else [path]
-    return found
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A value as it was typed, whose type the field decides: a fingerprint may be all digits."""
-
-    text: str
-
-    def value(self, kinds: tuple[Any, ...]) -> Any:
-        words = {"true": True, "false": False, "null": None, "none": None}
-        if self.text.lower() in words and not (str in kinds and types.NoneType not in kinds):
-            return words[self.text.lower()]
-        try:
-            parsed = json.loads(self.text)
-        except ValueError:
-            return self.text
-        return self.text if str in kinds and not isinstance(parsed, str) else parsed
-
-
-def _from_plain(cls: Any, value: Any, prefix: str) -> Any:
-    hints = typing.get_type_hints(cls)
-    if not isinstance(value, dict):
-        raise invalid_argument(prefix or "recipe", value, "an object")
-    arguments = {}
-    for name, item in value.items():
-        if name not in hints:
-            raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
-        arguments[name] = _checked(hints[name], item, prefix + name)
-    for item in dataclasses.fields(cls):
-        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        if required and item.name not in arguments:
-            raise invalid_argument(prefix or "recipe", sorted(value), f"an object with {item.name!r}")
-    return cls(**arguments)
-
-
-def _checked(hint: Any, value: Any, path: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return _from_plain(hint, value, path + ".")
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if isinstance(value, _Given):
-        value = value.value(allowed)
-    for kind in allowed:
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-            return value
-    names = ["null" if kind is types.NoneType else kind.__name__ for kind in allowed]
-    raise invalid_argument(path, value, " or ".join(names))

@@ -65,7 +65,7 @@ def start_model(
         assert attributes is not None
         known = attributes.matrix(tokenizer.vocabulary.words)
         # Padding and unknown classes have none.
-        model.text_encoder.set_attributes(np.concatenate([np.zeros_like(known[:2]), known]))
+        model.text_encoder.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))
     if words is None:
         _refuse_word_starts(recipe)
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import keras
 
 from vsemb.data.attributes import ClassAttributes
-from vsemb.data.store import Split
+from vsemb.data.store import Dataset, Split
 from vsemb.encoders import (
     AttributeEncoder,
     BagOfWordsEncoder,
@@ -27,6 +27,7 @@ from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
+USUAL_SPLITS = ("train", "val", "test")
 TOKENIZERS = ("words", "characters", "classes")
 #: Name of a convolutional encoder -> what reads its last feature map.
 CONVOLUTIONAL = {"cnn": None, "cnn-rnn": "rnn", "cnn-gru": "gru", "cnn-lstm": "lstm"}
@@ -54,6 +55,23 @@ def read_texts(recipe: Recipe, split: Split, training: bool = False) -> Split:
     return split.with_captions([entry["captions"][:few] for entry in split.entries])
 
 
+def check_attributes(dataset: Dataset) -> None:
+    """Checks that every class to train on or to recognise has attributes.
+
+    Raises:
+        DataError: naming one that has none, or if the dataset has no attributes at all.
+    """
+    if dataset.attributes is None:
+        raise DataError(
+            f"The recipe reads attributes of the classes and {dataset.path} has none. `vsemb scenes "
+            "--fine-grained` makes a dataset that has, and `vsemb prepare --format cub` where "
+            "CUB-200-2011's folder `attributes` is at hand."
+        )
+    for name in USUAL_SPLITS:
+        if name in dataset.splits:
+            dataset.attributes.matrix(dataset.split(name).class_ids()[0])
+
+
 def build_vocabulary(
     recipe: Recipe, captions: Iterable[str], attributes: ClassAttributes | None = None
 ) -> Vocabulary:
@@ -63,19 +81,12 @@ def build_vocabulary(
         recipe: the recipe.
         captions: of the training split.
         attributes: of the dataset's classes, for the tokenizer `classes`.
-
-    Raises:
-        DataError: if the recipe reads attributes and there are none.
     """
     text = recipe.text
     if text.tokenizer == "characters":
         return alphabet_vocabulary()
     if text.tokenizer == "classes":
-        if attributes is None:
-            raise DataError(
-                "The recipe reads attributes of the classes and the dataset has none. Such datasets are made "
-                "by `vsemb scenes --fine-grained` and `vsemb prepare --format cub`."
-            )
+        assert attributes is not None
         return Vocabulary(sorted(attributes.values))
     return Vocabulary.from_captions(captions, text.min_count, text.max_words)
 

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from vsemb.data.store import Dataset
-from vsemb.errors import unknown_name
+from vsemb.errors import DataError, unknown_name
 from vsemb.recipes import build
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import RECIPE, Run, check_out, prepare_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
-from vsemb.recipes.texts import build_tokenizer, build_vocabulary, read_texts
+from vsemb.recipes.texts import USUAL_SPLITS, build_tokenizer, build_vocabulary, check_attributes, read_texts
 from vsemb.training import RetrievalValidation, ZeroShotValidation
 from vsemb.training.collapse import CollapseWarning
 
@@ -53,6 +53,8 @@ def train(
     """
     out = Path(out)
     check_selection(recipe, dataset)
+    if recipe.text.tokenizer == "classes":
+        check_attributes(dataset)
     train_split = read_texts(recipe, dataset.split("train"), training=True)
     val_split = read_texts(recipe, dataset.split("val"))
     store = build.find_features(recipe, dataset)
@@ -89,6 +91,12 @@ def train(
     )
     # Only now, so that a recipe that does not work leaves no run behind.
     info = prepare_run(recipe, dataset, out, vocabulary, store)
+    if recipe.batches.sampling == "classes" and store is not None and len(store.training_views) < 10:
+        print(
+            f"training on {max(len(store.training_views), 1)} view(s) of an image; "
+            "`vsemb features --training-crops` makes the paper's ten",
+            file=sys.stderr,
+        )
     fit_run(
         recipe,
         model,
@@ -110,10 +118,16 @@ def check_selection(recipe: Recipe, dataset: Dataset) -> None:
 
     Raises:
         InvalidArgumentError: if the recipe names something unknown.
-        DataError: if zero-shot recognition is asked for and train, val or test share a class.
+        DataError: if zero-shot recognition is asked for and train, val or test share a class, or val has
+            only one.
     """
     select = recipe.training.select
     if select not in SELECTIONS:
         raise unknown_name("training.select", select, SELECTIONS)
     if select == "zero-shot":
-        dataset.check_disjoint_classes(*(name for name in dataset.splits if name in ("train", "val", "test")))
+        dataset.check_disjoint_classes(*(name for name in dataset.splits if name in USUAL_SPLITS))
+        if len(dataset.split("val").class_ids()[0]) < 2:
+            raise DataError(
+                f"The split 'val' of {dataset.path} has one class, so nothing can be mistaken there, and the "
+                "best epoch is chosen on it. Prepare the data with more of them."
+            )

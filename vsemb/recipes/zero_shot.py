@@ -17,8 +17,6 @@ from vsemb.files import replacing
 from vsemb.recipes.run import Run
 from vsemb.text.class_names import ClassTokenizer
 
-TRAINED_ON = "train"
-
 
 class ZeroShotTask:
     """A split's images, each to be recognised among the split's classes by their texts.
@@ -37,8 +35,8 @@ class ZeroShotTask:
         image_classes: (n,) int64.
         texts: m texts: captions, or the names of their classes for a run on attributes.
         text_classes: (m,) int64.
-        seen: whether a class is one of those trained on; None where that is not known, because the run
-            was trained on another dataset.
+        seen: whether a class has the name of one trained on; None where that is not known, because the run
+            was trained on images without classes.
 
     Raises:
         DataError: if an image has no class, or a class was trained on and `seen` is false.
@@ -55,7 +53,8 @@ class ZeroShotTask:
         self._dataset = dataset
         self._part = dataset.split(split)
         self.names, self.image_classes = self._part.class_ids()
-        self.seen = _seen(run, dataset, split, seen)
+        self.seen = _seen(run, dataset, split, self.names, seen)
+        _check_attributes(run, dataset)
         self.texts, rows = run.texts_of(self._part)
         self.text_classes = self.image_classes[rows]
         self._embedder = Embedder(run.model)
@@ -142,19 +141,34 @@ class ZeroShotTask:
             picture.save(temporary, format="PNG", optimize=True)
 
 
-def _seen(run: Run, dataset: Dataset, split: str, allowed: bool) -> bool | None:
-    if dataset.fingerprint != run.info["dataset"]:
+def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: bool) -> bool | None:
+    trained = run.info.get("classes")
+    if trained is None:
+        # Classes of another dataset, or none: nothing is known of what the captions were about.
         return None
-    try:
-        if split == TRAINED_ON:
-            raise DataError(f"The split {split!r} is what {run.path} was trained on.")
-        dataset.check_disjoint_classes(TRAINED_ON, split)
-    except DataError as error:
-        if allowed:
-            return True
-        fix = "To measure ordinary classification, of classes seen in training: --seen (seen=True)."
-        raise DataError(f"This is not zero-shot. {error} {fix}") from error
-    return False
+    shared = sorted(set(names) & set(trained))
+    if shared and not allowed:
+        raise DataError(
+            f"This is not zero-shot: the class {shared[0]!r} of the split {split!r} of {dataset.path} is one "
+            f"of the {len(trained)} that {run.path} was trained on. To measure ordinary classification, of "
+            "classes seen in training: --seen (seen=True)."
+        )
+    return bool(shared)
+
+
+def _check_attributes(run: Run, dataset: Dataset) -> None:
+    """Checks that a dataset's classes are those whose attributes the run knows.
+
+    Raises:
+        DataError: if they have other attributes.
+    """
+    if run.recipe.text.tokenizer != "classes" or dataset.attributes is None:
+        return
+    if dataset.attributes.fingerprint != run.info["attributes"]:
+        raise DataError(
+            f"The classes of {dataset.path} have other attributes than those that {run.path} was trained "
+            "with, and it knows no others."
+        )
 
 
 def evaluate_zero_shot_run(
