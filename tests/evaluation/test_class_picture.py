@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.errors import DataError, MissingExtraError
-from vsemb.evaluation.class_picture import SIDE, class_points, draw_classes
+from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
+from vsemb.evaluation.class_picture import SIDE, check_picture, class_points, draw_classes
 
 
 def two_groups(each: int = 6) -> np.ndarray:
@@ -38,6 +38,7 @@ def test_the_seed_decides() -> None:
     first = class_points(two_groups(), seed=3)
     np.testing.assert_array_equal(first, class_points(two_groups(), seed=3))
     assert np.abs(first - class_points(two_groups(), seed=4)).max() > 0.01
+    class_points(two_groups(), seed=2**32 - 1)
 
 
 def test_four_classes_are_enough_even_where_they_coincide() -> None:
@@ -70,5 +71,22 @@ def test_without_scikit_learn(monkeypatch) -> None:
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
-        class_points(two_groups())
+    for attempt in (lambda: class_points(two_groups()), lambda: check_picture("classes.png", 4)):
+        with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
+            attempt()
+
+
+def test_what_cannot_be_drawn_is_known_before(tmp_path) -> None:
+    check_picture(tmp_path / "classes.png", 4)
+    check_picture("classes.PNG", 4)
+    for name in ("classes.jpg", "png", "classes.png.gz", ""):
+        with pytest.raises(InvalidArgumentError, match=r"`picture`.*\.png"):
+            check_picture(name, 4)
+    with pytest.raises(DataError, match="at least 4 classes. Received: 3"):
+        check_picture("classes.png", 3)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_have_a_range(seed: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"seed={seed}"):
+        class_points(two_groups(), seed=seed)

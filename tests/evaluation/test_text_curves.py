@@ -62,7 +62,7 @@ def test_mean_embeddings_and_mean_scores_give_one_curve() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     given = list(drawn())
-    for name, wrong in (("counts", (1, 0)), ("repeats", 0)):
+    for name, wrong in (("counts", (1, 0)), ("repeats", 0), ("seed", -1), ("seed", 2**32)):
         with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
             text_curve(*given, Dot(), names="abcde", **{name: wrong})
     given[2:] = given[2][given[3] != 3], given[3][given[3] != 3]

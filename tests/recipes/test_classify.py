@@ -110,6 +110,27 @@ def test_prompts_of_which_nothing_is_known(tiny_run) -> None:
     assert said == ["Warning: not known to the run: zyzzyva."]
 
 
+def test_words_of_names_that_are_not_known(tiny_run) -> None:
+    said: list[str] = []
+    names = ["red zyzzyva circle", "blue qwrt", "green", "green zyzzyva", "plugh xyzzy"]
+    embed_classes(tiny_run, names, ["a {}"], report=said.append)
+    # A word once, and a name of which nothing is known whole.
+    assert said == ["Warning: not known to the run: zyzzyva, qwrt, plugh xyzzy."]
+    names = ["red", *(f"red {'x' * count} {'y' * count}" + " red" * count for count in range(2, 8))]
+    embed_classes(tiny_run, names, report=said.append)
+    assert said[1].endswith("yyyyyy and 2 more.") and said[1].count(",") == 9
+
+
+def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
+    for names in (["blue", "Red", "red"], ["red zyzzyva", "blue", "red qwrt"]):
+        both = [name for name in names if name != "blue"]
+        with pytest.raises(InvalidArgumentError, match="can tell apart") as caught:
+            embed_classes(tiny_run, names, TEMPLATES)
+        assert f"classes={both!r}" in str(caught.value)
+    # A word that is not known is a word: these differ.
+    embed_classes(tiny_run, ["red", "red zyzzyva", "zyzzyva red"], TEMPLATES, report=[].append)
+
+
 def test_a_whole_split(tiny_run, scenes) -> None:
     part = scenes.split("val")
     names = sorted(set(part.class_names))[1:]

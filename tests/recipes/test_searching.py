@@ -14,6 +14,8 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import Query, search_run
 from vsemb.search import combine, resort_by_mean
+from vsemb.text import CharacterTokenizer, Vocabulary
+from vsemb.text.class_names import ClassTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,21 @@ def test_words_that_are_not_known(run, scenes):
         search_run(run, scenes, Query("two", plus=("zyzzyva",)), split="val")
     with pytest.raises(InvalidArgumentError, match="at least one word"):
         search_run(run, scenes, Query(" ?! "), split="val")
+
+
+def test_what_a_run_reads_is_called_by_its_name(run, scenes, monkeypatch):
+    def refusal(tokenizer, text):
+        monkeypatch.setitem(vars(run), "tokenizer", tokenizer)
+        with pytest.raises(InvalidArgumentError) as caught:
+            search_run(run, scenes, Query(text), split="val")
+        return str(caught.value)
+
+    said = refusal(CharacterTokenizer(), "犬")
+    assert "one character that the run was trained with" in said and "lists its characters" in said
+    assert "Not known: 犬" in said and "word" not in said
+    assert "at least one character" in refusal(CharacterTokenizer(), "  ")
+    said = refusal(ClassTokenizer(Vocabulary(["Crow"])), "red shapes")
+    assert "name of a class" in said and "lists its classes" in said and "word" not in said
 
 
 def test_what_is_refused(run, scenes, tmp_path):

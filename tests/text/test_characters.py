@@ -60,8 +60,9 @@ def test_cut_behind_cleaning() -> None:
     assert characters("  A \t  dog", max_length=4) == "a do"
     # Counted in characters and not in bytes: é has two.
     assert characters("éé" + "x" * 10, max_length=4) == "◆◆xx"
-    # Only the first 4096 bytes are looked at.
-    assert characters(" " * 4095 + "ab") == "a"
+    # Only 4096 bytes are looked at; white space before them does not count.
+    assert characters("." + " " * 4094 + "ab") == ". a"
+    assert characters(" " * 4095 + "ab") == "ab"
 
 
 def test_other_vocabularies() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -67,6 +69,25 @@ def test_long_texts_are_cut() -> None:
     # The cut goes through the two bytes of the last letter, which is then no letter.
     assert words("a" * 4095 + "é") == ["a" * 4095]
     assert len(words("dog " * 1_000_000)) == 1024
+
+
+def test_white_space_at_the_start_leaves_room_for_the_text() -> None:
+    for blank in (" ", "\t", "\x00", "\u00a0", "\u2028", "\u3000", "\x85", "\r\n \x1c"):
+        # Three bytes at most each.
+        assert words(blank * 5000 + "a dog") == ["a", "dog"]
+        assert words(blank * 2000 + "dog " * 1024 + "cat") == ["dog"] * 1024
+    # What comes behind a word counts, and so does what is no white space.
+    assert words("a" + " " * 4095 + "dog") == ["a"]
+    assert words("." + " " * 4095 + "dog") == []
+    assert words(b"\xc2" + b" " * 4095 + b"dog") == []
+
+
+def test_white_space_without_end_costs_nothing() -> None:
+    split_words(tf.constant(["a"]))
+    started = time.monotonic()
+    assert words(" " * 65535 + "dog") == ["d"]
+    assert words(" " * 10_000_000 + "dog") == []
+    assert time.monotonic() - started < 1
 
 
 def test_rows_are_independent() -> None:

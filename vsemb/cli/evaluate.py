@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.recipes.run import Run
+    from vsemb.recipes.zero_shot import ZeroShotTask
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
   vsemb evaluate runs/coco --data data/coco --split test --folds 5
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse(arguments, _ZERO_SHOT, "without --zero-shot")
     opened = open_run(arguments.run)
     measured: dict[str, Any]
+    task: ZeroShotTask | None = None
     if isinstance(opened, EntailmentRun):
         if arguments.zero_shot:
             raise invalid_argument("zero_shot", True, "False for an entailment run", "It knows no images.")
@@ -80,7 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         dataset = Dataset.open(arguments.data or opened.data_path)
         if arguments.zero_shot:
-            measured = _zero_shot(arguments, opened, dataset)
+            task = _zero_shot_task(arguments, opened, dataset)
+            measured = _zero_shot(arguments, task)
         else:
             found = evaluate_run(
                 opened, dataset, arguments.split, folds=arguments.folds, bootstrap=arguments.bootstrap
@@ -89,6 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(retrieval_table(found))
     if arguments.json:
         write_json(arguments.json, measured)
+    # Last, so that nothing measured is lost with it.
+    if task is not None and arguments.picture is not None:
+        task.draw(arguments.picture, seed=arguments.seed or 0)
+        print(f"\n{arguments.picture}: the {len(task.names)} classes")
     return 0
 
 
@@ -101,25 +108,39 @@ def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str)
             raise invalid_argument(name, getattr(arguments, name), f"{allowed} {where}")
 
 
-def _zero_shot(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> dict[str, Any]:
-    """Measures, prints and draws; returns what is written as JSON."""
-    from vsemb.cli.tables import zero_shot_table
+def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> ZeroShotTask:
+    """Refuses what cannot be measured or drawn before anything is."""
     from vsemb.errors import invalid_argument
+    from vsemb.evaluation.class_picture import check_picture
+    from vsemb.evaluation.zero_shot import check_seed
     from vsemb.recipes.zero_shot import ZeroShotTask
+    from vsemb.text.class_names import ClassTokenizer
 
-    shares = [0.0] if arguments.typos is None else arguments.typos
+    shares = arguments.typos or []
     wrong = [share for share in shares if not 0 <= share <= 1]
     if wrong:
         raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
-    seed = arguments.seed or 0
-    top = _TOP if arguments.top is None else arguments.top
+    if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
+        fix = "It reads no text, so there is nothing to mistype."
+        raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
+    check_seed(arguments.seed or 0)
     task = ZeroShotTask(opened, dataset, arguments.split, seen=arguments.seen)
+    if arguments.picture is not None:
+        check_picture(arguments.picture, len(task.names))
+        dataset.split(arguments.split).read_image(0)
+    return task
+
+
+def _zero_shot(arguments: argparse.Namespace, task: ZeroShotTask) -> dict[str, Any]:
+    """Measures and prints; returns what is written as JSON."""
+    from vsemb.cli.tables import zero_shot_table
+
+    seed = arguments.seed or 0
+    shares = [0.0] if arguments.typos is None else arguments.typos
+    top = _TOP if arguments.top is None else arguments.top
     measured = {
         share: task.measure(corrupt=share, curve=arguments.curve, top=top, seed=seed) for share in shares
     }
     print(zero_shot_table(measured, arguments.split, task.seen))
-    if arguments.picture:
-        task.draw(arguments.picture, seed=seed)
-        print(f"\n{arguments.picture}: the {len(task.names)} classes")
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     return {"split": arguments.split, "classes_seen": task.seen, "measured": rows}

@@ -36,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mirror",
         action=argparse.BooleanOptionalAction,
-        default=True,
-        help="with one crop, also store the features of each mirror image, for training (yes)",
+        help="with one crop, also store the features of each mirror image, for training (yes, without "
+        "--training-crops)",
     )
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
@@ -63,13 +63,16 @@ def run(arguments: argparse.Namespace) -> int:
     config = BackboneConfig(
         arguments.backbone, arguments.size, arguments.pooling, arguments.layer, arguments.crops
     )
+    mirror = arguments.mirror
+    if mirror is None:
+        mirror = config.crops == 1 and not arguments.training_crops
     store = cache_features(
         Dataset.open(arguments.data),
         config,
         weights=arguments.weights,
         batch_size=arguments.batch_size,
         keep_crops=arguments.keep_crops,
-        mirror=arguments.mirror and config.crops == 1 and not arguments.training_crops,
+        mirror=mirror,
         training_crops=arguments.training_crops,
     )
     speed = store.images_computed / store.seconds if store.images_computed else None

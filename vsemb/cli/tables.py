@@ -69,7 +69,7 @@ def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
 _SEEN = {
     True: "Classes seen in training: ordinary classification, not zero-shot.",
     False: "No class of the split was trained on.",
-    None: "The run was trained on another dataset; whether with these classes is not known.",
+    None: "The run was trained on images without classes; whether of these is not known.",
 }
 
 
@@ -92,14 +92,16 @@ def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen:
                 precision = f"{point.average_precision:.1f} ± {point.average_precision_deviation:.1f}"
                 rows.append([f"  {point.texts} a class", top1, "", precision, ""])
     first = next(iter(measured.values()))
+    # All images are looked at where there are fewer than that.
+    precision_name = f"AP@{min(first.top, first.images)}"
     header = [
         f"{split}: {first.classes} classes, {first.images} images, {first.texts} texts",
-        *("top-1 per class", "top-1", f"AP@{first.top}", "chance"),
+        *("top-1 per class", "top-1", precision_name, "chance"),
     ]
     lines = [table(header, rows), "", _SEEN[seen]]
     if first.average_precision_limit < 100:
         lines.append(
-            f"AP@{first.top} is at most {first.average_precision_limit:.1f}: classes have fewer images."
+            f"{precision_name} is at most {first.average_precision_limit:.1f}: classes have fewer images."
         )
     return "\n".join(lines)
 

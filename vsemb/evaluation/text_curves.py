@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics, evaluate_zero_shot
+from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics, check_seed, evaluate_zero_shot
 from vsemb.similarities import Similarity
 
 #: Numbers of texts a class in figure 4b.
@@ -57,13 +57,13 @@ def text_curve(
         images, image_classes, texts, text_classes, similarity, names, top: as for `evaluate_zero_shot`.
         counts: numbers of texts a class, ascending; those that no class has more texts than are left out.
         repeats: draws for each number.
-        seed: of the draws.
+        seed: of the draws, from 0 to 2**32 - 1.
 
     Returns:
         A point for each number, and one for all texts, last.
 
     Raises:
-        InvalidArgumentError: for counts or repeats below 1.
+        InvalidArgumentError: for counts or repeats below 1, or a seed out of range.
         DataError: as `evaluate_zero_shot`.
 
     Example:
@@ -75,6 +75,7 @@ def text_curve(
         raise invalid_argument("repeats", repeats, "an integer >= 1")
     if any(count < 1 for count in counts):
         raise invalid_argument("counts", list(counts), "integers >= 1")
+    check_seed(seed)
     given = (images, image_classes, texts, text_classes)
     # All texts come first, since that checks what is given.
     everything = evaluate_zero_shot(*given, similarity, names=names, top=top)

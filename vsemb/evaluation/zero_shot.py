@@ -19,6 +19,25 @@ from vsemb.similarities import Similarity
 
 # Scores held at a time.
 _SCORES = 1 << 22
+# What NumPy's and scikit-learn's generators both take.
+_SEEDS = 1 << 32
+
+
+def check_seed(seed: int) -> None:
+    """Refuses what is no seed.
+
+    Args:
+        seed: of draws or of a layout.
+
+    Raises:
+        InvalidArgumentError: unless it is from 0 to 2**32 - 1.
+
+    Example:
+
+    >>> check_seed(7)
+    """
+    if not 0 <= seed < _SEEDS:
+        raise invalid_argument("seed", seed, "an integer from 0 to 2**32 - 1")
 
 
 @dataclass(frozen=True)

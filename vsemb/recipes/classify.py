@@ -25,9 +25,12 @@ from vsemb.export import ClassPrompts
 from vsemb.recipes.images import embed_image
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
+from vsemb.text.tokenizers import Tokenizer
 
 PLACE = "{}"
 _UNKNOWN = 1
+# Of what is not known, so much is shown.
+_SHOWN = 10
 
 
 def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list[list[str]]:
@@ -74,10 +77,11 @@ def embed_classes(
     Args:
         run: the run.
         classes, templates: as for `class_prompts`.
-        report: called with a line worth showing: a name of which the run knows nothing.
+        report: called with a line worth showing: what the run does not know in the names.
 
     Raises:
-        InvalidArgumentError: as `class_prompts`, or for a prompt of which the run knows nothing.
+        InvalidArgumentError: as `class_prompts`, for a prompt of which the run knows nothing, or for two
+            classes whose prompts it cannot tell apart.
 
     Example:
 
@@ -85,24 +89,48 @@ def embed_classes(
     """
     prompts = class_prompts(classes, templates)
     flat = [prompt for texts in prompts for prompt in texts]
-    for prompt, known in zip(flat, _known(run, flat), strict=True):
+    ids = run.tokenizer(tf.constant(flat)).numpy()
+    for prompt, known in zip(flat, (ids > _UNKNOWN).any(axis=1), strict=True):
         if not known:
             allowed = "a text with something in it that the run was trained with"
             fix = "The run's vocabulary.txt lists what it knows."
             raise invalid_argument("prompt", prompt, allowed, fix)
     names = [name.strip() for name in classes]
-    unheard = [name for name, known in zip(names, _known(run, names), strict=True) if not known]
+    _check_distinct(names, ids.reshape(len(names), -1))
+    unheard = _unheard(run.tokenizer, names)
     if unheard:
-        report(f"Warning: not known to the run: {', '.join(unheard)}.")
+        more = f" and {len(unheard) - _SHOWN} more" if len(unheard) > _SHOWN else ""
+        report(f"Warning: not known to the run: {', '.join(unheard[:_SHOWN])}{more}.")
     outputs = run_encoders(run, images=False).encode_text(tf.constant(flat))
     embedded = outputs["embedding"].numpy().reshape(len(names), len(prompts[0]), -1)
     return ClassPrompts(tuple(names), embedded)
 
 
-def _known(run: Run, texts: list[str]) -> list[bool]:
-    """Tells for each text whether it has a token that the run knows."""
-    ids = run.tokenizer(tf.constant(texts)).numpy()
-    return (ids > _UNKNOWN).any(axis=1).tolist()
+def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
+    """Refuses two classes of which the model reads the same, (classes, tokens): they would always tie."""
+    first: dict[bytes, str] = {}
+    for name, row in zip(names, ids, strict=True):
+        other = first.setdefault(row.tobytes(), name)
+        if other != name:
+            raise invalid_argument(
+                "classes",
+                [other, name],
+                "classes that the run can tell apart",
+                "Both become the same tokens; upper case and unknown words make no difference.",
+            )
+
+
+def _unheard(tokenizer: Tokenizer, names: Sequence[str]) -> list[str]:
+    """Returns names without a token that is known, and of the others the tokens that are not."""
+    texts = tf.constant(names)
+    tokens, ids = tokenizer.pieces(texts).to_list(), tokenizer.ragged(texts).to_list()
+    found: dict[str, None] = {}
+    for name, pieces, numbers in zip(names, tokens, ids, strict=True):
+        unknown = [
+            piece.decode() for piece, number in zip(pieces, numbers, strict=True) if number == _UNKNOWN
+        ]
+        found |= dict.fromkeys([name] if len(unknown) == len(pieces) else unknown)
+    return list(found)
 
 
 @dataclass(frozen=True, eq=False)

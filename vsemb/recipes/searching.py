@@ -27,6 +27,8 @@ from vsemb.recipes.indexing import (
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
 from vsemb.search import abstract, check_candidates, combine, compose, resort_by_mean
+from vsemb.text.characters import CharacterTokenizer
+from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.tokenizers import Tokenizer
 
 _UNKNOWN = 1
@@ -240,18 +242,28 @@ def _embed_text(
     words = [piece.decode() for piece in tokenizer.pieces(tf.constant([text])).flat_values.numpy()]
     ids = tokenizer.ragged(tf.constant([text])).flat_values.numpy()
     unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
+    piece, pieces = _piece(tokenizer)
     if not words:
-        raise invalid_argument(name, text, "a text with at least one word")
+        raise invalid_argument(name, text, f"a text with at least one {piece}")
     if len(unknown) == len(words):
         raise invalid_argument(
             name,
             text,
-            "at least one word that the run was trained with",
-            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its words.",
+            f"at least one {piece} that the run was trained with",
+            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its {pieces}.",
         )
     if unknown:
         report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
     return encoders.encode_text(tf.constant([text]))["embedding"].numpy()[0]
+
+
+def _piece(tokenizer: Tokenizer) -> tuple[str, str]:
+    """Returns what a text is made of, one and several."""
+    if isinstance(tokenizer, CharacterTokenizer):
+        return "character", "characters"
+    if isinstance(tokenizer, ClassTokenizer):
+        return "name of a class", "classes"
+    return "word", "words"
 
 
 def _embed_image(

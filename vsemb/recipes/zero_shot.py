@@ -10,9 +10,9 @@ import numpy as np
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder, typos
-from vsemb.evaluation.class_picture import class_points, draw_classes
+from vsemb.evaluation.class_picture import check_picture, class_points, draw_classes
 from vsemb.evaluation.text_curves import sample_texts, text_curve
-from vsemb.evaluation.zero_shot import ZeroShotMetrics, class_means, evaluate_zero_shot
+from vsemb.evaluation.zero_shot import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot
 from vsemb.files import replacing
 from vsemb.recipes.run import Run
 from vsemb.text.class_names import ClassTokenizer
@@ -96,6 +96,7 @@ class ZeroShotTask:
                 run that reads no text.
             DataError: if an embedding is not finite.
         """
+        check_seed(seed)
         if texts_per_class is not None and texts_per_class < 1:
             raise invalid_argument("texts_per_class", texts_per_class, "an integer >= 1, or None for all")
         if texts_per_class is not None and curve:
@@ -133,6 +134,7 @@ class ZeroShotTask:
                 written.
             MissingExtraError: without scikit-learn.
         """
+        check_picture(path, len(self.names))
         means = class_means(self.text_embeddings, self.text_classes, len(self.names))
         points = class_points(means, seed)
         first = np.unique(self.image_classes, return_index=True)[1]

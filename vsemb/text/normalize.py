@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-#: Longest text looked at, in bytes; the rest is cut.
+#: Longest text looked at, in bytes, behind white space at its start; the rest is cut.
 MAX_BYTES = 4096
 
 #: What counts as white space, as Python has it, inside the brackets of a regular expression.
 WHITE_SPACE = r"\t-\r\x1c-\x20\x{85}\pZ"
+
+# A text may begin with so many bytes of white space, so that megabytes of it cost nothing.
+_MAX_BLANK = 16 * MAX_BYTES
+_BLANK_START = rf"^[{WHITE_SPACE}\x00]+"
 
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
 
 
 def readable(texts: tf.Tensor) -> tf.Tensor:
-    """Cuts raw strings to `MAX_BYTES`, replaces invalid UTF-8 by U+FFFD and NUL by a space.
+    """Drops white space at the start, cuts raw strings to `MAX_BYTES`, replaces invalid UTF-8 by U+FFFD.
+
+    NUL counts as white space and becomes a space. Only the first 16 times `MAX_BYTES` are looked at.
 
     Args:
         texts: (batch,) string.
@@ -31,6 +37,8 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     >>> readable(tf.constant([b"a\\x00dog"])).numpy().tolist()
     [b'a dog']
     """
+    texts = tf.strings.substr(texts, 0, _MAX_BLANK)
+    texts = tf.strings.regex_replace(texts, _BLANK_START, "", replace_global=False)
     texts = tf.strings.substr(texts, 0, MAX_BYTES)
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.

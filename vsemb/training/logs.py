@@ -103,6 +103,10 @@ class ProgressBar(keras.callbacks.Callback):
         if "val_accuracy" in logs:
             parts.append(f"val accuracy {100 * logs['val_accuracy']:.1f} %")
             parts.append(f"average precision {100 * logs['val_average_precision']:.1f} %")
+        if "val_zero_shot" in logs:
+            parts.append(f"val top-1 {logs['val_top1']:.1f} %")
+            parts.append(f"AP@50 {logs['val_average_precision']:.1f} %")
+            parts.append(f"their mean {logs['val_zero_shot']:.1f}")
         parts.append(f"{time.monotonic() - self._started:.0f} s")
         print("  ".join(parts), file=sys.stderr, flush=True)
 

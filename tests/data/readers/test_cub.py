@@ -73,7 +73,10 @@ def test_attributes_are_shares(birds):
     (birds / "CUB_200_2011" / "attributes" / "attributes.txt").unlink()
     assert read("cub", birds).attributes.names == ("attribute 1", "attribute 2")
     (birds / "CUB_200_2011" / "attributes" / "class_attribute_labels_continuous.txt").unlink()
-    assert read("cub", birds).attributes is None
+    found = read("cub", birds)
+    assert found.attributes is None
+    (note,) = found.notes
+    assert "attributes/class_attribute_labels_continuous.txt is not in" in note and "CUB_200_2011" in note
 
 
 def test_prepare_writes_the_attributes(birds, tmp_path):

@@ -100,8 +100,15 @@ def test_splits_share_no_class(classes, wordnet):
     split_of = {record.key[:9]: record.split for record in found.records}
     assert [split_of[wnid] for wnid in order] == ["train", "val", "test"]
     assert found.options == {"class_splits": "1/1/1"}
-    two = read("wnid", classes, wordnet=wordnet, class_splits="2/0/1")
-    assert {record.split for record in two.records if record.key[:9] in order[:2]} == {"train"}
+
+
+def test_class_splits(classes, wordnet, pictures):
+    pictures(classes, "n00000007/x.jpg")
+    order = ranked(["n00000007", "n00000008", "n00000009", "n00000010"])
+    for given, splits in ((None, "train train val test"), ("1/2/1", "train val val test")):
+        found = read("wnid", classes, wordnet=wordnet, class_splits=given)
+        split_of = {record.key[:9]: record.split for record in found.records}
+        assert [split_of[wnid] for wnid in order] == splits.split()
 
 
 def test_a_folder_train_is_looked_into(classes, wordnet):
@@ -110,7 +117,7 @@ def test_a_folder_train_is_looked_into(classes, wordnet):
     assert len(read("wnid", classes.parent / "tiny", wordnet=wordnet).records) == 4
 
 
-@pytest.mark.parametrize("given", ["150/20/30", "1/1", "a/b/c", "1/1/-1", ""])
+@pytest.mark.parametrize("given", ["150/20/30", "1/1", "a/b/c", "1/1/-1", "", "3/0/0", "2/0/1", "0/1/2"])
 def test_class_splits_that_do_not_fit(classes, wordnet, given):
     with pytest.raises(InvalidArgumentError, match="class_splits"):
         read("wnid", classes, wordnet=wordnet, class_splits=given)

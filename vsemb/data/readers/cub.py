@@ -37,7 +37,8 @@ def read(
             `source`.
 
     Returns:
-        the source; its attributes are those of the 200 classes, from 0 to 1, where their file is present.
+        the source; its attributes are those of the 200 classes, from 0 to 1, where their file is present;
+        where it is not, a note names it.
 
     Raises:
         DataError: if a file is missing or broken, or no image or no description is found.
@@ -68,6 +69,7 @@ def read(
             )
         )
     attributes, files = _attributes(root)
+    missing = [] if attributes else [f"{_VALUES} is not in {root}, so the classes have no attributes."]
     return Source(
         "cub",
         root.resolve().name,
@@ -75,7 +77,7 @@ def read(
         files=(listing, *texts.files, *files),
         options={"descriptions_sha256": texts.sha256()},
         total=len(records),
-        notes=(*texts.notes, *unlisted(left_out)),
+        notes=(*texts.notes, *unlisted(left_out), *missing),
         attributes=attributes,
     )
 

@@ -147,6 +147,8 @@ def _counts(given: str | None, classes: int) -> tuple[int, int, int]:
     if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
         raise invalid_argument("class_splits", given, "three numbers of classes such as 150/20/30")
     train, val, test = (int(part) for part in parts)
+    if min(train, val, test) < 1:
+        raise invalid_argument("class_splits", given, "three numbers >= 1; no split may be empty")
     if train + val + test != classes:
         raise invalid_argument(
             "class_splits", given, f"numbers that add up to the {classes} classes there are"

@@ -1,0 +1,32 @@
+"""`vsemb features`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vsemb.cli.__main__ import main
+
+NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32"]
+
+
+@pytest.mark.parametrize(
+    ("options", "views"),
+    [([], 2), (["--mirror"], 2), (["--no-mirror"], 1), (["--training-crops"], 11)],
+)
+def test_what_is_stored_of_each_image(scenes_copy, tmp_path, options, views):
+    report = tmp_path / "report.json"
+    arguments = ["features", str(scenes_copy.path), *NETWORK, *options, "--json", str(report)]
+    assert main(arguments) == 0
+    shape = json.loads(report.read_text())["shape"]
+    assert shape[0] == 72 and (shape[1:-1] or [1]) == [views]
+
+
+@pytest.mark.parametrize("options", [["--training-crops"], ["--crops", "10"]])
+def test_mirror_images_beside_crops_are_refused(scenes_copy, options, capsys):
+    before = sorted(scenes_copy.path.rglob("*"))
+    assert main(["features", str(scenes_copy.path), *NETWORK, *options, "--mirror"]) == 1
+    error = capsys.readouterr().err
+    assert "mirror=True" in error and error.count("\n") == 1
+    assert sorted(scenes_copy.path.rglob("*")) == before
