@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -74,9 +75,9 @@ def test_attributes_alone_need_some(scenes_path, tmp_path, capsys) -> None:
 
 
 def test_the_image_network_reads_training_labels_alone(flowers_path, tmp_path, capsys) -> None:
-    out = tmp_path / "net.weights.h5"
-    assert class_backbone.main([str(flowers_path), "--out", str(out), "--epochs", "1"]) == 0
+    data, out = shutil.copytree(flowers_path, tmp_path / "data"), tmp_path / "net.weights.h5"
+    assert class_backbone.main([str(data), "--out", str(out), "--epochs", "1"]) == 0
     assert "training accuracy" in capsys.readouterr().out
-    store = cache_features(Dataset.open(flowers_path), BackboneConfig("SmallConvNet"), weights=out)
+    store = cache_features(Dataset.open(data), BackboneConfig("SmallConvNet"), weights=out)
     assert store.shape == (120, 256)
     assert class_backbone.main([str(tmp_path), "--out", str(out)]) == 1

@@ -138,5 +138,8 @@ def test_picture(run, class_scenes, tmp_path) -> None:
     assert first.read_bytes() == second.read_bytes()
     with Image.open(first) as image:
         assert image.size == (SIDE, SIDE) and len(image.getcolors(1 << 20)) > 100
+    (tmp_path / "folder.png").mkdir()
     with pytest.raises(DataError, match="Cannot write"):
-        task.draw(tmp_path)
+        task.draw(tmp_path / "folder.png")
+    with pytest.raises(InvalidArgumentError, match=".png"):
+        task.draw(tmp_path / "classes.jpg")

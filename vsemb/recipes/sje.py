@@ -16,8 +16,8 @@ made by `python -m pipelines.zero_shot`.
 
 Variant `released` (the default, and the loss of `text-side`) sums over all wrong classes, as the authors'
 released code does; variant `paper` takes the worst one, as equations 6 and 7 say. From random weights the
-worst alone shrank all embeddings to zero within an epoch for most encoders on synthetic flowers, so the sum
-passes into it over the first four epochs.
+worst alone shrank all embeddings to zero within a few epochs on synthetic flowers (`ds-sje-word-cnn`,
+`da-sje-word-cnn-rnn`), so the sum passes into it over the first four epochs.
 
 From the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, 201 characters or 30 words,
 every word known, ten crops of a training image at random (`vsemb features --training-crops`), the whole
@@ -30,7 +30,8 @@ Deviations:
 - The image features are the embedding, as in the paper, and give the space its size: theirs had 1024
   entries, and those of other networks have others. They are brought to unit length and standardised first
   (`vsemb.encoders.FeatureScaling`). `--set image.projection=true` puts an affine map to 1024 dimensions
-  behind them; it learns the training classes faster, and the others less well.
+  behind them; with it the CNN-RNN over words did not learn at this rate, and bags of words and attributes
+  had their best epoch within the first five.
 - The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is kept.
 - `word2vec` learns its vectors from the training captions (`vsemb.text.cooccurrence`); give a file with
   `--set text.word_vectors=PATH` for those of a larger corpus.
