@@ -12,7 +12,7 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import losses, similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.losses.row import hardest_weight
+from vsemb.losses.hinge import hardest_weight
 from vsemb.ops.relation import pair_relation
 
 TABLES = ["ranking_loss_3x3", "ranking_loss_3x3_margin1", "ranking_loss_3x3_same_image_masked"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import keras
 from keras import ops
 
-from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor, hardest_weight, is_negative, positive_scores
-
-NEGATIVES = ("all", "hardest")
+from vsemb.losses.hinge import HingeLoss
+from vsemb.losses.row import Tensor, is_negative, positive_scores
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class PairwiseRanking(RowLoss):
+class PairwiseRanking(HingeLoss):
     """Hinge of margin - s(own) + s(negative), over all negatives or the hardest one.
 
     Which one to use: `"all"` (Kiros et al. 2014, equation 6) is the safe start and best with noisy
@@ -51,27 +46,12 @@ class PairwiseRanking(RowLoss):
         reduction: str | None = None,
         name: str = "pairwise_ranking",
     ) -> None:
-        super().__init__(reduction=reduction, name=name)
-        if not 0 <= margin < math.inf:
-            raise invalid_argument("margin", margin, "a finite number >= 0")
-        if negatives not in NEGATIVES:
-            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
-        if warmup_steps < 0:
-            raise invalid_argument("warmup_steps", warmup_steps, "an integer >= 0")
-        self.margin = margin
-        self.negatives = negatives
-        self.warmup_steps = warmup_steps
+        super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
 
     def call(self, relation: Tensor, scores: Tensor) -> Tensor:
         hinge = ops.relu(self.margin - positive_scores(relation, scores) + scores)
         hinge = ops.where(is_negative(relation), hinge, 0.0)  # (queries, candidates)
-        if self.negatives == "all":
-            return ops.sum(hinge, axis=1)
-        hardest = ops.max(hinge, axis=1)
-        if self.warmup_steps == 0 or self.step is None:
-            return hardest
-        weight = hardest_weight(self.step, self.warmup_steps)
-        return weight * hardest + (1.0 - weight) * ops.sum(hinge, axis=1)
+        return self.choose(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
 
     def collapsed_value(self, queries: int, candidates: int) -> float:
         """Returns the loss, both directions, at which all embeddings are one point.
@@ -84,7 +64,3 @@ class PairwiseRanking(RowLoss):
         """
         per_query = self.margin * (1 if self.negatives == "hardest" else candidates - 1)
         return 2 * per_query * (queries if self.reduction == "sum" else 1)
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
-        return {**super().get_config(), **config}

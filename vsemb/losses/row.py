@@ -53,11 +53,3 @@ def positive_scores(relation: Tensor, scores: Tensor) -> Tensor:
 def is_negative(relation: Tensor) -> Tensor:
     """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
     return ops.equal(relation, NEGATIVE)
-
-
-def hardest_weight(step: Tensor, warmup_steps: int) -> Tensor:
-    """Returns the weight of the hardest negative after `step` optimizer steps of a warm-up, in [0, 1].
-
-    It rises linearly over the second half of the warm-up; the sum over all negatives has the rest.
-    """
-    return ops.clip(2.0 * ops.cast(step, "float32") / max(warmup_steps, 1) - 1.0, 0.0, 1.0)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import keras
 from keras import ops
 
-from vsemb.errors import invalid_argument
-from vsemb.losses.ranking import NEGATIVES
-from vsemb.losses.row import RowLoss, Tensor, hardest_weight, is_negative, positive_scores
+from vsemb.losses.hinge import HingeLoss
+from vsemb.losses.row import Tensor, is_negative, positive_scores
 from vsemb.ops.relation import OWN_CLASS
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class StructuredJointEmbedding(RowLoss):
+class StructuredJointEmbedding(HingeLoss):
     """max over classes y of max(0, Delta(y_n, y) + E[F(v_n, t)] - F(v_n, t_n)), t of class y.
 
     Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
@@ -59,30 +55,21 @@ class StructuredJointEmbedding(RowLoss):
         reduction: str | None = None,
         name: str = "structured_joint_embedding",
     ) -> None:
-        super().__init__(reduction=reduction, name=name)
-        if not 0 <= margin < math.inf:
-            raise invalid_argument("margin", margin, "a finite number >= 0")
-        if negatives not in NEGATIVES:
-            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
-        if warmup_steps < 0:
-            raise invalid_argument("warmup_steps", warmup_steps, "an integer >= 0")
-        self.margin = margin
-        self.negatives = negatives
-        self.warmup_steps = warmup_steps
+        super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
 
     def call(self, relation: Tensor, scores: Tensor) -> Tensor:
         ahead = scores - positive_scores(relation, scores)  # (queries, candidates)
         wrong = is_negative(relation)
         hinge = ops.where(wrong, ops.relu(self.margin + ahead), 0.0)
-        all_wrong = ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, "float32"), axis=1))
-        if self.negatives == "all":
-            return all_wrong
-        own_class = ops.where(ops.equal(relation, OWN_CLASS), ops.relu(ahead), 0.0)
-        hardest = ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
-        if self.warmup_steps == 0 or self.step is None:
-            return hardest
-        weight = hardest_weight(self.step, self.warmup_steps)
-        return weight * hardest + (1.0 - weight) * all_wrong
+
+        def over_all() -> Tensor:
+            return ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, "float32"), axis=1))
+
+        def hardest() -> Tensor:
+            own_class = ops.where(ops.equal(relation, OWN_CLASS), ops.relu(ahead), 0.0)
+            return ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
+
+        return self.choose(over_all, hardest)
 
     def collapsed_value(self, queries: int, candidates: int) -> float:
         """Returns the loss, both directions, at which all embeddings are one point.
@@ -93,7 +80,3 @@ class StructuredJointEmbedding(RowLoss):
         """
         share = 1.0 if self.negatives == "hardest" else (candidates - 1) / candidates
         return 2 * self.margin * share * (queries if self.reduction == "sum" else 1)
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
-        return {**super().get_config(), **config}

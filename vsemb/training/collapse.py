@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from vsemb.errors import DataError
-from vsemb.losses import PairwiseRanking, StructuredJointEmbedding
+from vsemb.losses.hinge import HingeLoss
 
 _TOLERANCE = 0.01
 
@@ -31,9 +31,7 @@ class CollapseWarning(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         loss = self.model.loss
-        if not isinstance(loss, PairwiseRanking | StructuredJointEmbedding) or not logs:
-            return
-        if loss.negatives != "hardest":
+        if not isinstance(loss, HingeLoss) or loss.negatives != "hardest" or not logs:
             return
         plateau = loss.collapsed_value(self.batch_size, self.batch_size)
         plateau *= (self.model.image_weight + self.model.text_weight) / 2

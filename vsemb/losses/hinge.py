@@ -1,0 +1,79 @@
+"""What the margin losses over rows share: which negatives count, and the way from all to the hardest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops
+
+from vsemb.errors import invalid_argument
+from vsemb.losses.row import RowLoss, Tensor
+
+NEGATIVES = ("all", "hardest")
+
+
+class HingeLoss(RowLoss):
+    """Base of the losses that want a margin between a query's own pair and its negatives.
+
+    A subclass computes a row's loss over all negatives and over the hardest one; `choose` takes one of
+    them or, in a warm-up, both.
+
+    Args:
+        margin: the margin, in units of the score, >= 0.
+        negatives: `"all"` or `"hardest"`.
+        warmup_steps: optimizer steps before `"hardest"` is fully on; 0 starts with it. Its weight rises
+            linearly from 0 to 1 over the second half of the warm-up, and all negatives have the rest.
+        reduction: over queries.
+        name: name of the loss.
+
+    Raises:
+        InvalidArgumentError: for a negative margin or warm-up, or unknown `negatives`.
+    """
+
+    def __init__(
+        self, margin: float, negatives: str, warmup_steps: int, *, reduction: str | None, name: str | None
+    ) -> None:
+        super().__init__(reduction=reduction, name=name)
+        if not 0 <= margin < math.inf:
+            raise invalid_argument("margin", margin, "a finite number >= 0")
+        if negatives not in NEGATIVES:
+            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
+        if warmup_steps < 0:
+            raise invalid_argument("warmup_steps", warmup_steps, "an integer >= 0")
+        self.margin = margin
+        self.negatives = negatives
+        self.warmup_steps = warmup_steps
+
+    def choose(self, over_all: Callable[[], Tensor], hardest: Callable[[], Tensor]) -> Tensor:
+        """Returns each query's loss, (queries,), from one or both of two ways to compute it.
+
+        Args:
+            over_all: the loss over all negatives.
+            hardest: the loss over the hardest one.
+        """
+        if self.negatives == "all":
+            return over_all()
+        if self.warmup_steps == 0 or self.step is None:
+            return hardest()
+        weight = hardest_weight(self.step, self.warmup_steps)
+        return weight * hardest() + (1.0 - weight) * over_all()
+
+    def collapsed_value(self, queries: int, candidates: int) -> float:
+        """Returns the loss, both directions, at which all embeddings are one point.
+
+        Args:
+            queries: number of queries a direction.
+            candidates: number of candidates a query.
+        """
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
+        return {**super().get_config(), **config}
+
+
+def hardest_weight(step: Tensor, warmup_steps: int) -> Tensor:
+    """Returns the weight of the hardest negative after `step` optimizer steps of a warm-up, in [0, 1]."""
+    return ops.clip(2.0 * ops.cast(step, "float32") / max(warmup_steps, 1) - 1.0, 0.0, 1.0)
