@@ -178,6 +178,19 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
     assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
 
 
+def test_a_run_of_an_earlier_version_lacks_fields_that_are_by_default(tmp_path, scenes, tiny_recipe) -> None:
+    store, out = FeatureStore.find(scenes), tmp_path / "run"
+    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
+    prepare_run(tiny_recipe, scenes, out, vocabulary, store)
+    stored = json.loads((out / "recipe.json").read_text())
+    del stored["text"]["tokenizer"], stored["loss"]["text_weight"]
+    (out / "recipe.json").write_text(json.dumps(stored))
+    assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
+    other = tiny_recipe.with_overrides(["loss.text_weight=0.5"])
+    with pytest.raises(DataError, match="loss.text_weight is 1.0 there and 0.5 now"):
+        prepare_run(other, scenes, out, vocabulary, store)
+
+
 def test_a_diverging_training_says_so(tmp_path, scenes, tiny_recipe, capfd) -> None:
     settings = [*TINY, "optimizer.name=sgd", "optimizer.learning_rate=1e30", "similarity=dot"]
     settings.append("text.encoder=sum")

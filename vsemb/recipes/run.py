@@ -321,7 +321,8 @@ def _copy_backbone(store: FeatureStore, folder: Path) -> None:
 
 
 def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
-    stored = read_json(out / RECIPE, "recipe")
+    # Fields that an earlier version did not have are as they are by default.
+    stored = read_recipe(out).to_json()
     differences = _differences(stored, recipe.to_json())
     if differences:
         path, old, new = differences[0]
