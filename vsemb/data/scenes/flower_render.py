@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import functools
-import io
 import math
 
 from PIL import Image, ImageDraw
 
+from vsemb.data.scenes.drawing import SUPERSAMPLING, Colour, Point, pixel_box, placed, png, tinted
 from vsemb.data.scenes.flower_world import BACKGROUNDS, PARTS, Flower, Leaf
-
-Point = tuple[float, float]
-Colour = tuple[int, int, int]
-
-_SUPERSAMPLING = 4
 
 _PETALS: dict[str, Colour] = {
     "white": (246, 246, 242),
@@ -52,30 +47,28 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
     Returns:
         an RGB image of `image_size` x `image_size`.
     """
-    side = image_size * _SUPERSAMPLING
+    side = image_size * SUPERSAMPLING
     behind = BACKGROUNDS[flower.background]
     canvas = Image.new("RGB", (side, side), behind)
     pen = ImageDraw.Draw(canvas)
     for x, y, radius, brightness in flower.blurs:
-        _disc(pen, x * side, y * side, radius * side, _tinted(behind, (brightness,) * 3))
+        _disc(pen, x * side, y * side, radius * side, tinted(behind, brightness))
     petal_tint, centre_tint, leaf_tint = flower.tints
     _draw_green(pen, flower, side, leaf_tint)
-    fill = _tinted(_PETALS[flower.parts["petal colour"]], petal_tint)
+    fill = tinted(_PETALS[flower.parts["petal colour"]], *petal_tint)
     for place in range(_NUMBER[flower.parts["petal number"]]):
         _draw_petal(pen, flower, place, side, fill)
     radius = _CENTRE_RADIUS[flower.parts["centre size"]] * flower.radius * side
-    fill = _tinted(_CENTRES[flower.parts["centre colour"]], centre_tint)
+    fill = tinted(_CENTRES[flower.parts["centre colour"]], *centre_tint)
     rim = max(2.0, 0.045 * flower.radius * side)
-    _disc(pen, flower.x * side, flower.y * side, radius + rim, _tinted(fill, (0.55,) * 3))
+    _disc(pen, flower.x * side, flower.y * side, radius + rim, tinted(fill, 0.55))
     _disc(pen, flower.x * side, flower.y * side, radius, fill)
-    return canvas.reduce(_SUPERSAMPLING)
+    return canvas.reduce(SUPERSAMPLING)
 
 
 def encode(flower: Flower, image_size: int = 64) -> bytes:
-    """Draws a flower and returns it as PNG bytes; see `vsemb.data.scenes.encode`."""
-    buffer = io.BytesIO()
-    draw(flower, image_size).save(buffer, format="PNG")
-    return buffer.getvalue()
+    """Draws a flower and returns it as PNG bytes, see `vsemb.data.scenes.drawing.png`."""
+    return png(draw(flower, image_size))
 
 
 def box(flower: Flower, image_size: int = 64) -> list[int]:
@@ -83,12 +76,8 @@ def box(flower: Flower, image_size: int = 64) -> list[int]:
     count = _NUMBER[flower.parts["petal number"]]
     points = [point for place in range(count) for point in _petal(flower, place, image_size)]
     # The outline of a petal is drawn on both sides of its edge, in whole sub-pixels.
-    slack = _line_width(flower, image_size) / 2 + 1.5 / _SUPERSAMPLING
-    left = max(0, math.floor(min(x for x, _ in points) - slack))
-    top = max(0, math.floor(min(y for _, y in points) - slack))
-    right = min(image_size, math.ceil(max(x for x, _ in points) + slack))
-    bottom = min(image_size, math.ceil(max(y for _, y in points) + slack))
-    return [left, top, right - left, bottom - top]
+    slack = _line_width(flower, image_size) / 2 + 1.5 / SUPERSAMPLING
+    return pixel_box(points, image_size, slack, slack)
 
 
 def visible(flower: Flower) -> dict[str, str]:
@@ -103,7 +92,7 @@ def visible(flower: Flower) -> dict[str, str]:
 
 
 def _share_seen(flower: Flower, leaf: Leaf) -> float:
-    points = _placed(_leaf_outline(flower.parts["leaf shape"]), leaf.x, leaf.y, leaf.angle, leaf.length)
+    points = placed(_leaf_outline(flower.parts["leaf shape"]), leaf.x, leaf.y, leaf.angle, leaf.length)
     seen = [
         0 <= x <= 1 and 0 <= y <= 1 and math.hypot(x - flower.x, y - flower.y) > flower.radius
         for x, y in points
@@ -114,15 +103,15 @@ def _share_seen(flower: Flower, leaf: Leaf) -> float:
 def _draw_green(
     pen: ImageDraw.ImageDraw, flower: Flower, side: int, tint: tuple[float, float, float]
 ) -> None:
-    green = _tinted(_LEAF, tint)
-    dark = _tinted(green, (0.68,) * 3)
+    green = tinted(_LEAF, *tint)
+    dark = tinted(green, 0.68)
     stem = [(flower.x * side, flower.y * side), (flower.foot * side, float(side))]
-    pen.line(stem, fill=_tinted(green, (0.85,) * 3), width=max(1, round(0.032 * side)))
+    pen.line(stem, fill=tinted(green, 0.85), width=max(1, round(0.032 * side)))
     width = max(1, round(0.012 * side))
     for leaf in flower.leaves:
         x, y = leaf.x * side, leaf.y * side
         outline = _leaf_outline(flower.parts["leaf shape"])
-        points = _placed(outline, x, y, leaf.angle, leaf.length * side)
+        points = placed(outline, x, y, leaf.angle, leaf.length * side)
         pen.polygon(points, fill=green)
         pen.line([*points, points[0]], fill=dark, width=width)
 
@@ -135,12 +124,12 @@ def _draw_petal(pen: ImageDraw.ImageDraw, flower: Flower, place: int, side: int,
     scale, angle = _petal_scale(flower, place, side), _petal_angle(flower, place)
     shape, count = flower.parts["petal shape"], _NUMBER[flower.parts["petal number"]]
     for figure in _MARKS[marking](shape, count) if marking in _MARKS else ():
-        placed = _placed(figure, flower.x * side, flower.y * side, angle, scale)
-        if len(placed) == 1:
-            _disc(pen, *placed[0], 0.075 * flower.radius * side, mark)
+        drawn = placed(figure, flower.x * side, flower.y * side, angle, scale)
+        if len(drawn) == 1:
+            _disc(pen, *drawn[0], 0.075 * flower.radius * side, mark)
         else:
-            pen.line(placed, fill=mark, width=max(1, round(0.06 * flower.radius * side)))
-    edge = mark if marking == "edged" else _tinted(fill, (0.72,) * 3)
+            pen.line(drawn, fill=mark, width=max(1, round(0.06 * flower.radius * side)))
+    edge = mark if marking == "edged" else tinted(fill, 0.72)
     width = max(1, round(_line_width(flower, side)))
     pen.line([*points, points[0], points[1]], fill=edge, width=width, joint="curve")
 
@@ -161,23 +150,11 @@ def _petal_angle(flower: Flower, place: int) -> float:
 def _petal(flower: Flower, place: int, side: float) -> list[Point]:
     outline = _petal_outline(flower.parts["petal shape"], _NUMBER[flower.parts["petal number"]])
     angle, scale = _petal_angle(flower, place), _petal_scale(flower, place, side)
-    return _placed(outline, flower.x * side, flower.y * side, angle, scale)
-
-
-def _placed(points: tuple[Point, ...], x0: float, y0: float, angle: float, scale: float) -> list[Point]:
-    cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
-    return [(x0 + cosine * x - sine * y, y0 + sine * x + cosine * y) for x, y in points]
+    return placed(outline, flower.x * side, flower.y * side, angle, scale)
 
 
 def _disc(pen: ImageDraw.ImageDraw, x: float, y: float, radius: float, fill: Colour) -> None:
     pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=fill)
-
-
-def _tinted(colour: Colour, tint: tuple[float, ...]) -> Colour:
-    red, green, blue = (
-        min(255, round(channel * factor)) for channel, factor in zip(colour, tint, strict=True)
-    )
-    return red, green, blue
 
 
 # Petals and leaves point along x, from 0 at the centre (or the stem) to 1 at the tip.

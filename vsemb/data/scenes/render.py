@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import io
 import math
 
 from PIL import Image, ImageDraw
 
+from vsemb.data.scenes.drawing import SUPERSAMPLING, Point, pixel_box, placed, png, tinted
 from vsemb.data.scenes.world import BACKGROUNDS, COLOURS, SHAPES, Scene, SceneObject
 
-Point = tuple[float, float]
-
-_SUPERSAMPLING = 4
 _CURVE_POINTS = 64
 
 
@@ -26,25 +23,20 @@ def draw(scene: Scene, image_size: int = 64) -> Image.Image:
     Returns:
         an RGB image of `image_size` x `image_size`.
     """
-    side = image_size * _SUPERSAMPLING
-    background = _shaded(BACKGROUNDS[scene.background], scene.shade)
+    side = image_size * SUPERSAMPLING
+    background = tinted(BACKGROUNDS[scene.background], scene.shade)
     canvas = Image.new("RGB", (side, side), background)
     pen = ImageDraw.Draw(canvas)
     for item in scene.objects:
-        pen.polygon(_placed(outline(item.shape), item, side), fill=_shaded(COLOURS[item.colour], item.shade))
+        pen.polygon(_placed(outline(item.shape), item, side), fill=tinted(COLOURS[item.colour], item.shade))
         if item.shape == "ring":
             pen.polygon(_placed(_ellipse(0.27), item, side), fill=background)
-    return canvas.reduce(_SUPERSAMPLING)
+    return canvas.reduce(SUPERSAMPLING)
 
 
 def encode(scene: Scene, image_size: int = 64) -> bytes:
-    """Draws a scene and returns it as PNG bytes.
-
-    The pixels are the same everywhere; the bytes are too as long as the zlib of Pillow is.
-    """
-    buffer = io.BytesIO()
-    draw(scene, image_size).save(buffer, format="PNG")
-    return buffer.getvalue()
+    """Draws a scene and returns it as PNG bytes, see `vsemb.data.scenes.drawing.png`."""
+    return png(draw(scene, image_size))
 
 
 def box(item: SceneObject, image_size: int = 64) -> list[int]:
@@ -56,12 +48,8 @@ def box(item: SceneObject, image_size: int = 64) -> list[int]:
     """
     points = _placed(outline(item.shape), item, image_size)
     # The rasteriser colours every sub-pixel that an edge touches, up to one beyond the geometric edge.
-    slack = 1.0 / _SUPERSAMPLING
-    left = max(0, math.floor(min(x for x, _ in points) - slack / 2))
-    top = max(0, math.floor(min(y for _, y in points) - slack / 2))
-    right = min(image_size, math.ceil(max(x for x, _ in points) + slack))
-    bottom = min(image_size, math.ceil(max(y for _, y in points) + slack))
-    return [left, top, right - left, bottom - top]
+    slack = 1.0 / SUPERSAMPLING
+    return pixel_box(points, image_size, slack / 2, slack)
 
 
 @functools.cache
@@ -71,15 +59,8 @@ def outline(shape: str) -> tuple[Point, ...]:
 
 
 def _placed(points: tuple[Point, ...], item: SceneObject, side: int) -> list[Point]:
-    angle = math.radians(item.angle)
-    cosine, sine = math.cos(angle) * item.extent * side, math.sin(angle) * item.extent * side
-    x0, y0 = item.x * side, item.y * side
-    return [(x0 + cosine * x - sine * y, y0 + sine * x + cosine * y) for x, y in points]
-
-
-def _shaded(colour: tuple[int, int, int], shade: float) -> tuple[int, int, int]:
-    red, green, blue = (min(255, round(channel * shade)) for channel in colour)
-    return red, green, blue
+    angle, scale = math.radians(item.angle), item.extent * side
+    return placed(points, item.x * side, item.y * side, angle, scale)
 
 
 @functools.cache
