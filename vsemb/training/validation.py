@@ -20,21 +20,13 @@ from vsemb.training.averaging import averaged_weights
 SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 
 
-class RetrievalValidation(keras.callbacks.Callback):
-    """Measures retrieval on a split after every epoch and adds it to the logs.
-
-    Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on: TensorBoard
-    plots them, `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")` and
-    `EarlyStopping` can use them. Put this callback before those.
+class SplitValidation(keras.callbacks.Callback):
+    """Base of what measures a dual encoder on a split after every epoch.
 
     Args:
         split: the validation split.
         images: its images.
         tokenizer: the model's tokenizer.
-
-    Example:
-
-        model.fit(batches.dataset(), epochs=5, callbacks=[RetrievalValidation(split, images, tokenizer)])
     """
 
     def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
@@ -53,6 +45,24 @@ class RetrievalValidation(keras.callbacks.Callback):
             images = embedder.images(self.images, len(self.split))
             return images, embedder.texts(self._ids, self._offsets)
 
+
+class RetrievalValidation(SplitValidation):
+    """Measures retrieval on a split after every epoch and adds it to the logs.
+
+    Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on: TensorBoard
+    plots them, `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")` and
+    `EarlyStopping` can use them. Put this callback before those.
+
+    Args:
+        split: the validation split.
+        images: its images.
+        tokenizer: the model's tokenizer.
+
+    Example:
+
+        model.fit(batches.dataset(), epochs=5, callbacks=[RetrievalValidation(split, images, tokenizer)])
+    """
+
     def measure(self) -> RetrievalMetrics:
         """Measures the model as it is now."""
         ids = self.split.ids
@@ -67,7 +77,7 @@ class RetrievalValidation(keras.callbacks.Callback):
         logs["val_recall_sum"] = metrics.recall_sum
 
 
-class ZeroShotValidation(RetrievalValidation):
+class ZeroShotValidation(SplitValidation):
     """Measures recognition of classes that were not trained on, after every epoch, and adds it to the logs.
 
     Later callbacks see `val_top1` (mean of per-class accuracies), `val_average_precision` (AP@50), both in
@@ -90,7 +100,7 @@ class ZeroShotValidation(RetrievalValidation):
         super().__init__(split, images, tokenizer)
         self._names, self._classes = split.class_ids()
 
-    def recognition(self) -> ZeroShotMetrics:
+    def measure(self) -> ZeroShotMetrics:
         """Measures the model as it is now."""
         images, texts = self.embed()
         text_classes = self._classes[self.split.caption_rows]
@@ -99,7 +109,7 @@ class ZeroShotValidation(RetrievalValidation):
         )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        metrics = self.recognition()
+        metrics = self.measure()
         logs = {} if logs is None else logs
         logs["val_top1"] = metrics.top1
         logs["val_average_precision"] = metrics.average_precision
