@@ -224,6 +224,10 @@ def test_the_wrong_command_says_what_is_needed(
         (["train", "kiros2014", "--data", str(snli_path), *out], "vsemb prepare"),
         (["train", "entailment", "--data", str(scenes_path), *out], "no column premise"),
         (["train", "entailment", "--data", pairs, "--fine-tune", *out], "entailment has no images"),
+        (
+            ["train", "entailment", "--data", str(snli_path), "--set", "text.tokenizer=classes", *out],
+            "another where texts have no classes",
+        ),
         (["evaluate", run, "--folds", "5"], "1 for an entailment run"),
         (["evaluate", run, "--bootstrap", "10"], "0 for an entailment run"),
         (["evaluate", run, "--split", "tests"], "Did you mean 'test'"),

@@ -250,9 +250,9 @@ def prepare_run(
         "features": None if store is None else store.fingerprint,
         "feature_dim": None if store is None else store.dim,
     }
-    if recipe.text.tokenizer == "classes" and dataset.attributes is not None:
-        info["attributes"] = dataset.attributes.fingerprint
-        info["attribute_dim"] = len(dataset.attributes.names)
+    attributes = texts.class_attributes(recipe, dataset)
+    if attributes is not None:
+        info |= {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
     classes = dataset.split("train").class_names
     if all(classes):
         # What is recognised later is compared with these, on whatever dataset.

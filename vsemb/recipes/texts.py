@@ -55,12 +55,14 @@ def read_texts(recipe: Recipe, split: Split, training: bool = False) -> Split:
     return split.with_captions([entry["captions"][:few] for entry in split.entries])
 
 
-def check_attributes(dataset: Dataset) -> None:
-    """Checks that every class to train on or to recognise has attributes.
+def class_attributes(recipe: Recipe, dataset: Dataset) -> ClassAttributes | None:
+    """Returns the attributes of a dataset's classes where the recipe reads them, else None.
 
     Raises:
-        DataError: naming one that has none, or if the dataset has no attributes at all.
+        DataError: if it reads them and there are none, or a class to train on or to recognise has none.
     """
+    if recipe.text.tokenizer != "classes":
+        return None
     if dataset.attributes is None:
         raise DataError(
             f"The recipe reads attributes of the classes and {dataset.path} has none. `vsemb scenes "
@@ -70,6 +72,7 @@ def check_attributes(dataset: Dataset) -> None:
     for name in USUAL_SPLITS:
         if name in dataset.splits:
             dataset.attributes.matrix(dataset.split(name).class_ids()[0])
+    return dataset.attributes
 
 
 def build_vocabulary(
@@ -80,13 +83,17 @@ def build_vocabulary(
     Args:
         recipe: the recipe.
         captions: of the training split.
-        attributes: of the dataset's classes, for the tokenizer `classes`.
+        attributes: what `class_attributes` returned; None where there are no classes.
+
+    Raises:
+        InvalidArgumentError: if the recipe reads the names of classes and there are none.
     """
     text = recipe.text
     if text.tokenizer == "characters":
         return alphabet_vocabulary()
     if text.tokenizer == "classes":
-        assert attributes is not None
+        if attributes is None:
+            raise invalid_argument("text.tokenizer", text.tokenizer, "another where texts have no classes")
         return Vocabulary(sorted(attributes.values))
     return Vocabulary.from_captions(captions, text.min_count, text.max_words)
 

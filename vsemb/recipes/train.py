@@ -13,12 +13,12 @@ from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import RECIPE, Run, check_out, prepare_run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
-from vsemb.recipes.texts import USUAL_SPLITS, build_tokenizer, build_vocabulary, check_attributes, read_texts
+from vsemb.recipes.texts import USUAL_SPLITS, build_tokenizer, build_vocabulary, class_attributes, read_texts
 from vsemb.training import RetrievalValidation, ZeroShotValidation
 from vsemb.training.collapse import CollapseWarning
 
 #: Name of what decides which epoch is kept -> what measures it, under which name in the logs.
-SELECTIONS: dict[str, tuple[type[RetrievalValidation], str]] = {
+SELECTIONS: dict[str, tuple[type[RetrievalValidation] | type[ZeroShotValidation], str]] = {
     "recall": (RetrievalValidation, "val_recall_sum"),
     "zero-shot": (ZeroShotValidation, "val_zero_shot"),
 }
@@ -53,13 +53,12 @@ def train(
     """
     out = Path(out)
     check_selection(recipe, dataset)
-    if recipe.text.tokenizer == "classes":
-        check_attributes(dataset)
+    attributes = class_attributes(recipe, dataset)
     train_split = read_texts(recipe, dataset.split("train"), training=True)
     val_split = read_texts(recipe, dataset.split("val"))
     store = build.find_features(recipe, dataset)
     recipe = build.with_feature_size(recipe, store)
-    vocabulary = build_vocabulary(recipe, train_split.captions, dataset.attributes)
+    vocabulary = build_vocabulary(recipe, train_split.captions, attributes)
     if (out / RECIPE).exists():
         info = prepare_run(recipe, dataset, out, vocabulary, store)
         if info["status"] == "finished":
@@ -76,7 +75,6 @@ def train(
     )
     steps = batches.steps_per_epoch
     validation, monitor = SELECTIONS[recipe.training.select]
-    attributes = dataset.attributes if recipe.text.tokenizer == "classes" else None
     model = build.build_model(
         recipe,
         len(vocabulary),
