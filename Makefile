@@ -12,7 +12,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,tfds]'
+	$(BIN)/python -m pip install -e '.[dev,tfds,serving,index,milvus,report,demo]'
 	touch $@
 
 quickstart: $(VENV)/installed

@@ -14,7 +14,7 @@ from vsemb.data.features import write_precomputed
 from vsemb.data.store import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
-from vsemb.recipes.indexing import build_index, index_directory, index_items, open_index, run_fingerprint
+from vsemb.recipes.indexing import build_index, index_directory, index_items, open_index
 from vsemb.recipes.run import Run
 
 
@@ -85,10 +85,10 @@ def test_built_once_and_anew_when_stale(run, scenes, tmp_path):
 
 
 def test_the_fingerprint_is_the_runs_and_not_its_places(run, tiny_run):
-    assert run_fingerprint(run) == run_fingerprint(tiny_run)
+    assert Run.open(run.path).fingerprint == tiny_run.fingerprint
     recipe = run.recipe.with_overrides(["text.max_length=9"])
     (run.path / "recipe.json").write_text(json.dumps(recipe.to_json()))
-    assert run_fingerprint(Run.open(run.path)) != run_fingerprint(tiny_run)
+    assert Run.open(run.path).fingerprint != tiny_run.fingerprint
 
 
 def test_names_of_datasets_and_splits(run, scenes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
-from vsemb.files import sha256_bytes, sha256_file
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.images import embed_image_bytes, has_features
-from vsemb.recipes.run import BEST, RECIPE, Run
+from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
 from vsemb.search import (
     IndexSource,
@@ -72,17 +70,10 @@ def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Ite
     return items
 
 
-def run_fingerprint(run: Run) -> str:
-    """Returns hex that changes with the selected weights, the recipe, the vocabulary and the features."""
-    # The recipe as it was written: a later version of vsemb reads it with more fields than it had.
-    files = [sha256_file(run.path / name) for name in (BEST, RECIPE)]
-    return sha256_bytes(json.dumps([*files, run.info["vocabulary"], run.info["features"]]).encode())
-
-
 def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
     """Returns what an index of this run over these splits is made from."""
     return IndexSource(
-        run=run_fingerprint(run),
+        run=run.fingerprint,
         dataset=dataset.fingerprint,
         splits=split_names(dataset, split),
         kind=kind,

@@ -13,6 +13,7 @@ backbone/            configuration and weights of the feature backbone, so that 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import warnings
@@ -29,7 +30,7 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.models import DualEncoder
 from vsemb.recipes import build, texts
 from vsemb.recipes.schema import Recipe
@@ -107,6 +108,14 @@ class StoredRun:
     def tokenizer(self) -> Tokenizer:
         """The run's tokenizer."""
         return texts.build_tokenizer(self.recipe, self.vocabulary)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex that changes with the selected weights, the recipe, the vocabulary and the features."""
+        # The recipe as it was written: a later version of vsemb reads it with more fields than it had.
+        files = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
+        parts = [*files, self.info["vocabulary"], self.info.get("features")]
+        return sha256_bytes(json.dumps(parts).encode())
 
     def _load_best(self, model: keras.Model) -> None:
         """Loads the selected weights."""
