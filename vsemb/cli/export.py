@@ -1,8 +1,10 @@
 """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
 
 Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. It is loaded and compared
-with the run before it appears. Neither the dataset nor the network is needed. With --classes it classifies
-images too: each class is the texts that its name makes with the templates, see `vsemb classify`.
+with the run before it appears; a contract of what it takes and gives is written to contracts/NAME.json, see
+`vsemb verify`. Neither the dataset nor the network is needed. With --classes it classifies images too: each
+class is the texts that its name makes with the templates, see `vsemb classify`. With --index it searches too,
+among the items of an index that `vsemb index RUN` made, and needs no index beside it then.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import sys
 from vsemb.cli.classify import add_classes, chosen_classes
 
 EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
-  vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\""""
+  vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
+  vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="savedmodels/NAME", help="the model's directory")
     parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
     add_classes(parser)
+    parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
 
@@ -35,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.run import Run
     from vsemb.recipes.serve import export_run
     from vsemb.recipes.tasks import open_run
+    from vsemb.search import SearchIndex
 
     names = chosen_classes(arguments)
     opened = open_run(arguments.run)
@@ -45,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         classes = embed_classes(
             opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr)
         )
-    path = export_run(opened, arguments.out, arguments.version, classes=classes)
+    index = SearchIndex.open(arguments.index) if arguments.index else None
+    path = export_run(opened, arguments.out, arguments.version, classes=classes, index=index)
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]

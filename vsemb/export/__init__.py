@@ -1,6 +1,7 @@
 """Export room: a trained model as a SavedModel with string and byte inputs."""
 
+from vsemb.export.corpus import Corpus
 from vsemb.export.savedmodel import export_savedmodel
 from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 
-__all__ = ["ClassPrompts", "ImageInput", "ServedModel", "export_savedmodel"]
+__all__ = ["ClassPrompts", "Corpus", "ImageInput", "ServedModel", "export_savedmodel"]

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
+from vsemb.export.corpus import Corpus
 from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 from vsemb.export.versions import publishing
 from vsemb.models import DualEncoder, EntailmentModel
@@ -31,7 +32,9 @@ def export_savedmodel(
     *,
     image_input: ImageInput | None,
     classes: ClassPrompts | None = None,
+    corpus: Corpus | None = None,
     version: int | None = None,
+    fingerprint: str | None = None,
 ) -> Path:
     """Writes a model as `out/<version>/`, whole or not at all.
 
@@ -48,6 +51,7 @@ def export_savedmodel(
         out: the model's directory, e.g. `savedmodels/flickr8k`.
         image_input: from bytes to the model's image input; None leaves `encode_image` out.
         classes: what `classify` tells apart; None leaves it out.
+        corpus: what `search_text` and `search_image` search; None leaves them out.
         version: its number, from 1; None for the next.
 
     Returns:
@@ -62,7 +66,7 @@ def export_savedmodel(
 
         export_savedmodel(run.model, run.tokenizer, "savedmodels/flickr8k", image_input=None)
     """
-    served = ServedModel(model, tokenizer, image_input, classes)
+    served = ServedModel(model, tokenizer, image_input, classes, corpus)
     with publishing(out, version) as publication:
         write(served, publication.temporary)
         verify(served, publication.temporary)

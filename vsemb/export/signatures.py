@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.export.corpus import Corpus
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.image.views import encode_images
@@ -111,15 +112,20 @@ class ServedModel:
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
         classes: what images are classified among, if at all.
+        corpus: what is searched, if anything.
 
     Raises:
-        InvalidArgumentError: for classes where images cannot be embedded.
+        InvalidArgumentError: for classes where images cannot be embedded, or a corpus of another size of
+            embedding than the model's.
 
     Attributes:
         encode_text: `text` string (batch,) -> {"embedding", "valid"}.
         encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, or None.
         classify: `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order
             given, "scores" float32 (batch, c), "valid"}, or None.
+        search_text: `text` string (batch,), `k` int32 (batch,) -> {"ids", "scores", "keys", "valid"}, see
+            `Corpus.search`, or None.
+        search_image: `image_bytes` string (batch,), `k` int32 (batch,) -> the same, or None.
 
     Example:
 
@@ -133,6 +139,7 @@ class ServedModel:
         tokenizer: Callable[[tf.Tensor], tf.Tensor],
         image_input: ImageInput | None = None,
         classes: ClassPrompts | None = None,
+        corpus: Corpus | None = None,
     ) -> None:
         if classes is not None and image_input is None:
             fix = "A run on precomputed features, or one for sentences alone, holds no image network."
@@ -143,16 +150,27 @@ class ServedModel:
         self.tokenizer = tokenizer
         self.image_input = image_input
         self.classes = classes
-        self.encode_text = tf.function(
-            self.text_rows, input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
-        )
+        self.corpus = corpus
+        text, image_bytes = (tf.TensorSpec([None], tf.string, name=name) for name in ("text", "image_bytes"))
+        k = tf.TensorSpec([None], tf.int32, name="k")
+        self.encode_text = _function(self.text_rows, text)
         self.encode_image: Any = None
         self.classify: Any = None
-        image_bytes = tf.TensorSpec([None], tf.string, name="image_bytes")
+        self.search_text: Any = None
+        self.search_image: Any = None
         if image_input is not None:
-            self.encode_image = tf.function(self.image_rows, input_signature=[image_bytes], autograph=False)
+            self.encode_image = _function(self.image_rows, image_bytes)
         if classes is not None:
-            self.classify = tf.function(self.class_rows, input_signature=[image_bytes], autograph=False)
+            self.classify = _function(self.class_rows, image_bytes)
+        if corpus is not None:
+            dim = self.encode_text.get_concrete_function().structured_outputs["embedding"].shape[-1]
+            if corpus.embeddings.shape[1] != dim:
+                raise invalid_argument(
+                    "corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}"
+                )
+            self.search_text = _function(self.text_search_rows, text, k)
+            if image_input is not None:
+                self.search_image = _function(self.image_search_rows, image_bytes, k)
 
     def text_rows(self, text: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
@@ -176,16 +194,31 @@ class ServedModel:
         names = tf.tile(tf.constant([self.classes.names], tf.string), [tf.shape(scores)[0], 1])
         return {"classes": names, "scores": scores, "valid": outputs["valid"]}
 
+    def text_search_rows(self, text: tf.Tensor, k: tf.Tensor) -> Outputs:
+        """What `search_text` computes, step by step where it is called outside a graph."""
+        return self._search(self.text_rows(text), k, "text")
+
+    def image_search_rows(self, image_bytes: tf.Tensor, k: tf.Tensor) -> Outputs:
+        """What `search_image` computes, step by step where it is called outside a graph."""
+        return self._search(self.image_rows(image_bytes), k, "image")
+
+    def _search(self, queries: Outputs, k: tf.Tensor, kind: str) -> Outputs:
+        assert self.corpus is not None
+        return self.corpus.search(queries["embedding"], queries["valid"], k, self.model.similarity, kind)
+
     @property
     def signatures(self) -> dict[str, Any]:
         """The concrete functions by signature name, `serving_default` first."""
         text = self.encode_text.get_concrete_function()
         named = {"serving_default": text, "encode_text": text}
-        if self.encode_image is not None:
-            named["encode_image"] = self.encode_image.get_concrete_function()
-        if self.classify is not None:
-            named["classify"] = self.classify.get_concrete_function()
+        for name in ("encode_image", "classify", "search_text", "search_image"):
+            if getattr(self, name) is not None:
+                named[name] = getattr(self, name).get_concrete_function()
         return named
+
+
+def _function(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
+    return tf.function(rows, input_signature=inputs, autograph=False)
 
 
 def _one_row_at_least(rows: tf.Tensor) -> tf.Tensor:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vsemb.export import ClassPrompts, ImageInput, ServedModel, export_savedmodel
+from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.run import Run
+from vsemb.search import SearchIndex, StaleIndexError
 
 
 def image_input(run: Run | EntailmentRun) -> ImageInput | None:
@@ -51,6 +52,7 @@ def export_run(
     version: int | None = None,
     *,
     classes: ClassPrompts | None = None,
+    index: SearchIndex | None = None,
 ) -> Path:
     """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
 
@@ -61,11 +63,28 @@ def export_run(
         out: the model's directory.
         version: its number; None for the next.
         classes: what the signature `classify` tells apart, from `vsemb.recipes.classify.embed_classes`.
+        index: what `search_text` and `search_image` search, of this very run; None leaves them out.
+
+    Raises:
+        StaleIndexError: if the index was made with other weights.
+        VsembError: as `export_savedmodel`.
 
     Example:
 
         export_run(Run.open("runs/vsepp"), "savedmodels/flickr8k")
     """
+    if index is not None and index.source.run != run.fingerprint:
+        raise StaleIndexError(
+            f"The index was made with another run than {run.path} ({index.source.run[:12]}, not "
+            f"{run.fingerprint[:12]}), so they are not comparable. Make it again with: vsemb index {run.path}"
+        )
     return export_savedmodel(
-        run.model, run.tokenizer, out, image_input=image_input(run), classes=classes, version=version
+        run.model,
+        run.tokenizer,
+        out,
+        image_input=image_input(run),
+        classes=classes,
+        corpus=None if index is None else Corpus.of(index),
+        version=version,
+        fingerprint=run.fingerprint,
     )
