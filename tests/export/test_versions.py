@@ -82,3 +82,19 @@ def test_links_are_followed(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "dogs").symlink_to(tmp_path / "disk")
     assert publish(tmp_path / "dogs") == tmp_path / "disk" / "1"
+
+
+def test_the_number_is_told_before_it_is_seen(tmp_path):
+    base, told = tmp_path / "dogs", []
+    with publishing(base) as publication:
+
+        def numbered(number):
+            told.append(number)
+            (publication.temporary / "number").write_text(str(number))
+            if number == 1:  # Another export takes it at this very moment.
+                (base / "1").mkdir()
+                (base / "1" / "other").touch()
+
+        publication.numbered = numbered
+    assert told == [1, 2] and publication.path == base / "2"
+    assert (base / "2" / "number").read_text() == "2" and (base / "1" / "other").exists()

@@ -49,12 +49,48 @@ def jpeg_announcing(width: int, height: int) -> bytes:
     return JPEG[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + JPEG[at + 4 :]
 
 
+def chunk(kind: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(kind + content).to_bytes(4, "big")
+    return len(content).to_bytes(4, "big") + kind + content + checksum
+
+
+def interlaced(image: Image.Image) -> bytes:
+    """RGB PNG whose pixels come in the seven passes of Adam7 (PNG, 8.2), which Pillow does not write."""
+    pixels = np.asarray(image)
+    passes = [
+        (0, 0, 8, 8),
+        (0, 4, 8, 8),
+        (4, 0, 8, 4),
+        (0, 2, 4, 4),
+        (2, 0, 4, 2),
+        (0, 1, 2, 2),
+        (1, 0, 2, 1),
+    ]
+    body = b""
+    for top, left, down, right in passes:
+        # Each row behind the number of its filter, 0 for none.
+        body += b"".join(b"\0" + row.tobytes() for row in pixels[top::down, left::right])
+    sizes = image.width.to_bytes(4, "big") + image.height.to_bytes(4, "big")
+    header = chunk(b"IHDR", sizes + bytes([8, 2, 0, 0, 1]))
+    return PNG[:8] + header + chunk(b"IDAT", zlib.compress(body)) + chunk(b"IEND", b"")
+
+
+def progressive_announcing(width: int, height: int) -> bytes:
+    """A small progressive JPEG, marker 0xffc2, with another size in its header."""
+    data = encode(picture(size=(16, 16)), "JPEG", progressive=True, quality=1)
+    at = data.index(b"\xff\xc2") + 5
+    return data[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + data[at + 4 :]
+
+
 BAD = {
     "empty": b"",
     "text": b"not an image",
     "gif": encode(picture(), "GIF"),
     "bmp": encode(picture(), "BMP"),
-    "webp": b"RIFF\x10\x00\x00\x00WEBPVP8 ",
+    "webp": encode(picture(), "WEBP"),
+    "webp_magic_only": b"RIFF\x10\x00\x00\x00WEBPVP8 ",
+    "tiff": encode(picture(), "TIFF"),
+    "gif_named_png": b"\x89PNG" + encode(picture(), "GIF"),
     "jpeg_magic_only": JPEG[:3],
     "png_magic_only": PNG[:16],
     "png_half_header": PNG[:21],
@@ -66,6 +102,9 @@ BAD = {
     "png_sides_overflow_int64": png_announcing(2**32 - 1, 2**32 - 1),
     "png_no_pixels": png_announcing(0, 30),
     "jpeg_oversized": jpeg_announcing(65_000, 65_000),
+    "jpeg_progressive_oversized": progressive_announcing(40_000, 40_000),
+    "jpeg_progressive_truncated": encode(picture(), "JPEG", progressive=True)[:-100],
+    "png_interlaced_truncated": interlaced(picture())[:-100],
     "png_corrupt_body": flipped(PNG, len(PNG) // 2),
     "png_other_size": png_announcing(41, 30),
 }
@@ -76,7 +115,10 @@ GOOD = {
     "jpeg_grey": encode(picture().convert("L"), "JPEG"),
     "jpeg_cmyk": encode(picture().convert("CMYK"), "JPEG", quality=95),
     "jpeg_padded": JPEG + b"\0" * 100,
+    "jpeg_grey_progressive": encode(picture().convert("L"), "JPEG", progressive=True),
+    "jpeg_cmyk_progressive": encode(picture().convert("CMYK"), "JPEG", quality=95, progressive=True),
     "png": PNG,
+    "png_interlaced": interlaced(picture()),
     "png_grey": encode(picture().convert("L"), "PNG"),
     "png_bits": encode(picture().convert("1"), "PNG"),
     "png_palette": encode(picture().convert("P"), "PNG"),
@@ -152,6 +194,57 @@ def test_a_transparent_palette_entry_is_laid_on_white():
     pixels, _ = decode([encode(image, "PNG", transparency=0)])
     np.testing.assert_allclose(pixels[0, 0, 0], [255, 255, 255])
     np.testing.assert_allclose(pixels[0, 0, 15], [40, 50, 60])
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_of_16_bits_the_upper_8_count(channels):
+    # 0x12ff, 0x34ff, 0x56ff: 18, 52 and 86 without their lower bytes. With an alpha of 0x48ff, 72 of 255,
+    # over white: 18 becomes (18 * 72 + 255 * 183) / 255 = 188.1, 52 197.7 and 86 207.3.
+    values = {
+        1: [0x12FF],
+        2: [0x12FF, 0x48FF],
+        3: [0x12FF, 0x34FF, 0x56FF],
+        4: [0x12FF, 0x34FF, 0x56FF, 0x48FF],
+    }
+    image = np.broadcast_to(np.array(values[channels], np.uint16), (SIZE, SIZE, channels))
+    pixels, valid = decode([tf.io.encode_png(tf.constant(image)).numpy()])
+    expected = {1: [18] * 3, 2: [188] * 3, 3: [18, 52, 86], 4: [188, 198, 207]}[channels]
+    assert valid.all() and (pixels[0] == expected).all()
+
+
+@pytest.mark.parametrize("colour", [(200, 30, 40), (20, 180, 60), (10, 20, 220), (255, 255, 255), (0, 0, 0)])
+def test_cmyk_has_the_right_colour(colour):
+    image = Image.new("RGB", (16, 16), colour).convert("CMYK")
+    pixels, _ = decode([encode(image, "JPEG", quality=95)])
+    assert np.abs(pixels[0] - np.array(colour)).max() <= 4
+
+
+def test_what_announces_too_much_is_never_allocated(tmp_path):
+    """Its pixels would take 4.8 GB; the process may grow by a hundredth of that."""
+    for name, data in (
+        ("jpeg", progressive_announcing(40_000, 40_000)),
+        ("png", png_announcing(40_000, 40_000)),
+    ):
+        assert len(data) < 4000
+        (tmp_path / name).write_bytes(data)
+    script = """
+import resource
+import tensorflow as tf
+from vsemb.image.decode import decode_images
+
+good = tf.io.encode_png(tf.zeros([300, 300, 3], tf.uint8))
+largest = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+decode_images(tf.stack([good] * 8), 16)
+before = largest()
+bad = [open(name, "rb").read() for name in ("jpeg", "png")]
+_, valid = decode_images(tf.constant(bad * 4), 16)
+print(int(tf.reduce_sum(tf.cast(valid, tf.int32))), (largest() - before) // 1024)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True
+    )
+    valid, megabytes = map(int, done.stdout.split())
+    assert valid == 0 and megabytes < 48
 
 
 def test_an_image_of_the_right_size_is_not_resampled():

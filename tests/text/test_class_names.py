@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from vsemb.text import ClassTokenizer, Vocabulary
+from vsemb.text.normalize import MAX_BYTES
 
 NAMES = ["001.Black footed Albatross", "Möwe", "a\u00a0b"]
 
@@ -24,3 +25,13 @@ def test_no_texts() -> None:
     tokenizer = ClassTokenizer(Vocabulary(NAMES))
     assert tokenizer(tf.constant([], tf.string)).shape == (0, 1)
     assert tokenizer(["", ""]).numpy().tolist() == [[0], [0]]
+
+
+def test_a_name_is_cut_like_any_text() -> None:
+    tokenizer = ClassTokenizer(Vocabulary(["Crow", "x" * MAX_BYTES]))
+    long = "x" * 10_000_000
+    # What is behind the first 4 KB does not count, nor does white space before the name.
+    assert tokenizer([long, "Crow", " " * 5000 + "Crow", "Crow" + " " * 5000 + "x"]).numpy().tolist() == [
+        *([3], [2], [2], [2])
+    ]
+    assert tokenizer([b"Crow\xff", b"\x00"]).numpy().tolist() == [[1], [0]]

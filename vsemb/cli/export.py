@@ -44,14 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
     names = chosen_classes(arguments)
     opened = open_run(arguments.run)
     classes = None
+
+    def report(line: str) -> None:
+        print(line, file=sys.stderr)
+
     if names is not None:
         if not isinstance(opened, Run):
             raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
-        classes = embed_classes(
-            opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr)
-        )
+        classes = embed_classes(opened, names, arguments.template, report=report)
     index = SearchIndex.open(arguments.index) if arguments.index else None
-    path = export_run(opened, arguments.out, arguments.version, classes=classes, index=index)
+    path = export_run(opened, arguments.out, arguments.version, classes=classes, index=index, report=report)
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]

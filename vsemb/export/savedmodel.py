@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from vsemb import __version__
 from vsemb.errors import DataError
+from vsemb.export.contract import (
+    Contract,
+    Golden,
+    geometry,
+    hashes,
+    publish_contract,
+    version_contract_path,
+)
 from vsemb.export.corpus import Corpus
+from vsemb.export.golden import Arrays, compare, golden_images, golden_k, golden_texts, part
+from vsemb.export.servable import check_servable, signature_specs
 from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 from vsemb.export.versions import publishing
+from vsemb.export.warmup import write_warmup
+from vsemb.image.decode import MAX_PIXELS
 from vsemb.models import DualEncoder, EntailmentModel
+from vsemb.models.entailment import COMPARISONS
+from vsemb.text.normalize import MAX_BYTES
 
 # Largest difference from the Keras model that a reload may show, relative to the largest entry (1 for unit
 # vectors). A graph adds the same numbers in another order and over rows padded to another length: up to
 # 2e-7 in float32 and, since it rounds in other places, 5e-4 in bfloat16 were seen with all recipes. A wrong
 # weight, a lost table or another preprocessing is 1e-2 and more.
 _TOLERANCES = {"float32": 1e-5, "bfloat16": 5e-3}
+_REASON = (
+    "Relative to the largest entry (1 at least). Other batches, processors and libraries add the same "
+    "numbers in another order: up to 2e-7 was seen in float32 and 5e-4 in bfloat16. Other weights, tables or "
+    "preprocessing make 1e-2 and more."
+)
 
 
 def export_savedmodel(
@@ -35,6 +57,7 @@ def export_savedmodel(
     corpus: Corpus | None = None,
     version: int | None = None,
     fingerprint: str | None = None,
+    report: Callable[[str], None] = warnings.warn,
 ) -> Path:
     """Writes a model as `out/<version>/`, whole or not at all.
 
@@ -43,6 +66,9 @@ def export_savedmodel(
     [B, D] and `valid` bool [B]; with classes also `classify` (`image_bytes` string [B]) to `classes`
     string [B, C], `scores` float32 [B, C] and `valid` bool [B]. Core TensorFlow operations only, so any
     TensorFlow Serving runs it. Before it is published it is loaded and must give what the Keras model gives.
+
+    Beside it, in `assets.extra`, go warm-up requests and the contract; once published, the contract also
+    becomes `contracts/NAME.json` next to `out`, see `vsemb.export.contract`.
 
     Args:
         model: the trained model.
@@ -53,24 +79,39 @@ def export_savedmodel(
         classes: what `classify` tells apart; None leaves it out.
         corpus: what `search_text` and `search_image` search; None leaves them out.
         version: its number, from 1; None for the next.
+        fingerprint: of the run, for the contract.
+        report: takes a line for each thing that clients of the export before will notice: a signature that
+            is gone, another type or size.
 
     Returns:
         The directory of the version.
 
     Raises:
         InvalidArgumentError: for classes without an image input.
-        DataError: if the version exists, the file system refuses, or the reloaded SavedModel differs
-            from the model.
+        DataError: if the version exists, the file system refuses, the reloaded SavedModel differs from the
+            model, or not every TensorFlow Serving could run it.
 
     Example:
 
         export_savedmodel(run.model, run.tokenizer, "savedmodels/flickr8k", image_input=None)
     """
     served = ServedModel(model, tokenizer, image_input, classes, corpus)
-    with publishing(out, version) as publication:
+    base = Path(os.path.realpath(out))
+    with publishing(base, version) as publication:
         write(served, publication.temporary)
-        verify(served, publication.temporary)
+        check_servable(publication.temporary)
+        golden = verify(served, publication.temporary)
+        requests = [
+            (name, part(rows.inputs, row))
+            for name, rows in golden.items()
+            for row in map(int, np.flatnonzero(rows.outputs["valid"]))
+        ]
+        write_warmup(publication.temporary, base.name, requests)
+        contract = _contract(served, golden, base.name, fingerprint, publication.temporary)
+        inside = version_contract_path(publication.temporary)
+        publication.numbered = lambda number: replace(contract, model_version=number).write(inside)
     assert publication.path is not None
+    publish_contract(replace(contract, model_version=int(publication.path.name)), base, report)
     return publication.path
 
 
@@ -90,91 +131,110 @@ def write(served: ServedModel, directory: Path) -> None:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 
 
-def verify(served: ServedModel, directory: Path) -> None:
+def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
     """Loads a SavedModel and compares it with the Keras model on a few inputs, good and bad.
 
     The Keras model is given one row at a time, the SavedModel all rows at once, so that a row that
     depends on its neighbours shows too.
 
+    Returns:
+        signature -> the inputs, and what the SavedModel gives for them.
+
     Raises:
         DataError: if an embedding or score differs or is not finite, or a row's validity differs.
     """
     loaded = tf.saved_model.load(str(directory))
+    golden: dict[str, Golden] = {}
+    for name, reference, inputs, scale in _cases(served):
+        function = loaded.signatures[name]
+        outputs = _run(function, inputs)
+        for row in range(len(outputs["valid"])):
+            alone = part(inputs, row)
+            wanted = {key: value.numpy() for key, value in reference(**_tensors(alone)).items()}
+            _, problem = compare(wanted, part(outputs, row), _tolerance(served), scale)
+            if problem:
+                raise DataError(
+                    f"The SavedModel's {name} is not the model's: for golden row {row} it {problem}; "
+                    "it was not published."
+                )
+        none = _run(function, {key: values[:0] for key, values in inputs.items()})
+        if len(none["valid"]) != 0:
+            raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
+        golden[name] = Golden(inputs, outputs, scale)
+    return {"serving_default": golden["encode_text"], **golden}
+
+
+def _cases(served: ServedModel) -> list[tuple[str, Callable[..., Any], Arrays, float]]:
+    """Returns signature, the Keras model's function, inputs, and the least differences are relative to."""
+    texts, images = (np.array(rows, object) for rows in (golden_texts(served.tokenizer), golden_images()))
+    cases: list[tuple[str, Callable[..., Any], Arrays, float]] = []
+    cases.append(("encode_text", served.text_rows, {"text": texts}, 1.0))
+    if served.image_input is not None:
+        cases.append(("encode_image", served.image_rows, {"image_bytes": images}, 1.0))
+    if served.classes is not None:
+        scale = _score_scale(served.image_rows, images, served.classes.embeddings)
+        cases.append(("classify", served.class_rows, {"image_bytes": images}, scale))
+    if served.corpus is not None:
+        items = served.corpus.embeddings
+        inputs = {"text": texts, "k": golden_k(len(texts))}
+        scale = _score_scale(served.text_rows, texts, items)
+        cases.append(("search_text", served.text_search_rows, inputs, scale))
+        if served.image_input is not None:
+            inputs = {"image_bytes": images, "k": golden_k(len(images))}
+            scale = _score_scale(served.image_rows, images, items)
+            cases.append(("search_image", served.image_search_rows, inputs, scale))
+    return cases
+
+
+def _score_scale(encode: Callable[..., Any], rows: np.ndarray, others: np.ndarray) -> float:
+    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0."""
+    embedded = encode(tf.constant(rows.tolist()))["embedding"].numpy()
+    largest = [np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]
+    scale = float(np.prod(largest))
+    # What is not finite is reported where it is found.
+    return max(1.0, scale) if np.isfinite(scale) else 1.0
+
+
+def _tolerance(served: ServedModel) -> float:
     encoders = [served.model.text_encoder]
-    # Name, the Keras model's function, inputs, and the least that differences are relative to.
-    cases: list[tuple[str, Any, list[bytes], float]] = []
-    cases.append(("encode_text", served.text_rows, golden_texts(served.tokenizer), 1.0))
     if served.image_input is not None:
         encoders.append(served.model.image_encoder)
-        cases.append(("encode_image", served.image_rows, golden_images(), 1.0))
-    if served.classes is not None:
-        cases.append(("classify", served.class_rows, golden_images(), _score_scale(served)))
-    tolerance = max(_TOLERANCES.get(encoder.compute_dtype, 0.0) for encoder in encoders)
-    for name, reference, inputs, scale in cases:
-        function = loaded.signatures[name]
-        (argument,) = function.structured_input_signature[1]
-        got = {key: value.numpy() for key, value in function(**{argument: tf.constant(inputs)}).items()}
-        rows = [reference(tf.constant([row])) for row in inputs]
-        wanted = {key: np.concatenate([row[key] for row in rows]) for key in got}
-        _compare(name, wanted, got, tolerance, scale)
-        if function(**{argument: tf.zeros([0], tf.string)})["valid"].shape[0] != 0:
-            raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
+    return max(_TOLERANCES.get(encoder.compute_dtype, 0.0) for encoder in encoders)
 
 
-def golden_texts(tokenizer: Any) -> list[bytes]:
-    """Returns texts to try an export with: of the vocabulary's words where there is one, and odd ones."""
-    words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
-    # Single ones too, since a word may be the name of a class, which is a text of its own.
-    known = [words[0], " ".join(words[:7]), words[-1]] if words else []
-    odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
-    return [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
+def _contract(
+    served: ServedModel, golden: dict[str, Golden], name: str, fingerprint: str | None, directory: Path
+) -> Contract:
+    model = served.model
+    similarity = COMPARISONS[model.comparison]() if isinstance(model, EntailmentModel) else model.similarity
+    tolerance = _tolerance(served)
+    return Contract(
+        model=name,
+        model_version=0,
+        fingerprint=fingerprint,
+        signatures=signature_specs(directory),
+        golden=golden,
+        tolerance=tolerance,
+        tolerance_reason=_REASON,
+        dim=golden["encode_text"].outputs["embedding"].shape[1],
+        similarity={"name": type(similarity).__name__, "config": similarity.get_config()},
+        geometry=geometry(similarity),
+        max_text_bytes=MAX_BYTES,
+        max_pixels=None if served.image_input is None else MAX_PIXELS,
+        versions={"vsemb": __version__, "tensorflow": tf.__version__},
+        sha256=hashes(directory),
+    )
 
 
-def golden_images() -> list[bytes]:
-    """Returns images to try an export with: a JPEG, a PNG with alpha, a truncated one and no image."""
-    random = np.random.default_rng(0)
-    jpeg = tf.io.encode_jpeg(random.integers(0, 256, (37, 53, 3), dtype=np.uint8)).numpy()
-    png = tf.io.encode_png(random.integers(0, 256, (64, 64, 4), dtype=np.uint8)).numpy()
-    return [jpeg, b"not an image", png, png[: len(png) // 2], b""]
+def _run(function: Any, inputs: Arrays) -> Arrays:
+    return {key: value.numpy() for key, value in function(**_tensors(inputs)).items()}
 
 
-def _score_scale(served: ServedModel) -> float:
-    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0."""
-    assert served.classes is not None
-    images = served.image_rows(tf.constant(golden_images()))["embedding"].numpy()
-    largest = [np.linalg.norm(side, axis=-1).max() for side in (images, served.classes.embeddings)]
-    return max(1.0, float(np.prod(largest)))
-
-
-def _compare(
-    name: str,
-    wanted: dict[str, np.ndarray],
-    got: dict[str, np.ndarray],
-    tolerance: float,
-    scale: float,
-) -> None:
-    if got["valid"].tolist() != wanted["valid"].tolist():
-        raise DataError(
-            f"The SavedModel's {name} finds other rows valid than the model ({got['valid'].tolist()}, "
-            f"not {wanted['valid'].tolist()}); it was not published."
-        )
-    for key in sorted(wanted):
-        if wanted[key].dtype != np.float32:
-            if not np.array_equal(got[key], wanted[key]):
-                raise DataError(
-                    f"The SavedModel's {name} gives other {key} than the model; it was not published."
-                )
-            continue
-        if not all(np.isfinite(outputs[key]).all() for outputs in (wanted, got)):
-            # Named as the reader knows them: embeddings, scores.
-            raise DataError(f"{name} gives {key.rstrip('s')}s that are not finite; it was not published.")
-        largest = max(scale, float(np.abs(wanted[key]).max()))
-        difference = float(np.abs(got[key] - wanted[key]).max()) / largest
-        if difference > tolerance:
-            raise DataError(
-                f"The SavedModel's {name} differs from the model by {difference:.1e}, more than "
-                f"{tolerance:.0e}; it was not published."
-            )
+def _tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
+    return {
+        key: tf.constant(values.tolist(), tf.string) if values.dtype == object else tf.constant(values)
+        for key, values in inputs.items()
+    }
 
 
 def _is_table(value: Any) -> bool:

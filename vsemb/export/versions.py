@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +32,13 @@ class Publication:
     Attributes:
         temporary: the empty directory to fill.
         path: where it was published; None before.
+        numbered: called with the version's number before it is published, to write what names it; again with
+            the next where another export took the number meanwhile.
     """
 
     temporary: Path
     path: Path | None = None
+    numbered: Callable[[int], None] | None = None
 
 
 @contextlib.contextmanager
@@ -68,7 +71,7 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
         yield publication
         sync_tree(temporary)
         base.mkdir(exist_ok=True)
-        publication.path = _move(temporary, base, version)
+        publication.path = _move(publication, base, version)
         sync_tree(base)
     except OSError as error:
         raise DataError(f"Cannot write {base}: {error.strerror or error}.") from error
@@ -93,13 +96,15 @@ def _check(base: Path, version: int | None) -> None:
         )
 
 
-def _move(temporary: Path, base: Path, version: int | None) -> Path:
+def _move(publication: Publication, base: Path, version: int | None) -> Path:
     while True:
         number = version if version is not None else max(existing_versions(base), default=0) + 1
         target = base / str(number)
+        if publication.numbered is not None:
+            publication.numbered(number)
         try:
             # Fails where another export took the number meanwhile: a full directory is never replaced.
-            os.rename(temporary, target)
+            os.rename(publication.temporary, target)
             return target
         except OSError:
             if version is not None or not target.exists():

@@ -16,11 +16,14 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 
+#: Images whose header announces more pixels than this are refused, unless another limit is given.
+MAX_PIXELS = 50_000_000
+
 _JPEG_MAGIC = b"\xff\xd8\xff"
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 
-def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = 50_000_000) -> tuple[tf.Tensor, tf.Tensor]:
+def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -> tuple[tf.Tensor, tf.Tensor]:
     """Decodes a batch of JPEG and PNG images and resizes each to a square.
 
     The whole image is squashed to `size` x `size` (bilinear, with antialiasing): the aspect ratio is

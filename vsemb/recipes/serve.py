@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
@@ -53,6 +54,7 @@ def export_run(
     *,
     classes: ClassPrompts | None = None,
     index: SearchIndex | None = None,
+    report: Callable[[str], None] = print,
 ) -> Path:
     """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
 
@@ -64,6 +66,7 @@ def export_run(
         version: its number; None for the next.
         classes: what the signature `classify` tells apart, from `vsemb.recipes.classify.embed_classes`.
         index: what `search_text` and `search_image` search, of this very run; None leaves them out.
+        report: called with a line for each thing that clients of the export before will notice.
 
     Raises:
         StaleIndexError: if the index was made with other weights.
@@ -87,4 +90,5 @@ def export_run(
         corpus=None if index is None else Corpus.of(index),
         version=version,
         fingerprint=run.fingerprint,
+        report=report,
     )

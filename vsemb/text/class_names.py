@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from vsemb.text.normalize import WHITE_SPACE
+from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -28,6 +28,6 @@ class ClassTokenizer(Tokenizer):
         super().__init__(vocabulary, max_length=1)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        names = tf.strings.regex_replace(texts, rf"^[{WHITE_SPACE}]+|[{WHITE_SPACE}]+$", "")
+        names = tf.strings.regex_replace(readable(texts), rf"^[{WHITE_SPACE}]+|[{WHITE_SPACE}]+$", "")
         named = tf.not_equal(names, "")
         return tf.RaggedTensor.from_row_lengths(tf.boolean_mask(names, named), tf.cast(named, tf.int64))

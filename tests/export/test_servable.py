@@ -1,0 +1,105 @@
+"""What is refused before it is published: types, shapes and operations that servers cannot take."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tensorflow as tf
+
+from vsemb.errors import DataError
+from vsemb.export import servable
+from vsemb.export.probing import known_operations
+from vsemb.export.servable import check_servable, foreign_operations
+
+
+def save(path, function, *extra):
+    module = tf.Module()
+    module.function = tf.function(
+        function, input_signature=[tf.TensorSpec([None], tf.string, name="text")], autograph=False
+    )
+    tf.saved_model.save(module, str(path), signatures={"encode_text": module.function})
+    return path
+
+
+def test_every_signature_of_a_model_is_servable(everything):
+    check_servable(everything / "1")
+    specs = servable.signature_specs(everything / "1")
+    assert {
+        spec["shape"][0] for sides in specs.values() for side in sides.values() for spec in side.values()
+    } == {None}
+
+
+def test_the_c_library_knows_its_own_operations_and_no_others():
+    known = known_operations()
+    assert {"MatMul", "ParallelMapDatasetV2", "StaticRegexReplace"} <= known["tensorflow"]
+    assert "TFText>WhitespaceTokenizeWithOffsetsV2" in known["tensorflow_text"]
+    assert not known["tensorflow"] & known["tensorflow_text"]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (lambda text: tf.zeros([tf.shape(text)[0], 4], tf.bfloat16), "embedding is bfloat16"),
+        (lambda text: tf.zeros([tf.shape(text)[0], 4], tf.float64), "embedding is float64"),
+        (lambda text: tf.zeros([]), r"embedding has the shape \[\]"),
+        (lambda text: tf.zeros([3, 4]), r"embedding has the shape \[3, 4\], .* not the batch"),
+    ],
+)
+def test_types_and_shapes(output, said, tmp_path):
+    path = save(tmp_path / "model", lambda text: {"embedding": output(text)})
+    with pytest.raises(DataError, match=f"encode_text: the output {said}.*not published"):
+        check_servable(path)
+
+
+def whitespace(text):
+    from tensorflow_text.python.ops import whitespace_tokenizer
+
+    return whitespace_tokenizer.WhitespaceTokenizer().tokenize(text).row_lengths()
+
+
+def in_a_pipeline(function):
+    def mapped(text):
+        rows = tf.data.Dataset.from_tensors(text).map(function)
+        return rows.get_single_element()
+
+    return mapped
+
+
+def python(text):
+    lengths = tf.numpy_function(lambda rows: rows.astype("U").size + 0 * rows.size, [text], tf.int64)
+    return tf.fill([tf.shape(text)[0]], tf.reshape(lengths, []))
+
+
+@pytest.mark.parametrize(
+    ("function", "library", "operation"),
+    [
+        (whitespace, "tensorflow_text", "TFText>WhitespaceTokenize"),
+        (in_a_pipeline(whitespace), "tensorflow_text", "TFText>WhitespaceTokenize"),
+        (python, "a GPU or Python", "PyFunc"),
+    ],
+)
+def test_operations(function, library, operation, tmp_path):
+    path = save(tmp_path / "model", lambda text: {"valid": function(text)})
+    assert list(foreign_operations(path)) == [library]
+    with pytest.raises(DataError, match=f"{operation}.* of {library}"):
+        check_servable(path)
+
+
+def test_a_refused_model_is_not_published(tiny_run, tmp_path, monkeypatch):
+    from vsemb.export import export_savedmodel
+
+    known = {name: set(names) for name, names in known_operations().items()}
+    known["tensorflow"].discard("StringLower")
+    monkeypatch.setattr(servable, "known_operations", lambda: known)
+    with pytest.raises(DataError, match="StringLower of another library"):
+        export_savedmodel(tiny_run.model, tiny_run.tokenizer, tmp_path / "scenes", image_input=None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_savedmodel(tmp_path):
+    with pytest.raises(DataError, match="No SavedModel at"):
+        check_servable(tmp_path)
+    (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff")
+    with pytest.raises(DataError, match="cannot be read"):
+        check_servable(tmp_path)

@@ -1,0 +1,274 @@
+"""The contract of an exported model: what it takes and gives, as a file that needs no TensorFlow to read.
+
+One copy lies in the version, `NAME/N/assets.extra/contract.json`, published with it; the newest export's
+also beside the models, `contracts/NAME.json`, where clients and reviewers look. `vsemb verify` holds a model
+to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError
+from vsemb.export.golden import Arrays, from_json, to_json
+from vsemb.files import read_json, replacing, sha256_file
+
+FORMAT, VERSION = "vsemb-contract", 1
+
+_GEOMETRIES = {
+    "Dot": "raw",
+    "Cosine": "unit length",
+    "OrderViolation": "unit length, no negative entry",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Golden:
+    """One signature's golden rows.
+
+    Attributes:
+        inputs: by name.
+        outputs: by name.
+        scale: the least that differences are relative to: 1, or more where scores may be larger.
+    """
+
+    inputs: Arrays
+    outputs: Arrays
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """What a version of a model promises.
+
+    Attributes:
+        model: the name that it is served by.
+        model_version: of the directory.
+        fingerprint: of the run, its weights and recipe; None where it is not known.
+        signatures: name -> inputs, outputs -> name -> `dtype` and `shape`, None for the batch and other
+            sizes that are open.
+        golden: by signature.
+        tolerance: the largest difference from the golden outputs, relative to the largest entry of an
+            output, or to the golden rows' scale where that is more.
+        tolerance_reason: why so much.
+        dim: size of an embedding.
+        similarity: its class and constructor arguments.
+        geometry: what all embeddings have in common.
+        max_text_bytes: what is behind them is not read.
+        max_pixels: images of more are not valid; None where no images are taken.
+        libraries: those beside TensorFlow that a server needs.
+        versions: of vsemb and TensorFlow, as exported.
+        sha256: of the files of the SavedModel.
+    """
+
+    model: str
+    model_version: int
+    fingerprint: str | None
+    signatures: dict[str, Any]
+    golden: dict[str, Golden]
+    tolerance: float
+    tolerance_reason: str
+    dim: int
+    similarity: dict[str, Any]
+    geometry: str
+    max_text_bytes: int
+    max_pixels: int | None
+    libraries: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of the file."""
+        plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "golden"}
+        golden = {
+            name: {
+                "scale": rows.scale,
+                "inputs": {key: to_json(values) for key, values in rows.inputs.items()},
+                "outputs": {key: to_json(values) for key, values in rows.outputs.items()},
+            }
+            for name, rows in self.golden.items()
+        }
+        return {"format": FORMAT, "version": VERSION, **plain, "golden": golden}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Contract:
+        """Rebuilds a contract.
+
+        Raises:
+            ValueError: for what is none.
+        """
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        if content.get("version") != VERSION:
+            raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
+        try:
+            values = {key.name: content[key.name] for key in fields(cls)}
+            values["golden"] = {
+                name: _golden(rows, values["signatures"][name]) for name, rows in content["golden"].items()
+            }
+            if not 0 <= float(values["tolerance"]) < 1 or not isinstance(values["sha256"], dict):
+                raise ValueError("its tolerance is no number from 0 to 1, or it has no sha256 of files")
+            for sides in values["signatures"].values():
+                for side in ("inputs", "outputs"):
+                    {key: (spec["dtype"], list(spec["shape"])) for key, spec in sides[side].items()}
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"it lacks or has an odd {error}") from error
+        return cls(**values)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file, whole or not at all."""
+        content = _text(self.to_json())
+        with replacing(path) as temporary:
+            temporary.write_text(content + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Contract:
+        """Reads the file.
+
+        Raises:
+            DataError: if it is missing, broken or no contract.
+        """
+        content = read_json(path, "contract")
+        try:
+            return cls.from_json(content)
+        except ValueError as error:
+            raise DataError(f"{path} is no contract: {error}. Export the model again.") from error
+
+
+def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
+    sides = {
+        side: {key: from_json(rows[side][key], spec["dtype"]) for key, spec in specs[side].items()}
+        for side in ("inputs", "outputs")
+    }
+    lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
+    if len(lengths) != 1 or lengths == {(0,)}:
+        raise ValueError("its golden inputs and outputs have different numbers of rows, or none")
+    return Golden(sides["inputs"], sides["outputs"], float(rows["scale"]))
+
+
+def _text(value: Any, indent: str = "") -> str:
+    """Writes JSON with short values, and lists of plain ones, on one line: an embedding is a long list."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if len(line) <= 80 or not any(isinstance(item, dict | list | str) for item in inner):
+        return line
+    more = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, more)}" for key, item in value.items()]
+        opened, closed = "{}"
+    else:
+        parts, (opened, closed) = [_text(item, more) for item in value], "[]"
+    return f"{opened}\n{more}" + f",\n{more}".join(parts) + f"\n{indent}{closed}"
+
+
+def geometry(similarity: object) -> str:
+    """Returns what the embeddings of a similarity have in common, as a phrase.
+
+    Example:
+
+    >>> from vsemb.similarities import Cosine
+    >>> geometry(Cosine())
+    'unit length'
+    """
+    for kind in type(similarity).__mro__:
+        if kind.__name__ in _GEOMETRIES:
+            return _GEOMETRIES[kind.__name__]
+    return "that of the similarity"
+
+
+def hashes(directory: Path) -> dict[str, str]:
+    """Returns the SHA-256 of a SavedModel's files by relative path, those in `assets.extra` left out."""
+    return {
+        path.relative_to(directory).as_posix(): sha256_file(path)
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.relative_to(directory).parts[0] != "assets.extra"
+    }
+
+
+def contract_path(base: str | os.PathLike[str]) -> Path:
+    """Returns where the contract of a model's newest export lies.
+
+    Example:
+
+    >>> contract_path("/models/flickr8k").as_posix()
+    '/models/contracts/flickr8k.json'
+    """
+    base = Path(os.path.realpath(base))
+    return base.parent / "contracts" / f"{base.name}.json"
+
+
+def version_contract_path(version: Path) -> Path:
+    """Returns where the contract of a version lies."""
+    return version / "assets.extra" / "contract.json"
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Lists what clients of one export notice in the next: what is gone, and what is of another type or size.
+
+    Args:
+        before: `Contract.signatures`.
+        after: the same, of the next export.
+
+    Example:
+
+    >>> side = {"text": {"dtype": "string", "shape": [None]}}
+    >>> changes({"encode_text": {"inputs": side, "outputs": {}}}, {})
+    ['the signature encode_text is gone']
+    """
+    found = []
+    for name, sides in before.items():
+        if name not in after:
+            found.append(f"the signature {name} is gone")
+            continue
+        for side in ("inputs", "outputs"):
+            # A client that knows nothing of a new output is served as before; a new input it does not send.
+            for key in sides[side].keys() | (after[name][side].keys() if side == "inputs" else set()):
+                old, new = sides[side].get(key), after[name][side].get(key)
+                if old != new:
+                    found.append(f"{name}: {side[:-1]} {key}: {_spec(old)} before, {_spec(new)} now")
+    return sorted(found)
+
+
+def _spec(spec: Mapping[str, Any] | None) -> str:
+    if spec is None:
+        return "none"
+    return f"{spec['dtype']} [{', '.join('B' if size is None else str(size) for size in spec['shape'])}]"
+
+
+def publish_contract(contract: Contract, base: Path, report: Callable[[str], None]) -> None:
+    """Writes `contracts/NAME.json`, and says what clients of the one before will notice.
+
+    Args:
+        contract: of the version just published.
+        base: the model's directory.
+        report: takes a line for each change.
+    """
+    path = contract_path(base)
+    if path.is_file():
+        try:
+            before = Contract.read(path)
+        except DataError as error:
+            report(f"{error} It is replaced.")
+        else:
+            for change in changes(before.signatures, contract.signatures):
+                report(f"clients of version {before.model_version} will notice: {change}")
+            if before.similarity != contract.similarity:
+                report(
+                    f"clients of version {before.model_version} will notice: the similarity is "
+                    f"{contract.similarity['name']}, not {before.similarity.get('name')}"
+                )
+    contract.write(path)
+
+
+def interface(sides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a signature's inputs and outputs in a form that compares: name -> (dtype, sizes)."""
+    return {
+        f"{side[:-1]} {key}": (spec["dtype"], tuple(spec["shape"]))
+        for side in ("inputs", "outputs")
+        for key, spec in sides[side].items()
+    }
