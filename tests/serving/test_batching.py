@@ -1,0 +1,131 @@
+"""Merging of requests, with a model that waits until it is told to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.serving.batching import Batcher
+from vsemb.serving.models import Signature, TensorSpec
+from vsemb.serving.status import RequestError, invalid
+
+ROWS = TensorSpec(tf.float32, (None,))
+DOUBLE = Signature("double", {"x": ROWS}, {"y": ROWS}, {})
+
+
+class Gated:
+    """Doubles its input. The first batch waits for `gate`, so that others gather behind it."""
+
+    name = "gated"
+
+    def __init__(self) -> None:
+        self.gate, self.begun = threading.Event(), threading.Event()
+        self.batches: list[list[float]] = []
+
+    def run(self, signature: str, inputs: dict) -> dict:
+        self.batches.append(inputs["x"].tolist())
+        self.begun.set()
+        assert self.gate.wait(60)
+        if (inputs["x"] < 0).any():
+            raise invalid("negative")
+        return {"y": inputs["x"] * 2}
+
+
+def floats(*values: float) -> dict[str, np.ndarray]:
+    return {"x": np.array(values, np.float32)}
+
+
+async def behind_first(
+    requests: list[dict], cancel: tuple[int, ...] = (), signature: Signature = DOUBLE, batch_size: int = 4
+) -> tuple[Gated, list]:
+    """Sends requests while a first one occupies the only thread; returns the model and their results."""
+    model = Gated()
+    batcher = Batcher(batch_size, timeout=0, threads=1)
+    first = asyncio.ensure_future(batcher.run(model, signature, floats(0)))  # type: ignore[arg-type]
+    await asyncio.to_thread(model.begun.wait, 60)
+    tasks = [asyncio.ensure_future(batcher.run(model, signature, one)) for one in requests]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert batcher.waiting == len(requests)
+    for i in cancel:
+        tasks[i].cancel()
+    model.gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    await first
+    batcher.close()
+    return model, results
+
+
+def values(results: list) -> list:
+    return [result["y"].tolist() if isinstance(result, dict) else result for result in results]
+
+
+def test_waiting_requests_are_merged_and_split_again() -> None:
+    model, results = asyncio.run(behind_first([floats(1), floats(2, 3), floats(4), floats(5)]))
+    # Four rows make a batch; the next begins with the request that did not fit.
+    assert model.batches == [[0], [1, 2, 3, 4], [5]]
+    assert values(results) == [[2], [4, 6], [8], [10]]
+
+
+def test_a_request_larger_than_a_batch_runs_alone() -> None:
+    model, results = asyncio.run(behind_first([floats(1), floats(*range(9)), floats(2)]))
+    assert model.batches == [[0], [1], list(range(9)), [2]]
+    assert values(results)[1] == [2 * i for i in range(9)]
+
+
+def test_a_bad_request_fails_alone() -> None:
+    model, results = asyncio.run(behind_first([floats(1), floats(-1), floats(2)]))
+    assert model.batches == [[0], [1, -1, 2], [1], [-1], [2]]
+    assert [values(results)[0], values(results)[2]] == [[2], [4]]
+    assert isinstance(results[1], RequestError) and results[1].message == "negative"
+
+
+def test_a_request_whose_client_has_gone_is_never_run() -> None:
+    model, results = asyncio.run(behind_first([floats(1), floats(2), floats(3)], cancel=(1,)))
+    assert model.batches == [[0], [1, 3]]
+    assert isinstance(results[1], asyncio.CancelledError)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        Signature("wide", {"x": ROWS}, {"y": TensorSpec(tf.float32, (None, None))}, {}),
+        Signature("fixed", {"x": ROWS}, {"y": TensorSpec(tf.float32, (1,))}, {}),
+        Signature("scalar", {"x": ROWS}, {"y": TensorSpec(tf.float32, ())}, {}),
+        Signature("unknown", {"x": TensorSpec(tf.float32, None)}, {"y": ROWS}, {}),
+    ],
+)
+def test_where_a_row_could_depend_on_its_neighbours_nothing_is_merged(signature: Signature) -> None:
+    model, _ = asyncio.run(behind_first([floats(1), floats(2)], signature=signature))
+    assert model.batches == [[0], [1], [2]]
+
+
+def test_rows_of_other_shapes_are_other_batches() -> None:
+    square = Signature("s", {"x": TensorSpec(tf.float32, (None, None))}, {"y": ROWS}, {})
+    requests = [{"x": np.ones((1, n), np.float32)} for n in (2, 3, 2)]
+    model, _ = asyncio.run(behind_first(requests, signature=square))
+    assert model.batches == [[0], [[1, 1], [1, 1]], [[1, 1, 1]]]
+
+
+def test_merging_can_be_turned_off() -> None:
+    model, _ = asyncio.run(behind_first([floats(1), floats(2)], batch_size=1))
+    assert model.batches == [[0], [1], [2]]
+
+
+def test_outputs_that_are_no_rows_are_computed_one_by_one() -> None:
+    class Sums(Gated):
+        def run(self, signature: str, inputs: dict) -> dict:
+            super().run(signature, inputs)
+            return {"y": inputs["x"].sum(keepdims=True)}
+
+    async def work() -> list:
+        model, batcher = Sums(), Batcher(8, timeout=0, threads=1)
+        tasks = [asyncio.ensure_future(batcher.run(model, DOUBLE, floats(n, n))) for n in range(3)]  # type: ignore[arg-type]
+        model.gate.set()
+        return await asyncio.gather(*tasks)
+
+    # A model that breaks the promise of its signature still gives each request its own answer.
+    assert values(asyncio.run(work())) == [[0], [2], [4]]

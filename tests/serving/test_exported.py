@@ -1,0 +1,69 @@
+"""An exported run behind the server: the embeddings are those of the run."""
+
+from __future__ import annotations
+
+import base64
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from tests.serving.asking import ask
+from vsemb.recipes.serve import export_run
+from vsemb.serving import Server
+
+TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_pixel_run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_run(tiny_pixel_run, tmp_path_factory.mktemp("models") / "scenes")
+
+
+@pytest.fixture(scope="module")
+def server(exported: Path):
+    with Server({"scenes": exported.parent}, port=0, rest_port=0, poll=0) as server:
+        yield server
+
+
+def test_both_protocols_give_what_the_model_gives(server: Server, exported: Path) -> None:
+    expected = tf.saved_model.load(str(exported)).signatures["encode_text"](text=tf.constant(TEXTS))
+    status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", {"inputs": TEXTS})
+    assert status == 200
+    assert content["outputs"]["valid"] == expected["valid"].numpy().tolist()
+    np.testing.assert_array_equal(
+        np.array(content["outputs"]["embedding"], np.float32), expected["embedding"].numpy()
+    )
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "scenes", "encode_text"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(TEXTS))
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        outputs = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request).outputs
+    np.testing.assert_array_equal(tf.make_ndarray(outputs["embedding"]), expected["embedding"].numpy())
+
+
+def test_images_as_base64_and_bad_ones_among_them(server: Server) -> None:
+    image = tf.io.encode_png(tf.zeros((40, 40, 3), tf.uint8)).numpy()
+    rows = [{"b64": base64.b64encode(data).decode()} for data in (image, b"no image", image)]
+    body = {"signature_name": "encode_image", "instances": rows}
+    status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", body)
+    assert status == 200
+    assert [row["valid"] for row in content["predictions"]] == [True, False, True]
+    assert content["predictions"][0] == content["predictions"][2]
+
+
+def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:
+    def embed(text: str) -> np.ndarray:
+        status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", {"instances": [text]})
+        assert status == 200
+        return np.array(content["predictions"][0]["embedding"])
+
+    alone = {text: embed(text) for text in TEXTS}
+    with ThreadPoolExecutor(8) as pool:
+        for text, embedding in zip(TEXTS * 20, pool.map(embed, TEXTS * 20), strict=True):
+            # Sums over a batch of another size may round differently.
+            np.testing.assert_allclose(embedding, alone[text], atol=1e-5)

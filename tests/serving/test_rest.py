@@ -1,0 +1,181 @@
+"""The JSON of `:predict`, without a server."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.serving import rest, rest_answer
+from vsemb.serving.models import Signature, TensorSpec
+from vsemb.serving.status import Code, RequestError
+
+
+def signature(**inputs: tuple[tf.DType, tuple[int | None, ...]]) -> Signature:
+    return Signature("s", {name: TensorSpec(*spec) for name, spec in inputs.items()}, {}, {})
+
+
+FLOATS = signature(x=(tf.float32, (None,)))
+MATRIX = signature(x=(tf.float32, (None, 2)))
+INTS = signature(x=(tf.int32, (None,)))
+TEXTS = signature(text=(tf.string, (None,)))
+TWO = signature(a=(tf.float32, (None,)), b=(tf.string, (None,)))
+
+
+def decoded(body: str | bytes, wanted: Signature = FLOATS) -> rest.Request:
+    return rest.decode(body if isinstance(body, bytes) else body.encode(), lambda name: wanted)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "expected"),
+    [
+        ('{"instances": [1, 2.5]}', FLOATS, {"x": [1, 2.5]}),
+        ('{"inputs": [1, 2.5]}', FLOATS, {"x": [1, 2.5]}),
+        ('{"inputs": {"x": [1, 2.5]}}', FLOATS, {"x": [1, 2.5]}),
+        ('{"instances": [{"x": 1}, {"x": 2.5}]}', FLOATS, {"x": [1, 2.5]}),
+        ('{"inputs": 3}', FLOATS, {"x": 3}),
+        ('{"inputs": []}', FLOATS, {"x": []}),
+        ('{"instances": [[1, 2], [3, 4]]}', MATRIX, {"x": [[1, 2], [3, 4]]}),
+        ('{"instances": ["é", {"b64": "/9g="}]}', TEXTS, {"text": ["é".encode(), b"\xff\xd8"]}),
+        ('{"instances": [{"b64": "/9g"}]}', TEXTS, {"text": [b"\xff\xd8"]}),
+        ('{"inputs": {"b64": "/9g="}}', TEXTS, {"text": b"\xff\xd8"}),
+        ('{"instances": [{"a": 1, "b": "u"}, {"b": "v", "a": 2}]}', TWO, {"a": [1, 2], "b": [b"u", b"v"]}),
+        ('{"inputs": {"a": [1], "b": ["u", "v"]}}', TWO, {"a": [1], "b": [b"u", b"v"]}),
+        ('{"inputs": {"a": [1], "b": ["u"], "c": 1}, "more": 1}', TWO, {"a": [1], "b": [b"u"]}),
+    ],
+)
+def test_what_is_accepted(body: str, wanted: Signature, expected: dict) -> None:
+    request = decoded(body, wanted)
+    assert request.rows == ("instances" in json.loads(body))
+    assert {name: array.tolist() for name, array in request.inputs.items()} == expected
+    for name, array in request.inputs.items():
+        spec = wanted.inputs[name].dtype
+        assert array.dtype == (object if spec == tf.string else spec.as_numpy_dtype)
+
+
+def test_not_a_number_and_infinity_are_read() -> None:
+    array = decoded('{"instances": [NaN, Infinity, -Infinity]}').inputs["x"]
+    np.testing.assert_array_equal(array, np.array([np.nan, np.inf, -np.inf], np.float32))
+
+
+BAD = "Failed to process element: "
+AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "message"),
+    [
+        ("", FLOATS, "JSON Parse error: The document is empty"),
+        ("{", FLOATS, "JSON Parse error: "),
+        (b"\xff", FLOATS, "JSON Parse error: Not UTF-8 at offset: 0"),
+        ("[" * 100_000, FLOATS, "JSON Parse error: "),
+        ('{"inputs": [' + "9" * 5000 + "]}", INTS, "JSON Parse error: "),
+        ("[1]", FLOATS, "JSON Value: [1] Is not object"),
+        ("{}", FLOATS, "Missing 'inputs' or 'instances' key"),
+        ('{"signature_name": 1}', FLOATS, "'signature_name' key must be a string value."),
+        ('{"instances": [1], "inputs": [1]}', FLOATS, "expecting only one of 'inputs' or 'instances'"),
+        ('{"instances": 1}', FLOATS, "Excepting 'instances' to be an list/array"),
+        ('{"instances": []}', FLOATS, "No values in 'instances' array"),
+        ('{"instances": [1, {"x": 1}]}', FLOATS, "Expecting value/list but got object at item 1"),
+        ('{"instances": [{"x": 1}, 1]}', FLOATS, "Expecting object but got list at item 1 of input list"),
+        ('{"instances": [1, 2]}', TWO, "instances is a plain list, but expecting list of objects"),
+        ('{"instances": [{"b64": "QQ=="}]}', TWO, "instances is a plain list, but expecting list of objects"),
+        ('{"instances": [{"y": 1}]}', FLOATS, f"{BAD}0 key: y{AT}JSON object: does not have named input: y"),
+        ('{"instances": [{"a": 1}]}', TWO, 'JSON object: {"a": 1} keys must be equal to: a,b'),
+        ('{"inputs": [1]}', TWO, "inputs is a plain value/list, but expecting an object as multiple"),
+        ('{"inputs": {"a": [1]}}', TWO, "Missing named input: b in 'inputs' object."),
+        (
+            '{"instances": [1, "a"]}',
+            FLOATS,
+            f'{BAD}1{AT}JSON Value: "a" Type: String is not of expected type: float',
+        ),
+        ('{"instances": [true]}', FLOATS, "JSON Value: true Type: True is not of expected type: float"),
+        ('{"instances": [null]}', FLOATS, "JSON Value: null Type: Null is not of expected type: float"),
+        ('{"instances": [1.0]}', INTS, "JSON Value: 1.0 Type: Number is not of expected type: int32"),
+        ('{"instances": [2147483648]}', INTS, "2147483648 Type: Number is not of expected type: int32"),
+        ('{"instances": [16777217]}', FLOATS, "Cannot convert JSON value: 16777217 to float without loss"),
+        ('{"instances": [1e39]}', FLOATS, "Cannot convert JSON value: 1e+39 to float without loss"),
+        ('{"instances": [1]}', TEXTS, "JSON Value: 1 Type: Number is not of expected type: string"),
+        ('{"inputs": [{"b64": "!"}]}', TEXTS, "Unable to base64 decode"),
+        ('{"inputs": [{"b64": 1}]}', TEXTS, "not formatted correctly for base64 data"),
+        ('{"inputs": ["\\ud800"]}', TEXTS, "is not valid Unicode"),
+        ('{"instances": [[1], [1, 2]]}', MATRIX, f"{BAD}1{AT}Expecting tensor size: 1 but got: 2"),
+        ('{"instances": [[[1, 2]], [[1], [2]]]}', MATRIX, f"{BAD}1{AT}Expecting shape [1,2] but got: [2,1]"),
+        (
+            '{"instances": [[1, [2]]]}',
+            MATRIX,
+            f"{BAD}0{AT}Encountered list at unexpected level: 1 expected < 1",
+        ),
+        ('{"instances": [[[2], 1]]}', MATRIX, f"{BAD}0{AT}JSON Value: 1 found at incorrect level: 2 in"),
+        (
+            '{"inputs": [[1], [1, 2]]}',
+            MATRIX,
+            "Encountered list at unexpected size: 2 at level: 1 expected size: 1",
+        ),
+    ],
+)
+def test_what_is_refused(body: str | bytes, wanted: Signature, message: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        decoded(body, wanted)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert message in caught.value.message
+    assert len(caught.value.message) < 600
+
+
+def test_rows_and_columns_of_one_and_of_several_outputs() -> None:
+    one = {"y": np.array([2.5, 3.0], np.float32)}
+    assert rest_answer.encode(one, rows=True) == b'{"predictions": [2.5, 3.0]}'
+    assert rest_answer.encode(one, rows=False) == b'{"outputs": [2.5, 3.0]}'
+    several = {"n": np.array([2**62, 1]), "flag": np.array([True, False])}
+    rows = [{"flag": True, "n": 2**62}, {"flag": False, "n": 1}]
+    assert json.loads(rest_answer.encode(several, rows=True)) == {"predictions": rows}
+    assert json.loads(rest_answer.encode(several, rows=False)) == {
+        "outputs": {"flag": [True, False], "n": [2**62, 1]}
+    }
+
+
+def test_only_outputs_named_bytes_are_base64() -> None:
+    values = np.array([b"\xff\xd8", "é".encode()], dtype=object)
+    assert json.loads(rest_answer.encode({"raw_bytes": values}, rows=True)) == {
+        "predictions": [{"b64": "/9g="}, {"b64": "w6k="}]
+    }
+    assert json.loads(rest_answer.encode({"raw": values[1:]}, rows=True)) == {"predictions": ["é"]}
+    with pytest.raises(RequestError, match="raw holds bytes that are not UTF-8") as caught:
+        rest_answer.encode({"raw": values}, rows=True)
+    assert caught.value.code is Code.INTERNAL
+
+
+def test_special_numbers_are_the_literals_of_javascript() -> None:
+    values = np.array([np.nan, np.inf, -np.inf], np.float32)
+    assert rest_answer.encode({"y": values}, rows=True) == b'{"predictions": [NaN, Infinity, -Infinity]}'
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ({"y": np.float32(1)}, "Tensor name: y has no shape information"),
+        ({"a": np.zeros(2), "b": np.zeros(3)}, "Tensor name: b has inconsistent batch size: 3 expecting: 2"),
+    ],
+)
+def test_what_is_no_rows_can_only_be_asked_for_in_columns(outputs: dict, message: str) -> None:
+    outputs = {name: np.asarray(value) for name, value in outputs.items()}
+    with pytest.raises(RequestError, match=message):
+        rest_answer.encode(outputs, rows=True)
+    assert b"outputs" in rest_answer.encode(outputs, rows=False)
+
+
+def test_floats_are_written_short_and_come_back_the_same() -> None:
+    random = np.random.default_rng(0)
+    bits = random.integers(0, 2**32, 20_000, dtype=np.uint32).view(np.float32)
+    ordinary = random.standard_normal(20_000).astype(np.float32)
+    edges = np.array([0, -0.0, 0.1, 1e-45, 1.1754944e-38, 3.4028235e38, 16777216, 1e15, 1e-12], np.float32)
+    values = np.concatenate([bits[np.isfinite(bits)], ordinary, edges])
+    written = json.loads(rest_answer.encode({"y": values}, rows=False))["outputs"]
+    # The value comes back bit by bit, with no more digits than NumPy's shortest form of a float32.
+    assert np.array_equal(np.array(written, np.float32).view(np.uint32), values.view(np.uint32))
+    digits = [len(repr(one).split("e")[0].strip("-0.").replace(".", "").rstrip("0")) for one in written]
+    fewest = [len(str(one).split("e")[0].strip("-0.").replace(".", "").rstrip("0")) for one in values]
+    assert max(digits) <= 9
+    assert all(mine <= best for mine, best in zip(digits, fewest, strict=True))

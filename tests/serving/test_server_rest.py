@@ -1,0 +1,238 @@
+"""The REST API of a running server: documented case -> status and body."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.serving.asking import ask
+from vsemb.serving import Server
+
+MODEL = "/v1/models/everything"
+OK = {"error_code": "OK", "error_message": ""}
+AVAILABLE = {"model_version_status": [{"version": "1", "state": "AVAILABLE", "status": OK}]}
+TWO = {"signature_name": "two"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "answer"),
+    [
+        ("GET", MODEL, None, 200, AVAILABLE),
+        ("GET", f"{MODEL}/versions/1", None, 200, AVAILABLE),
+        ("GET", f"{MODEL}/labels/stable", None, 200, AVAILABLE),
+        ("POST", f"{MODEL}:predict", {"instances": [1, 2, 5]}, 200, {"predictions": [2.5, 3.0, 4.5]}),
+        ("POST", f"{MODEL}/versions/1:predict", {"inputs": [1, 2]}, 200, {"outputs": [2.5, 3.0]}),
+        ("POST", f"{MODEL}/labels/stable:predict", {"inputs": {"x": [1]}}, 200, {"outputs": [2.5]}),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {"signature_name": "strings", "instances": ["a", {"b64": "Yg=="}]},
+            200,
+            {
+                "predictions": [
+                    {"raw_bytes": {"b64": "YQ=="}, "upper": "A"},
+                    {"raw_bytes": {"b64": "Yg=="}, "upper": "B"},
+                ]
+            },
+        ),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {**TWO, "instances": [{"a": [1, 2], "b": 3}]},
+            200,
+            {"predictions": [{"big": 2**53 + 3, "odd": True, "sum": 6.0}]},
+        ),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {**TWO, "inputs": {"a": [[1, 2], [3, 4]], "b": [3, 4]}},
+            200,
+            {"outputs": {"big": [2**53 + 3, 2**53 + 4], "odd": [True, False], "sum": [6.0, 11.0]}},
+        ),
+        ("POST", f"{MODEL}:predict", {"signature_name": "scalar", "inputs": 4}, 200, {"outputs": 8.0}),
+        ("GET", "/v1/models", None, 400, "Missing model name in request."),
+        ("GET", "/v1/models/none", None, 404, "Could not find any versions of model none"),
+        ("GET", f"{MODEL}/versions/7", None, 404, "Could not find version 7 of model everything"),
+        ("GET", f"{MODEL}/labels/none", None, 400, "Unrecognized servable version label: none"),
+        ("GET", f"{MODEL}/versions/{9**40}", None, 400, "Failed to convert version: "),
+        ("GET", f"{MODEL}:predict", None, 400, f"Malformed request: GET {MODEL}:predict"),
+        ("POST", MODEL, {}, 400, f"Malformed request: POST {MODEL}"),
+        ("POST", f"{MODEL}:explain", {}, 400, f"Malformed request: POST {MODEL}:explain"),
+        ("PUT", MODEL, {}, 405, f"Malformed request: PUT {MODEL}"),
+        ("GET", "/", None, 404, "Not found: /"),
+        ("GET", "/v2/health", None, 404, "Not found: /v2/health"),
+        (
+            "POST",
+            "/v1/models/none:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Latest(none)",
+        ),
+        (
+            "POST",
+            "/v1/models/none/versions/2:predict",
+            {},
+            404,
+            "Servable not found for request: Specific(none, 2)",
+        ),
+        (
+            "POST",
+            f"{MODEL}/versions/7:predict",
+            {},
+            404,
+            "Servable not found for request: Specific(everything, 7)",
+        ),
+        ("POST", f"{MODEL}/labels/none:predict", {}, 400, "Unrecognized servable version label: none"),
+        ("POST", f"{MODEL}:classify", {"examples": [{}]}, 501, "The method classify is not implemented"),
+        ("POST", f"{MODEL}:regress", {"examples": [{}]}, 501, "The method regress is not implemented"),
+        ("POST", f"{MODEL}:predict", b"{", 400, "JSON Parse error: "),
+        ("POST", f"{MODEL}:predict", b"", 400, "JSON Parse error: The document is empty"),
+        ("POST", f"{MODEL}:predict", {}, 400, "Missing 'inputs' or 'instances' key"),
+        ("POST", f"{MODEL}:predict", {"instances": ["a"]}, 400, "is not of expected type: float"),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {"instances": [[1, 2]]},
+            400,
+            "Input x has shape [1, 2]; expected: float32 [?]",
+        ),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {"signature_name": "none", "instances": [1]},
+            400,
+            'Serving signature name: "none" not found in signature def',
+        ),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {**TWO, "inputs": {"a": [[1, 2]], "b": [1, 2]}},
+            400,
+            "input tensors must have equal 0th-dimension size",
+        ),
+        ("POST", f"{MODEL}:predict", {"signature_name": "picky", "instances": [-1]}, 400, "negative input"),
+        (
+            "POST",
+            f"{MODEL}:predict",
+            {"signature_name": "scalar", "instances": [1]},
+            400,
+            "Input x has shape [1]",
+        ),
+    ],
+)
+def test_documented_cases(server: Server, method: str, path: str, body, status: int, answer) -> None:
+    got, content = ask(server.rest_port, method, path, body)
+    if isinstance(answer, str):
+        assert list(content) == ["error"]
+        assert answer in content["error"]
+    else:
+        assert content == answer
+    assert got == status
+
+
+def test_special_numbers_are_literals_of_javascript(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
+    body = '{"signature_name": "reciprocal", "instances": [0.0, NaN, -Infinity]}'
+    connection.request("POST", f"{MODEL}:predict", body)
+    assert connection.getresponse().read() == b'{"predictions": [Infinity, NaN, -0.0]}'
+    connection.close()
+
+
+def test_a_body_that_is_not_compressed_as_it_says_is_a_bad_request(server: Server) -> None:
+    status, answer = ask(
+        server.rest_port, "POST", f"{MODEL}:predict", b"no gzip", {"Content-Encoding": "gzip"}
+    )
+    assert status == 400 and "cannot be read" in answer["error"]
+    # A byte order mark, which some editors write, is no part of the JSON.
+    body = b"\xef\xbb\xbf" + json.dumps({"instances": [1]}).encode()
+    assert ask(server.rest_port, "POST", f"{MODEL}:predict", body) == (200, {"predictions": [2.5]})
+
+
+def test_metadata_is_the_models_own(server: Server) -> None:
+    status, content = ask(server.rest_port, "GET", f"{MODEL}/metadata")
+    assert status == 200
+    assert content["model_spec"] == {"name": "everything", "signature_name": "", "version": "1"}
+    found = content["metadata"]["signature_def"]["signature_def"]["two"]
+    assert found["method_name"] == "tensorflow/serving/predict"
+    assert found["inputs"]["a"] == {
+        "dtype": "DT_FLOAT",
+        "tensor_shape": {
+            "dim": [{"size": "-1", "name": ""}, {"size": "2", "name": ""}],
+            "unknown_rank": False,
+        },
+        "name": "two_a:0",
+    }
+    assert found["outputs"]["big"]["dtype"] == "DT_INT64"
+    assert ask(server.rest_port, "GET", f"{MODEL}/versions/1/metadata") == (200, content)
+    assert ask(server.rest_port, "GET", f"{MODEL}/versions/2/metadata")[0] == 404
+
+
+def test_metrics_count_answers_and_hold_no_names_of_strangers(server: Server) -> None:
+    ask(server.rest_port, "POST", f"{MODEL}:predict", {"instances": [1]})
+    ask(server.rest_port, "POST", "/v1/models/stranger:predict", {"instances": [1]})
+    status, text = ask(server.rest_port, "GET", "/metrics")
+    assert (status, text) == (200, ask(server.rest_port, "GET", "/metrics")[1])
+    lines = text.decode().splitlines()
+    label = 'model="everything",protocol="rest",signature="serving_default"'
+    assert any(line.startswith(f'vsemb_requests_total{{code="OK",{label}}}') for line in lines)
+    assert any(line.startswith('vsemb_requests_total{code="NOT_FOUND",model="",') for line in lines)
+    assert any(line.startswith(f"vsemb_request_seconds_count{{{label}}}") for line in lines)
+    assert 'vsemb_model_available{model="everything",version="1"} 1.0' in lines
+    assert "vsemb_requests_in_flight 0.0" in lines
+    assert any(line.startswith("vsemb_batch_rows_count") for line in lines)
+    assert b"stranger" not in text
+    assert ask(server.rest_port, "GET", "/monitoring/prometheus/metrics")[0] == 200
+
+
+def test_concurrent_requests_get_their_own_answers(server: Server) -> None:
+    def one(i: int) -> bool:
+        if i % 10 == 0:
+            return ask(server.rest_port, "POST", f"{MODEL}:predict", {"instances": ["bad"]})[0] == 400
+        body = {"instances": [i, i + 1][: 1 + i % 2]}
+        answer = {"predictions": [x / 2 + 2 for x in body["instances"]]}
+        return ask(server.rest_port, "POST", f"{MODEL}:predict", body) == (200, answer)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(one, range(300)))
+
+
+@pytest.fixture(scope="module")
+def narrow(everything):
+    """A server that takes bodies up to 1000 bytes."""
+    with Server({"everything": everything}, port=0, rest_port=0, poll=0, max_body=1000) as server:
+        yield server
+
+
+def test_a_large_body_is_refused_before_it_is_sent(narrow: Server) -> None:
+    # Ten megabytes are announced and never sent; the answer comes all the same.
+    for expect in (b"", b"Expect: 100-continue\r\n"):
+        with socket.create_connection(("127.0.0.1", narrow.rest_port), timeout=60) as client:
+            head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: 10000000\r\n".encode()
+            client.sendall(head + expect + b"\r\n")
+            answer = client.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 413")
+        assert b"larger than 1000 bytes" in answer
+
+
+def test_a_large_body_without_a_length_is_refused(narrow: Server) -> None:
+    parts = (b" " * 600 for _ in range(100))
+    status, answer = ask(narrow.rest_port, "POST", f"{MODEL}:predict", parts)  # type: ignore[arg-type]
+    assert status == 413 and "larger than 1000 bytes" in answer["error"]
+    assert ask(narrow.rest_port, "POST", f"{MODEL}:predict", {"instances": [1]})[0] == 200
+
+
+def test_a_client_that_waits_for_100_continue_gets_it(narrow: Server) -> None:
+    body = json.dumps({"instances": [1]}).encode()
+    with socket.create_connection(("127.0.0.1", narrow.rest_port), timeout=60) as client:
+        client.sendall(
+            f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
+            "Expect: 100-continue\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(body)
+        answer = b"".join(iter(lambda: client.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b'{"predictions": [2.5]}')

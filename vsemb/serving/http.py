@@ -1,0 +1,178 @@
+"""The REST API over HTTP: paths, limits and errors around `vsemb.serving.rest` and `rest_answer`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+
+from vsemb.serving import rest, rest_answer
+from vsemb.serving.answers import metadata_json, status_json, status_message
+from vsemb.serving.metrics import CONTENT_TYPE
+from vsemb.serving.predicting import Predictor
+from vsemb.serving.status import Code, RequestError, invalid
+
+LOG = logging.getLogger("vsemb.serving")
+
+METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
+
+# Bodies beyond this are decoded in a thread, so that other requests need not wait for it.
+_LARGE = 64 * 1024
+
+# Seconds for a body to arrive. A client that sends slower than that would hold a place of another.
+_BODY_SECONDS = 60
+
+_WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_PREDICT = re.compile(
+    rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII
+)
+_LOOK = re.compile(
+    rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII
+)
+
+
+class RestApi:
+    """Answers HTTP requests.
+
+    Args:
+        predictor: what runs them.
+        max_body: bytes of a request's body at most.
+    """
+
+    def __init__(self, predictor: Predictor, max_body: int) -> None:
+        self._predictor = predictor
+        self._max_body = max_body
+
+    def application(self) -> Any:
+        """Returns the aiohttp application."""
+        from aiohttp import web
+
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer, expect_handler=self._expect)
+        return application
+
+    async def _expect(self, request: Any) -> Any:
+        """Answers `Expect: 100-continue`: a body that is too large is not asked for."""
+        if (request.content_length or 0) > self._max_body:
+            return self._error(self._too_large())
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            # Otherwise the answer's own head would count as sent.
+            request.writer.output_size = 0
+        return None
+
+    async def answer(self, request: Any) -> Any:
+        """Answers one request."""
+        from aiohttp import web
+
+        try:
+            if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
+                return web.Response(
+                    body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE}
+                )
+            return web.Response(body=await self._body(request), content_type="application/json")
+        except RequestError as error:
+            return self._error(error)
+        except Exception as error:
+            # The last resort: one request's failure is that request's alone.
+            LOG.exception("unexpected failure of %s %s", request.method, request.path)
+            return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
+
+    def _error(self, error: RequestError) -> Any:
+        from aiohttp import web
+
+        response = web.json_response({"error": error.message}, status=error.http_status)
+        if error.http_status == 503:
+            response.headers["Retry-After"] = "1"
+        if error.http_status == 405:
+            response.headers["Allow"] = "GET, POST"
+        if error.http_status in (408, 413):
+            # The rest of the body, if any, is not read.
+            response.force_close()
+        return response
+
+    async def _body(self, request: Any) -> bytes:
+        path = request.path
+        if not path.lower().startswith("/v1/"):
+            raise RequestError(Code.NOT_FOUND, f"Not found: {path}")
+        malformed = invalid(f"Malformed request: {request.method} {path}")
+        if request.method not in ("GET", "HEAD", "POST"):
+            malformed.http_status = 405
+            raise malformed
+        if request.method == "POST":
+            if not (match := _PREDICT.fullmatch(path)):
+                raise malformed
+            return await self._post(request, match)
+        if not (match := _LOOK.fullmatch(path)):
+            raise malformed
+        return self._get(match)
+
+    def _get(self, match: re.Match[str]) -> bytes:
+        name, version, label = match["name"], _number(match["version"]), match["label"]
+        if not name:
+            raise invalid("Missing model name in request.")
+        if not match["metadata"]:
+            return status_json(status_message(self._predictor.models, name, version, label))
+        with self._predictor.model(name, version).lease(version, label) as (number, model):
+            return metadata_json(name, number, model)
+
+    async def _post(self, request: Any, match: re.Match[str]) -> bytes:
+        name, version, label = match["name"], _number(match["version"]), match["label"]
+        with self._predictor.admitted("rest") as call:
+            body = await self._read(request)
+            versions = self._predictor.model(name, version)
+            call.model = name
+            if match["method"].lower() != "predict":
+                raise RequestError(
+                    Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict."
+                )
+            with versions.lease(version, label) as (_, model):
+                parsed = await _aside(len(body), rest.decode, body, model.signature)
+                call.signature = parsed.signature.name
+                outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
+                size = sum(array.nbytes for array in outputs.values())
+                return await _aside(size, rest_answer.encode, outputs, parsed.rows)
+
+    async def _read(self, request: Any) -> bytes:
+        from aiohttp import web
+
+        if (request.content_length or 0) > self._max_body:
+            raise self._too_large()
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                async for part in request.content.iter_any():
+                    size += len(part)
+                    # A body may come without its length, or unpack to more than it.
+                    if size > self._max_body:
+                        raise self._too_large()
+                    parts.append(part)
+        except web.RequestPayloadError as error:
+            # E.g. a body that is not compressed as its header says.
+            raise invalid(f"The body cannot be read: {error}") from error
+        except TimeoutError:
+            raise RequestError(
+                Code.DEADLINE_EXCEEDED, f"The body did not arrive within {_BODY_SECONDS} seconds.", 408
+            ) from None
+        return b"".join(parts)
+
+    def _too_large(self) -> RequestError:
+        return RequestError(
+            Code.RESOURCE_EXHAUSTED, f"The request's body is larger than {self._max_body} bytes.", 413
+        )
+
+
+def _number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if int(text[:20]) >= 2**63 or len(text) > 20:
+        raise invalid(f"Failed to convert version: {text[:40]} to numeric.")
+    return int(text)
+
+
+async def _aside(size: int, function: Any, *arguments: Any) -> Any:
+    """Calls a function, in a thread if it has much to do."""
+    if size <= _LARGE:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)

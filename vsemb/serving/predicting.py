@@ -1,0 +1,123 @@
+"""The way of one request through the server, the same for gRPC and REST."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from vsemb.serving.batching import Batcher
+from vsemb.serving.metrics import Metrics
+from vsemb.serving.models import Arrays, LoadedModel, Signature
+from vsemb.serving.status import Code, RequestError, draining, invalid, too_busy
+from vsemb.serving.versions import ModelVersions
+
+
+@dataclass
+class Call:
+    """One request, as the metrics name it.
+
+    Attributes:
+        protocol: `grpc` or `rest`.
+        model: the model's name; empty while it is not known to be one of the server's.
+        signature: the signature's name, likewise.
+    """
+
+    protocol: str
+    model: str = ""
+    signature: str = ""
+
+
+class Predictor:
+    """Admits requests, finds their model and runs them.
+
+    Args:
+        models: name -> versions.
+        batcher: what runs them.
+        metrics: what counts them.
+        concurrency: requests at a time; more are refused at once.
+    """
+
+    def __init__(
+        self, models: Mapping[str, ModelVersions], batcher: Batcher, metrics: Metrics, concurrency: int
+    ) -> None:
+        self.models = models
+        self.metrics = metrics
+        self._batcher = batcher
+        self._concurrency = concurrency
+        self._in_flight = 0
+        self.draining = False
+        metrics.in_flight.set_function(lambda: self._in_flight)
+        metrics.waiting.set_function(lambda: batcher.waiting)
+
+    @contextlib.contextmanager
+    def admitted(self, protocol: str) -> Iterator[Call]:
+        """Counts a request from its arrival to its answer.
+
+        Raises:
+            RequestError: RESOURCE_EXHAUSTED beyond the limit, UNAVAILABLE while the server stops.
+        """
+        call, started, code = Call(protocol), time.perf_counter(), Code.OK
+        admitted = False
+        try:
+            if self.draining:
+                raise draining()
+            if self._in_flight >= self._concurrency:
+                raise too_busy(self._concurrency)
+            admitted = True
+            self._in_flight += 1
+            yield call
+        except RequestError as error:
+            code = error.code
+            raise
+        except asyncio.CancelledError:
+            code = Code.CANCELLED
+            raise
+        except BaseException:
+            code = Code.INTERNAL
+            raise
+        finally:
+            self._in_flight -= admitted
+            labels = (call.model, call.signature, call.protocol)
+            self.metrics.requests.labels(*labels, code.name).inc()
+            self.metrics.seconds.labels(*labels).observe(time.perf_counter() - started)
+
+    def model(self, name: str, version: int | None = None) -> ModelVersions:
+        """Returns a model's versions; the number of a version is for the error alone.
+
+        Raises:
+            RequestError: NOT_FOUND for an unknown name.
+        """
+        if name not in self.models:
+            which = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+            raise RequestError(Code.NOT_FOUND, f"Servable not found for request: {which}")
+        return self.models[name]
+
+    async def run(
+        self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()
+    ) -> Arrays:
+        """Computes the outputs of a request.
+
+        Args:
+            model: the version.
+            signature: one of its signatures.
+            inputs: name -> array, not checked yet.
+            wanted: names of outputs; none for all.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT for inputs or names that do not fit, and what the model raises.
+        """
+        for name in wanted:
+            if name not in signature.outputs:
+                known = ",".join(sorted(signature.outputs))
+                raise invalid(
+                    f"output tensor alias not found in signature: {name} "
+                    f"Outputs expected to be in the set {{{known}}}."
+                )
+        if len(set(wanted)) < len(wanted):
+            repeated = next(name for name in wanted if list(wanted).count(name) > 1)
+            raise invalid(f"duplicate output tensor alias: {repeated}")
+        outputs = await self._batcher.run(model, signature, signature.check(inputs))
+        return {name: outputs[name] for name in wanted or signature.outputs}

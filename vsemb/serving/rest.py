@@ -1,0 +1,297 @@
+"""The body of a `:predict` request, as TensorFlow Serving reads it: text -> arrays.
+
+Requests come in rows (`{"instances": [...]}`) or in columns (`{"inputs": ...}`). The rules and the texts of
+the errors are those of TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. The answer is
+written by `vsemb.serving.rest_answer`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from vsemb.serving.models import Arrays, Signature, TensorSpec
+from vsemb.serving.status import Code, RequestError, invalid
+
+# Values are shown in errors up to here.
+_SHOWN = 200
+
+_TYPES = {list: "Array", dict: "Object", str: "String", bool: "Bool", type(None): "Null"}
+
+# Names of types as TensorFlow writes them in errors.
+_NAMES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A `:predict` request.
+
+    Attributes:
+        signature: the signature that it asks for.
+        rows: whether it came in rows.
+        inputs: name -> array; strings as arrays of `bytes` objects.
+    """
+
+    signature: Signature
+    rows: bool
+    inputs: Arrays
+
+
+def decode(body: bytes, find: Callable[[str], Signature]) -> Request:
+    """Reads the body of a `:predict` request.
+
+    Args:
+        body: JSON in UTF-8. NaN, Infinity and -Infinity are numbers; keys that it need not have are ignored.
+        find: returns a signature by name, "" for the default one.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for whatever is no such request.
+    """
+    document = _parse(body)
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(
+            f"JSON Value: {_show(document)} not formatted correctly. "
+            "'signature_name' key must be a string value."
+        )
+    try:
+        signature = find(name)
+    except RequestError as error:
+        if error.code is not Code.FAILED_PRECONDITION:
+            raise
+        asked = name or "serving_default"
+        raise invalid(f'Serving signature name: "{asked}" not found in signature def') from error
+    if not signature.inputs:
+        raise invalid(f"Failed to get input map for signature: {name or 'DEFAULT'}")
+    if "instances" in document and "inputs" in document:
+        raise invalid(
+            f"JSON Value: {_show(document)} Not formatted correctly expecting only one of "
+            "'inputs' or 'instances' keys to exist "
+        )
+    if "instances" in document:
+        instances = document["instances"]
+        if not isinstance(instances, list):
+            raise invalid(f"JSON Value: {_show(document)} Excepting 'instances' to be an list/array")
+        if not instances:
+            raise invalid(f"JSON Value: {_show(document)} No values in 'instances' array")
+        return Request(signature, True, _from_rows(instances, signature.inputs))
+    if "inputs" in document:
+        return Request(signature, False, _from_columns(document["inputs"], signature.inputs))
+    raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        raise invalid("JSON Parse error: The document is empty")
+    try:
+        document = json.loads(body.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
+    except UnicodeDecodeError as error:
+        raise invalid(f"JSON Parse error: Not UTF-8 at offset: {error.start}") from error
+    except RecursionError as error:
+        raise invalid("JSON Parse error: The document is nested too deeply") from error
+    except ValueError as error:
+        raise invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise invalid(f"JSON Value: {_show(document)} Is not object")
+    return document
+
+
+def _from_rows(instances: list[Any], specs: Mapping[str, TensorSpec]) -> Arrays:
+    first = instances[0]
+    if not _is_object(first) and len(specs) > 1:
+        raise invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors "
+            "required as per tensorinfo_map"
+        )
+    if not _is_object(first):
+        for i, instance in enumerate(instances):
+            if _is_object(instance):
+                raise invalid(f"Expecting value/list but got object at item {i} of input list")
+        (name,) = specs
+        return {name: _stack(instances, specs[name], lambda i: f"Failed to process element: {i}")}
+    names = set(specs)
+    for i, instance in enumerate(instances):
+        if not _is_object(instance):
+            raise invalid(f"Expecting object but got list at item {i} of input list")
+        for name in instance.keys() - names:
+            raise invalid(
+                f"Failed to process element: {i} key: {name} of 'instances' list. "
+                f"Error: INVALID_ARGUMENT: JSON object: does not have named input: {name}"
+            )
+        if instance.keys() != names:
+            raise invalid(
+                f"Failed to process element: {i} of 'instances' list. JSON object: {_show(instance)} "
+                f"keys must be equal to: {','.join(sorted(names))}"
+            )
+    return {
+        name: _stack(
+            [instance[name] for instance in instances],
+            spec,
+            lambda i, name=name: f"Failed to process element: {i} key: {name}",  # type: ignore[misc]
+        )
+        for name, spec in specs.items()
+    }
+
+
+def _stack(values: list[Any], spec: TensorSpec, where: Callable[[int], str]) -> np.ndarray:
+    """Converts a list of rows; an error names the row."""
+    try:
+        return _tensor(values, spec)
+    except RequestError as failure:
+        # Row by row is slow, and says which row it is.
+        expected: tuple[int, ...] | None = None
+        for i, value in enumerate(values):
+            try:
+                array = _tensor(value, spec)
+                expected = array.shape if expected is None else expected
+                if array.size != int(np.prod(expected)):
+                    raise invalid(f"Expecting tensor size: {int(np.prod(expected))} but got: {array.size}")
+                if array.shape != expected:
+                    raise invalid(f"Expecting shape {_brackets(expected)} but got: {_brackets(array.shape)}")
+            except RequestError as error:
+                raise invalid(
+                    f"{where(i)} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}"
+                ) from error
+        raise failure
+
+
+def _from_columns(value: Any, specs: Mapping[str, TensorSpec]) -> Arrays:
+    if not _is_object(value):
+        if len(specs) > 1:
+            raise invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        (name,) = specs
+        return {name: _tensor(value, specs[name])}
+    for name in specs:
+        if name not in value:
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
+    return {name: _tensor(value[name], spec) for name, spec in specs.items()}
+
+
+def _tensor(value: Any, spec: TensorSpec) -> np.ndarray:
+    """Converts a value, or lists of lists of values to any depth, to an array of the input's type."""
+    leaves, shape = [value], list[int]()
+    # Level by level: far quicker than value by value for the long lists that matter.
+    while any(type(leaf) is list for leaf in leaves):
+        if odd := [leaf for leaf in leaves if type(leaf) is not list]:
+            raise _level_error(leaves[0], odd[0], len(shape))
+        sizes = set(map(len, leaves))
+        if len(sizes) > 1:
+            expected = len(leaves[0])
+            other = next(len(leaf) for leaf in leaves if len(leaf) != expected)
+            raise invalid(
+                f"Encountered list at unexpected size: {other} at level: {len(shape)} "
+                f"expected size: {expected}"
+            )
+        shape.append(len(leaves[0]))
+        leaves = list(chain.from_iterable(leaves))
+    return _values(leaves, spec).reshape(shape)
+
+
+def _level_error(first: Any, odd: Any, level: int) -> RequestError:
+    """Returns the error of lists and values side by side; the first of them sets the rank."""
+    rank = level
+    while type(first) is list:
+        rank, first = rank + 1, first[0] if first else None
+    if rank == level:
+        return invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
+    return invalid(
+        f"JSON Value: {_show(odd)} found at incorrect level: {level + 1} in the JSON DOM. "
+        f"Expected at level: {rank}"
+    )
+
+
+def _values(leaves: list[Any], spec: TensorSpec) -> np.ndarray:
+    """Converts a flat list of values."""
+    dtype, name = spec.dtype.as_numpy_dtype, spec.dtype.name
+    kinds = set(map(type, leaves))
+    if name == "string":
+        if not kinds <= {str, dict}:
+            _type_error(leaves, {str, dict}, name)
+        array = np.empty(len(leaves), dtype=object)
+        array[:] = [_bytes(leaf) for leaf in leaves]
+        return array
+    allowed: set[type] = {bool} if name == "bool" else {int}
+    if spec.dtype.is_floating:
+        allowed = {int, float}
+    elif name != "bool" and not spec.dtype.is_integer:
+        raise RequestError(Code.UNIMPLEMENTED, f"Conversion of JSON values to type: {name}")
+    if not kinds <= allowed:
+        _type_error(leaves, allowed, name)
+    if spec.dtype.is_floating:
+        _refuse_losses(leaves, kinds, dtype, _NAMES.get(name, name))
+        return np.array(leaves, dtype=np.float64).astype(dtype)
+    try:
+        return np.array(leaves, dtype=dtype)
+    except OverflowError:
+        limits = np.iinfo(dtype)
+        outside = next(leaf for leaf in leaves if not limits.min <= leaf <= limits.max)
+        raise invalid(f"JSON Value: {_show(outside)} Type: Number is not of expected type: {name}") from None
+
+
+def _refuse_losses(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> None:
+    """Raises for numbers that the type cannot hold: whole ones beyond its digits, others beyond its range."""
+    whole = 2 ** (np.finfo(dtype).nmant + 1) - 1
+    largest = float(np.finfo(dtype).max)
+    if int in kinds:
+        for leaf in leaves:
+            if type(leaf) is int and abs(leaf) > whole:
+                raise invalid(f"Cannot convert JSON value: {leaf} to {name} without loss of precision.")
+    array = np.array(leaves, dtype=np.float64)
+    beyond = np.isfinite(array) & (np.abs(array) > largest)
+    if beyond.any():
+        shown = leaves[int(beyond.argmax())]
+        raise invalid(f"Cannot convert JSON value: {shown} to {name} without loss of precision.")
+
+
+def _type_error(leaves: list[Any], allowed: set[type], name: str) -> None:
+    leaf = next(leaf for leaf in leaves if type(leaf) not in allowed)
+    kind = _TYPES.get(type(leaf), "Number")
+    if kind == "Bool":
+        kind = str(leaf)
+    expected = _NAMES.get(name, name)
+    raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {expected}")
+
+
+def _bytes(value: str | dict[str, Any]) -> bytes:
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise invalid(f"JSON Value: {_show(value)} is not valid Unicode") from None
+    if not _is_base64(value):
+        raise invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
+    try:
+        text = "".join(value["b64"].split()).rstrip("=")
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid("Unable to base64 decode") from None
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _brackets(shape: tuple[int, ...]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,243 @@
+"""The versions of one model: which are wanted, which are served, and the change from one to the next.
+
+A new version is loaded beside the old one and takes its place when it has answered its warm-up requests;
+requests that the old one has begun are finished before it is unloaded. A version that cannot be loaded is
+reported and leaves the old one where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vsemb.errors import DataError
+from vsemb.export.versions import existing_versions
+from vsemb.serving.models import LoadedModel
+from vsemb.serving.status import Code, RequestError, draining, invalid
+
+LOG = logging.getLogger("vsemb.serving")
+
+# "latest", "all" or the numbers themselves.
+Policy = str | Sequence[int]
+
+
+class State(enum.IntEnum):
+    """The states of ModelVersionStatus, by name and number."""
+
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
+
+
+@dataclass
+class Version:
+    """One version's state.
+
+    Attributes:
+        number: the version.
+        state: where it is in its life.
+        error: why it could not be loaded; empty otherwise.
+        model: what is served; None before and after.
+        users: requests that hold it.
+        seen: the directory's contents at the last attempt to load it.
+    """
+
+    number: int
+    state: State = State.START
+    error: str = ""
+    model: LoadedModel | None = None
+    users: int = 0
+    seen: object = None
+
+    @property
+    def available(self) -> bool:
+        """Whether it answers requests."""
+        return self.state is State.AVAILABLE
+
+
+class ModelVersions:
+    """The versions of one model. Everything but loading happens on the event loop.
+
+    Args:
+        name: the model's name in requests.
+        base: its directory, with a directory for each version.
+        policy: `latest`, `all`, or the numbers of the versions to serve.
+        labels: label -> version; labelled versions are served whatever the policy.
+        on_change: called with the number of a version and whether it is available now.
+
+    Raises:
+        DataError: if `base` is no directory or holds no version.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base: str | os.PathLike[str],
+        policy: Policy = "latest",
+        labels: Mapping[str, int] | None = None,
+        on_change: Callable[[int, bool], None] = lambda number, available: None,
+    ) -> None:
+        self.name = name
+        self.base = Path(base)
+        self.policy = policy
+        self.labels = dict(labels or {})
+        self.versions: dict[int, Version] = {}
+        self._on_change = on_change
+        if not self.base.is_dir():
+            raise DataError(f"There is no model directory {base}. Write one with `vsemb export RUN {base}`.")
+        if not existing_versions(self.base):
+            if (self.base / "saved_model.pb").is_file():
+                raise DataError(
+                    f"{self.base} is one version; name the model's directory, {self.base.parent}."
+                )
+            raise DataError(
+                f"{base} holds no version, a directory with an integer name. "
+                f"Write one with `vsemb export RUN {base}`."
+            )
+
+    def resolve(self, version: int | None = None, label: str | None = None) -> Version:
+        """Returns the version that answers a request; the newest one unless told otherwise.
+
+        Raises:
+            RequestError: NOT_FOUND if it is not served, INVALID_ARGUMENT for an unknown label.
+        """
+        if label:
+            version = self.labelled(label)
+        if version is None:
+            served = [number for number, found in self.versions.items() if found.available]
+            if not served:
+                raise RequestError(Code.NOT_FOUND, f"Servable not found for request: Latest({self.name})")
+            return self.versions[max(served)]
+        found = self.versions.get(version)
+        if found is None or not found.available:
+            raise RequestError(
+                Code.NOT_FOUND, f"Servable not found for request: Specific({self.name}, {version})"
+            )
+        return found
+
+    def labelled(self, label: str) -> int:
+        """Returns the number of a labelled version.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT for an unknown label.
+        """
+        if label not in self.labels:
+            raise invalid(f"Unrecognized servable version label: {label}")
+        return self.labels[label]
+
+    @contextlib.contextmanager
+    def lease(
+        self, version: int | None = None, label: str | None = None
+    ) -> Iterator[tuple[int, LoadedModel]]:
+        """Holds a version for one request, so that it is not unloaded meanwhile.
+
+        Yields:
+            Its number and its model.
+        """
+        found = self.resolve(version, label)
+        if found.model is None:
+            raise draining()
+        found.users += 1
+        try:
+            yield found.number, found.model
+        finally:
+            found.users -= 1
+            self._drop_if_idle(found)
+
+    async def refresh(self) -> None:
+        """Looks at the directory once and loads and unloads what that asks for."""
+        present = await asyncio.to_thread(self._present)
+        if present is None:
+            LOG.warning("%s: cannot read %s; what is loaded stays.", self.name, self.base)
+            return
+        wanted = await self._load_wanted(present)
+        for number, version in self.versions.items():
+            if version.available and number not in wanted:
+                self._unload(version)
+
+    def close(self) -> None:
+        """Takes all versions out of service."""
+        for version in self.versions.values():
+            if version.available:
+                self._unload(version)
+
+    def _present(self) -> list[int] | None:
+        try:
+            return existing_versions(self.base) if self.base.is_dir() else None
+        except OSError:
+            return None
+
+    async def _load_wanted(self, present: list[int]) -> set[int]:
+        """Loads what the policy asks for and returns the numbers that are to stay."""
+        kept = {number for number in self.labels.values() if number in present}
+        if self.policy == "latest":
+            for number in sorted(kept):
+                await self._load(number)
+            for number in reversed(present):
+                # A broken version is no reason to stop serving the one before it.
+                if await self._load(number):
+                    return kept | {number}
+            return kept
+        if self.policy != "all":
+            kept |= set(present) & set(self.policy)
+        else:
+            kept |= set(present)
+        for number in sorted(kept):
+            await self._load(number)
+        return kept
+
+    async def _load(self, number: int) -> bool:
+        version = self.versions.setdefault(number, Version(number))
+        if version.available:
+            return True
+        path = self.base / str(number)
+        seen = await asyncio.to_thread(_contents, path)
+        if version.error and version.seen == seen:
+            # Nothing changed since it failed.
+            return False
+        version.seen, version.error, version.state = seen, "", State.LOADING
+        try:
+            version.model = await asyncio.to_thread(_loaded, path, self.name)
+        except DataError as error:
+            version.state, version.error = State.END, str(error)
+            LOG.error("%s: version %d is not served. %s", self.name, number, error)
+            return False
+        version.state = State.AVAILABLE
+        self._on_change(number, True)
+        LOG.info("%s: version %d is served.", self.name, number)
+        return True
+
+    def _unload(self, version: Version) -> None:
+        version.state = State.UNLOADING
+        self._on_change(version.number, False)
+        self._drop_if_idle(version)
+
+    def _drop_if_idle(self, version: Version) -> None:
+        if version.state is State.UNLOADING and not version.users:
+            version.model, version.state = None, State.END
+            LOG.info("%s: version %d is unloaded.", self.name, version.number)
+
+
+def _contents(path: Path) -> object:
+    """Returns something that changes while a version's files are being written."""
+    found = []
+    for directory, _, names in os.walk(path):
+        for name in sorted(names):
+            with contextlib.suppress(OSError):
+                stat = os.stat(os.path.join(directory, name))
+                found.append((directory, name, stat.st_size, stat.st_mtime_ns))
+    return sorted(found)
+
+
+def _loaded(path: Path, name: str) -> LoadedModel:
+    model = LoadedModel(path, name)
+    model.warm_up()
+    return model
