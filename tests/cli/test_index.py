@@ -6,6 +6,7 @@ import json
 import shutil
 
 from vsemb.cli.__main__ import main
+from vsemb.errors import missing_extra
 
 
 def test_embeds_a_split(tiny_run, scenes, tmp_path, capsys):
@@ -49,3 +50,59 @@ def test_measures_approximate_search(tiny_order_run, tiny_run, scenes, tmp_path,
         captured = capsys.readouterr()
         assert said in captured.err and captured.err.count("\n") == 1
     assert not (tiny_run.path / "index" / "scenes-val-images").exists()
+
+
+def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
+    out, report = tmp_path / "indexes" / "val", tmp_path / "report.json"
+    arguments = ["index", str(tiny_run.path), "--data", str(scenes.path), "--split", "val", "--out", str(out)]
+    assert main([*arguments, "--dtype", "int8", "--candidates", "10", "12", "--json", str(report)]) == 0
+    assert f"where   {out}" in capsys.readouterr().out
+    written = json.loads(report.read_text())
+    assert written["dtype"] == "int8" and written["recall"]["12"] == 1
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["recorded"] == {"run": str(tiny_run.path), "data": str(scenes.path)}
+    assert not (tiny_run.path / "index" / "scenes-val-images").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("do not lose")
+    for more, said in (
+        (["--backend", "fais"], "Did you mean 'faiss"),
+        (["--parameter", "nprobe"], "NAME=N"),
+        (["--parameter", "nprobe=3"], "none with exact float32"),
+        (["--milvus-uri", "http://localhost:1"], "--backend milvus"),
+        (["--backend", "faiss-ivf", "--candidates", "9"], "integer >= 10"),
+        (["--out", str(tmp_path / "mine")], "is no index"),
+        (["--compare"], "none with --compare"),
+    ):
+        assert main([*arguments, *more]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert json.loads((out / "manifest.json").read_text()) == manifest
+
+
+def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, monkeypatch):
+    from vsemb.recipes.indexing import compare_backends
+    from vsemb.search import IndexSettings
+    from vsemb.search.backends import BACKENDS
+
+    def missing():
+        raise missing_extra("faiss-cpu", "index")
+
+    some = [IndexSettings(dtype="float16"), IndexSettings(dtype="binary"), IndexSettings("faiss-flat")]
+    monkeypatch.setitem(compare_backends.__kwdefaults__, "settings", some)
+    monkeypatch.setattr(BACKENDS["faiss-flat"], "check", missing)
+    run, out, path = tmp_path / "run", tmp_path / "val", tmp_path / "compared.json"
+    shutil.copytree(tiny_run.path, run)
+    data = ["--data", str(scenes.path), "--split", "val"]
+    assert main(["index", str(run), *data, "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["index", str(out), "--compare", "--json", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "12 images of val, captions as queries" and len(lines) == 6
+    assert lines[-1].split() == ["faiss-flat", "float32", "not", "installed"]
+    rows = {row["name"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows["exact float32"]["recall"] == [1, 1] and rows["exact float32"]["change"] == [0, 0]
+    assert rows["exact float16"]["bytes_a_vector"] < rows["exact float32"]["bytes_a_vector"]
+    # All 12 images are candidates.
+    assert rows["exact binary"]["reranked"] == [1, 1] and rows["exact binary"]["recall"][1] < 1
+    assert main(["index", str(run), *data, "--compare", "--captions"]) == 0
+    assert "60 texts of val" in capsys.readouterr().out

@@ -78,3 +78,47 @@ def test_what_only_orders_have_is_one_line(run, capsys):
         assert main(["search", run, *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+def test_an_index_by_itself(run, scenes_copy, tmp_path, capsys):
+    """Neither the run's place nor the dataset is needed."""
+    index, moved, key = str(tmp_path / "val"), str(tmp_path / "moved"), scenes_copy.split("val").keys[3]
+    first = str(shutil.copytree(run, tmp_path / "first"))
+    data = ["--data", str(scenes_copy.path), "--split", "val"]
+    assert main(["index", first, *data, "--out", index, "--dtype", "binary"]) == 0
+    capsys.readouterr()
+    queries = (["two shapes"], ["--image", key, "--plus", "red", "--resort", "4"])
+    wanted = []
+    for query in queries:
+        assert main(["search", index, *query, "--candidates", "12"]) == 0
+        wanted.append(capsys.readouterr().out)
+        assert main(["search", first, *query, *data]) == 0
+        assert capsys.readouterr().out == wanted[-1]
+    assert key not in wanted[1] and len(wanted[0].splitlines()) == 11
+    shutil.move(first, moved)
+    shutil.rmtree(scenes_copy.path)
+    for query, table in zip(queries, wanted, strict=True):
+        assert main(["search", index, *query, "--run", moved, "--candidates", "12"]) == 0
+        assert capsys.readouterr().out == table
+    for arguments, said in (
+        (["two"], "is no longer at"),
+        (["two", "--run", moved, "--split", "val"], "images of val"),
+        (["two", "--run", moved, "--captions"], "images of val"),
+        (["two", "--run", moved, "--candidates", "3"], "integer >= 10"),
+        (["--image", "missing.png", "--run", moved], "missing.png"),
+        (["two", "--run", moved, "--data", "nowhere"], "nowhere"),
+    ):
+        assert main(["search", index, *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1
+    assert main(["search", run, "two", "--run", run]) == 1
+    assert "is no index" in capsys.readouterr().err
+
+
+def test_an_index_of_another_run_is_refused(run, tiny_run, scenes, tmp_path, capsys):
+    index = str(tmp_path / "val")
+    assert main(["index", run, "--data", str(scenes.path), "--split", "val", "--out", index]) == 0
+    capsys.readouterr()
+    assert main(["search", index, "two", "--run", str(tiny_run.path)]) == 1
+    error = capsys.readouterr().err
+    assert "made with another run" in error and "vsemb index" in error and error.count("\n") == 1

@@ -1,15 +1,23 @@
 """Embed a dataset's images, or its captions, into an index for `vsemb search`.
 
-The index lies in RUN/index. It belongs to the run's weights and to the dataset as they are now; search
-notices when either has changed. --candidates measures approximate search, which scores orders exactly for
-those items alone that have the largest inner product with the query.
+The index lies in RUN/index, or where --out says. It belongs to the run's weights and to the dataset as they
+are now; search notices when either has changed. It holds what its rows stand for, so that search needs the
+run and no dataset. By default every item is scored; --backend finds candidates faster, and --dtype int8 or
+binary in less memory, and these are then scored exactly. --compare measures all of them and changes nothing.
+The token of a Milvus cluster is read from the environment variable VSEMB_MILVUS_TOKEN.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vsemb.search.comparison import Compared
 
 EXAMPLE = """  vsemb index runs/vsepp --data data/flickr8k --split val
+  vsemb index runs/vsepp --data data/flickr8k --out indexes/flickr8k --backend faiss-ivf
+  vsemb index indexes/flickr8k --compare
   vsemb index runs/order --candidates 50 100"""
 
 _BEST = 10
@@ -17,51 +25,188 @@ _BEST = 10
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("run", help="the run directory")
+    parser.add_argument("run", metavar="RUN", help="the run directory; with --compare, or an index's")
     parser.add_argument("--data", help="the dataset (the one the run was trained on)")
-    parser.add_argument("--split", default="all", help="the split to embed, or all (%(default)s)")
+    parser.add_argument("--split", help="the split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="embed captions instead of images")
+    parser.add_argument("--out", metavar="INDEX", help="the index's directory (a place in RUN/index)")
+    parser.add_argument(
+        "--backend",
+        default="exact",
+        help="exact, faiss-flat, faiss-ivf, faiss-int8, faiss-binary, scann or milvus (%(default)s)",
+    )
+    parser.add_argument(
+        "--dtype",
+        default="float32",
+        help="float32, float16, or with the exact backend int8 or binary (%(default)s)",
+    )
+    parser.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="a parameter of the backend, such as nprobe=32; repeatable",
+    )
+    parser.add_argument(
+        "--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)"
+    )
     parser.add_argument(
         "--candidates",
         type=int,
         nargs="+",
         default=[],
         metavar="N",
-        help="measure how much of the exact ten best a search among N candidates finds (orders)",
+        help="measure how much of the exact ten best a search among N candidates finds",
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="measure size, time and recall of every backend and dtype"
     )
     parser.add_argument("--json", metavar="FILE", help="also write what is printed to FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.data.store import Dataset
     from vsemb.files import write_json
-    from vsemb.recipes.build import similarity_name
-    from vsemb.recipes.indexing import build_index, index_directory, measure_candidates
-    from vsemb.recipes.run import Run
-    from vsemb.search import check_candidates
 
-    opened = Run.open(arguments.run)
-    dataset = Dataset.open(arguments.data or opened.data_path)
-    kind = "text" if arguments.captions else "image"
-    for count in arguments.candidates:  # Before the work of embedding.
-        check_candidates(count, _BEST, similarity_name(opened.recipe))
-    index = build_index(opened, dataset, arguments.split, kind)
-    report = {
-        "items": len(index),
-        "kind": kind,
-        "dim": int(index.embeddings.shape[1]),
-        "splits": list(index.source.splits),
-        "where": str(index_directory(opened, dataset, arguments.split, kind)),
-    }
-    print(f"items   {len(index):,} {kind}s of {', '.join(index.source.splits)}")
-    print(f"dim     {report['dim']}")
-    print(f"where   {report['where']}")
-    if arguments.candidates:
-        recalls = measure_candidates(opened, dataset, index, arguments.candidates, k=_BEST)
-        report["recall"] = {str(count): recall for count, recall in recalls.items()}
-        for count, recall in recalls.items():
-            print(f"recall  {100 * recall:.1f} % of the exact {_BEST} best among {count} candidates")
+    report = _compare(arguments) if arguments.compare else _build(arguments)
     if arguments.json:
         write_json(arguments.json, report)
     return 0
+
+
+def _build(arguments: argparse.Namespace) -> dict[str, Any]:
+    from pathlib import Path
+
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.build import similarity_name
+    from vsemb.recipes.indexing import build_index, index_directory, measure_candidates
+    from vsemb.recipes.run import Run
+    from vsemb.search import IndexSettings, check_candidates
+
+    settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
+    opened = Run.open(arguments.run)
+    dataset = Dataset.open(arguments.data or opened.data_path)
+    kind, split = "text" if arguments.captions else "image", arguments.split or "all"
+    for count in arguments.candidates:  # Before the work of embedding.
+        approximate = settings.codes is not None
+        check_candidates(count, _BEST, similarity_name(opened.recipe), approximate=approximate)
+    where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
+    index = build_index(opened, dataset, split, kind, out=where, settings=settings)
+    try:
+        report: dict[str, Any] = {
+            "items": len(index),
+            "kind": kind,
+            "dim": int(index.embeddings.shape[1]),
+            "splits": list(index.source.splits),
+            "backend": settings.backend,
+            "dtype": settings.dtype,
+            "where": str(where),
+        }
+        print(f"items   {len(index):,} {kind}s of {', '.join(index.source.splits)}")
+        print(f"dim     {report['dim']}")
+        print(f"stored  {settings.label}")
+        print(f"where   {report['where']}")
+        if arguments.candidates:
+            recalls = measure_candidates(opened, dataset, index, arguments.candidates, k=_BEST)
+            report["recall"] = {str(count): recall for count, recall in recalls.items()}
+            for count, recall in recalls.items():
+                print(f"recall  {100 * recall:.1f} % of the exact {_BEST} best among {count} candidates")
+    finally:
+        index.close()
+    return report
+
+
+def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    from pathlib import Path
+
+    from vsemb.errors import invalid_argument
+
+    parameters: dict[str, Any] = {}
+    for given in arguments.parameter:
+        name, _, value = given.partition("=")
+        if not value.isdecimal():
+            raise invalid_argument("parameter", given, "NAME=N, N an integer >= 0")
+        parameters[name] = int(value)
+    if arguments.milvus_uri is not None:
+        if arguments.backend != "milvus":
+            raise invalid_argument("milvus-uri", arguments.milvus_uri, "none without --backend milvus")
+        parameters |= {"uri": arguments.milvus_uri, "name": Path(arguments.out or arguments.run).name}
+    return parameters
+
+
+def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
+    from tqdm import tqdm
+
+    from vsemb.data.store import Dataset
+    from vsemb.errors import DataError, invalid_argument
+    from vsemb.recipes.indexing import compare_backends, open_index, open_indexed
+    from vsemb.recipes.run import Run
+    from vsemb.search import is_index
+    from vsemb.search.comparison import COMPARED
+
+    if arguments.out or arguments.candidates:
+        name = "out" if arguments.out else "candidates"
+        raise invalid_argument(name, getattr(arguments, name), "none with --compare")
+    if is_index(arguments.run):
+        index, opened, dataset = open_indexed(arguments.run, data=arguments.data)
+        if dataset is None:
+            index.close()
+            raise DataError(
+                f"The captions that {arguments.run} is measured with are those of its dataset, which is no "
+                "longer where it was. Name it with --data."
+            )
+    else:
+        opened = Run.open(arguments.run)
+        dataset = Dataset.open(arguments.data or opened.data_path)
+        kind = "text" if arguments.captions else "image"
+        index = open_index(opened, dataset, arguments.split or "all", kind)
+    try:
+        rows = list(
+            tqdm(
+                compare_backends(opened, dataset, index),
+                desc="backends",
+                total=len(COMPARED),
+                unit="backend",
+                disable=None,
+                leave=False,
+            )
+        )
+        print(f"{len(index):,} {index.source.kind}s of {', '.join(index.source.splits)}, captions as queries")
+        print(_table(rows))
+        return {
+            "items": len(index),
+            "dim": int(index.embeddings.shape[1]),
+            "rows": [r.to_json() for r in rows],
+        }
+    finally:
+        index.close()
+
+
+def _table(rows: list[Compared]) -> str:
+    from vsemb.cli.tables import table
+
+    def pair(values: tuple[float, float] | None, form: str, scale: float = 1) -> list[str]:
+        return ["", ""] if values is None else [format(scale * value, form) for value in values]
+
+    lines = []
+    for row in rows:
+        if row.missing is not None:
+            lines.append([row.name, "not installed"])
+            continue
+        lines.append(
+            [
+                row.name,
+                f"{row.bytes_a_vector:.0f}",
+                f"{row.megabytes:.2f}",
+                f"{row.build_seconds:.2f}",
+                *pair(row.milliseconds, ".2f"),
+                *pair(row.recall, ".1f", 100),
+                *pair(row.reranked, ".1f", 100),
+                *pair(row.retrieval, ".1f"),
+                *pair(row.change, "+.1f"),
+            ]
+        )
+    header = ["", "bytes", "MB", "build s", "ms, 1", "ms, 128", "recall@1", "@10", "re-ranked@1", "@10"]
+    return table(
+        [*header, "R@1", "R@10", "change", "change"], [line + [""] * (14 - len(line)) for line in lines]
+    )

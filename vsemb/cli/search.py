@@ -1,25 +1,30 @@
 """Find the images of a dataset that fit a text or an image, with words taken away and added.
 
---image takes an image file, or the key of an image of the dataset; that image itself is not among the
-results. --minus and --plus are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue",
-plus "red". --compose and --abstract are those of Vendrov et al. 2016, for order-embeddings: images that
-show all of several texts or images, or what they have in common. The dataset is embedded on first use, see
-`vsemb index`.
+What is searched is the dataset of a run, which is embedded on first use, or an index made by `vsemb index
+--out`, which needs no dataset. --image takes an image file, or the key of an image of the dataset; that
+image itself is not among the results. --minus and --plus are the arithmetic of Kiros et al. 2014: an image of
+a blue car, minus "blue", plus "red". --compose and --abstract are those of Vendrov et al. 2016, for
+order-embeddings: images that show all of several texts or images, or what they have in common.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vsemb.recipes.searching import Query, Result
 
 EXAMPLE = """  vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
+  vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
   vsemb search runs/order --compose "a dog" "a ball"
   vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("run", help="the run directory")
+    parser.add_argument("run", metavar="RUN_OR_INDEX", help="the run directory, or an index's")
     parser.add_argument("text", nargs="?", help="what to look for, in words")
     parser.add_argument("--image", metavar="FILE", help="an image to start from: a file, or a dataset's key")
     parser.add_argument(
@@ -35,16 +40,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help=f"{what} two or more texts or images (as --image takes them)",
         )
     parser.add_argument("--data", help="the dataset to search (the one the run was trained on)")
-    parser.add_argument("--split", default="all", help="the split to search, or all (%(default)s)")
+    parser.add_argument("--split", help="the split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
     parser.add_argument(
         "--resort", type=int, metavar="N", help="sort the best N anew by their distance to their mean"
     )
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
     parser.add_argument(
-        "--candidates", type=int, metavar="N", help="score exactly only N, chosen by inner product (orders)"
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="score exactly only N: those that the index's backend finds (10 a result, at least 100), or for "
+        "orders those of the largest inner product (all)",
     )
     parser.add_argument("--keep-query", action="store_true", help="let images find themselves")
+    parser.add_argument(
+        "--run", dest="index_run", metavar="RUN", help="the run that made the index, where it was moved"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
 
 
@@ -53,29 +65,67 @@ def run(arguments: argparse.Namespace) -> int:
     import dataclasses
 
     from vsemb.cli.tables import table
-    from vsemb.data.store import Dataset
     from vsemb.files import write_json
-    from vsemb.recipes.run import Run
-    from vsemb.recipes.searching import Query, search_run
+    from vsemb.recipes.searching import Query
+    from vsemb.search import is_index
 
     several = {name: tuple(getattr(arguments, name)) for name in ("minus", "plus", "compose", "abstract")}
     query = Query(arguments.text, arguments.image, **several)
-    opened = Run.open(arguments.run)
-    results = search_run(
-        opened,
-        Dataset.open(arguments.data or opened.data_path),
-        query,
-        k=arguments.k,
-        split=arguments.split,
-        captions=arguments.captions,
-        resort=arguments.resort,
-        keep_query=arguments.keep_query,
-        candidates=arguments.candidates,
-        report=lambda line: print(line, file=sys.stderr),
-    )
+    search = _search_index if is_index(arguments.run) else _search_run
+    results = search(arguments, query)
     rows = [[str(r.rank), f"{r.score:.3f}", r.item.key, r.item.caption] for r in results]
     print(table(["rank", "score", "key", "caption"], rows, text=(2, 3)))
     if arguments.json:
         found = [result.to_json() for result in results]
         write_json(arguments.json, {"query": dataclasses.asdict(query), "results": found})
     return 0
+
+
+def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.run import Run
+    from vsemb.recipes.searching import search_run
+
+    if arguments.index_run is not None:
+        raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
+    opened = Run.open(arguments.run)
+    return search_run(
+        opened,
+        Dataset.open(arguments.data or opened.data_path),
+        query,
+        k=arguments.k,
+        split=arguments.split or "all",
+        captions=arguments.captions,
+        resort=arguments.resort,
+        keep_query=arguments.keep_query,
+        candidates=arguments.candidates,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+
+
+def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.indexing import open_indexed
+    from vsemb.recipes.searching import search_index
+
+    index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
+    try:
+        holds = f"{index.source.kind}s of {', '.join(index.source.splits)}"
+        for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
+            if value is not None:
+                fix = "Search the run, or make an index of what is wanted."
+                raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
+        return search_index(
+            opened,
+            index,
+            query,
+            dataset=dataset,
+            k=arguments.k,
+            resort=arguments.resort,
+            keep_query=arguments.keep_query,
+            candidates=arguments.candidates,
+            report=lambda line: print(line, file=sys.stderr),
+        )
+    finally:
+        index.close()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.recipes.build import similarity_name
@@ -19,35 +19,20 @@ from vsemb.recipes.images import embed_image_bytes, has_features
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
 from vsemb.search import (
+    IndexSettings,
     IndexSource,
+    Item,
     SearchIndex,
     StaleIndexError,
     candidate_recall,
     check_candidates,
+    check_index_directory,
     write_index,
 )
+from vsemb.search.comparison import COMPARED, Compared, compare
 
 ALL = "all"
 _TEXTS, _IMAGES = 4096, 64
-
-
-@dataclass(frozen=True)
-class Item:
-    """What one row of an index stands for.
-
-    Attributes:
-        id: of the image.
-        key: of the image; of a caption, the image's with `#` and the caption's number, from 0.
-        split: the split's name.
-        image_key: of the image.
-        caption: the caption; of an image, its longest, which tells most.
-    """
-
-    id: int
-    key: str
-    split: str
-    image_key: str
-    caption: str
 
 
 def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
@@ -87,9 +72,16 @@ def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
 
 
 def build_index(
-    run: Run, dataset: Dataset, split: str = ALL, kind: str = "image", encoders: ServedModel | None = None
+    run: Run,
+    dataset: Dataset,
+    split: str = ALL,
+    kind: str = "image",
+    encoders: ServedModel | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    settings: IndexSettings | None = None,
 ) -> SearchIndex:
-    """Embeds the images or captions of a dataset and writes their index into the run.
+    """Embeds the images or captions of a dataset and writes their index.
 
     Images of a run on cached features come from the dataset's cache where it has them, and are decoded
     and sent through the backbone otherwise.
@@ -100,15 +92,20 @@ def build_index(
         split: its name, or `all`.
         kind: `image` or `text`.
         encoders: the run's, where they are at hand.
+        out: the index's directory; None for its place in the run, see `index_directory`.
+        settings: how it is stored and searched; None for exactly, as float32.
 
     Raises:
-        VsembError: if run and dataset do not fit, an image does not decode, or the file system refuses.
+        VsembError: if run and dataset do not fit, an image does not decode, the backend is not installed, or
+            the file system refuses.
 
     Example:
 
         index = build_index(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val")
     """
     source = index_source(run, dataset, split, kind)
+    directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
+    check_index_directory(directory, settings)
     parts = [dataset.split(name) for name in source.splits]
     if kind == "image":
         embedded = [_embed_images(run, dataset, part, encoders) for part in parts]
@@ -116,9 +113,86 @@ def build_index(
         embedder = Embedder(run.model)
         embedded = [_embed_captions(run, embedder, part) for part in parts]
     items = index_items(dataset, source.splits, kind)
-    directory = index_directory(run, dataset, split, kind)
-    ids = np.array([item.id for item in items], np.int64)
-    return write_index(directory, np.concatenate(embedded), ids, [item.key for item in items], source)
+    return write_index(
+        directory,
+        np.concatenate(embedded),
+        np.array([item.id for item in items], np.int64),
+        [item.key for item in items],
+        source,
+        items=items,
+        settings=settings,
+        recorded={"run": str(run.path.resolve()), "data": str(dataset.path.resolve())},
+    )
+
+
+def check_run(index: SearchIndex, run: Run) -> None:
+    """Refuses a run whose embeddings are not comparable with those of an index.
+
+    Raises:
+        StaleIndexError: if the index was made with other weights.
+    """
+    if index.source.run != run.fingerprint:
+        raise StaleIndexError(
+            f"The index was made with another run than {run.path} ({index.source.run[:12]}, not "
+            f"{run.fingerprint[:12]}), so they are not comparable. Name the right one with --run, or "
+            f"make the index again with: vsemb index {run.path}"
+        )
+
+
+def open_indexed(
+    directory: str | os.PathLike[str],
+    run: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+) -> tuple[SearchIndex, Run, Dataset | None]:
+    """Opens an index with the run that made it, and with its dataset where that is still there.
+
+    Args:
+        directory: the index's.
+        run: the run's directory; None for where it was.
+        data: the dataset's directory; None for where it was.
+
+    Returns:
+        The index, the run, and the dataset or None. The dataset is not needed to search.
+
+    Raises:
+        StaleIndexError: if run or dataset are others than the index was made from.
+        DataError: if the index is damaged, or the run is no longer where it was.
+
+    Example:
+
+        index, run, dataset = open_indexed("indexes/flickr8k")
+    """
+    index = SearchIndex.open(directory)
+    try:
+        return index, _run_of(index, directory, run), _dataset_of(index, data)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _run_of(index: SearchIndex, directory: str | os.PathLike[str], run: str | os.PathLike[str] | None) -> Run:
+    path = Path(run if run is not None else index.recorded.get("run", ""))
+    if run is None and not path.is_dir():
+        raise DataError(f"The run of the index {directory} is no longer at {path}. Name it with --run.")
+    opened = Run.open(path)
+    check_run(index, opened)
+    return opened
+
+
+def _dataset_of(index: SearchIndex, data: str | os.PathLike[str] | None) -> Dataset | None:
+    if data is None:
+        try:
+            dataset = Dataset.open(index.recorded.get("data", ""))
+        except VsembError:
+            return None
+        return dataset if dataset.fingerprint == index.source.dataset else None
+    dataset = Dataset.open(data)
+    if dataset.fingerprint != index.source.dataset:
+        raise StaleIndexError(
+            f"The index was made from another dataset than {dataset.path} ({index.source.dataset[:12]}, not "
+            f"{dataset.fingerprint[:12]}). Name the right one with --data, or make it again."
+        )
+    return dataset
 
 
 def open_index(
@@ -182,7 +256,7 @@ def measure_candidates(
         InvalidArgumentError: for numbers below k, or a run whose scores are inner products.
     """
     for count in candidates:
-        check_candidates(count, k, index.source.similarity)
+        check_candidates(count, k, index.source.similarity, approximate=index.backend is not None)
     captions = [text for name in index.source.splits for text in dataset.split(name).captions]
     drawn = np.random.default_rng(seed).permutation(len(captions))[:queries]
     if index.source.kind == "text":
@@ -190,6 +264,42 @@ def measure_candidates(
     else:
         embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
+
+
+def compare_backends(
+    run: Run,
+    dataset: Dataset,
+    index: SearchIndex,
+    *,
+    queries: int = 1000,
+    seed: int = 0,
+    settings: Sequence[IndexSettings] = COMPARED,
+) -> Iterator[Compared]:
+    """Measures every backend and size of embeddings on an index, with captions of its dataset as queries.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        index: of the run, over the dataset.
+        queries: captions drawn from the splits of the index, fewer where there are fewer.
+        seed: of the draw.
+        settings: what is compared.
+
+    Yields:
+        A row for each, see `vsemb.search.comparison.compare`. Among captions a caption finds itself, so that
+        retrieval is measured among images alone.
+
+    Raises:
+        StaleIndexError: if the index was made with another run.
+    """
+    check_run(index, run)
+    parts = [dataset.split(name) for name in index.source.splits]
+    captions = [text for part in parts for text in part.captions]
+    own = np.concatenate([part.ids[part.caption_rows] for part in parts])
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
+    embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
+    truth = own[drawn] if index.source.kind == "image" else None
+    yield from compare(index, np.asarray(embedded), own=truth, query_kind="text", settings=settings)
 
 
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:

@@ -3,17 +3,24 @@
 from vsemb.search.arithmetic import combine, resort_by_mean
 from vsemb.search.candidates import candidate_recall, check_candidates
 from vsemb.search.geometry import abstract, compose
-from vsemb.search.index import IndexSource, SearchIndex, StaleIndexError, write_index
+from vsemb.search.index import SearchIndex
+from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
+from vsemb.search.storage import is_index
+from vsemb.search.writing import check_index_directory, write_index
 
 __all__ = [
+    "IndexSettings",
     "IndexSource",
+    "Item",
     "SearchIndex",
     "StaleIndexError",
     "abstract",
     "candidate_recall",
     "check_candidates",
+    "check_index_directory",
     "combine",
     "compose",
+    "is_index",
     "resort_by_mean",
     "write_index",
 ]

@@ -11,6 +11,7 @@ its cost where so few are missed.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,18 +23,35 @@ if TYPE_CHECKING:
     from vsemb.search.index import SearchIndex
 
 
-def check_candidates(candidates: int, k: int, similarity: str) -> None:
+# Candidates of a backend for each result, and the fewest of them.
+_EACH, _FEWEST = 10, 100
+
+
+def default_candidates(k: int) -> int:
+    """Returns how many items of a backend are scored exactly unless told.
+
+    Example:
+
+    >>> default_candidates(5), default_candidates(50)
+    (100, 500)
+    """
+    return max(_EACH * k, _FEWEST)
+
+
+def check_candidates(candidates: int, k: int, similarity: str, *, approximate: bool = False) -> None:
     """Refuses numbers of candidates that make no sense.
 
     Args:
         candidates: items scored exactly for each query.
         k: results wanted.
         similarity: name of the similarity.
+        approximate: whether a backend finds them, and not the inner products of all items.
 
     Raises:
-        InvalidArgumentError: for a similarity whose scores are inner products, or fewer candidates than k.
+        InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, or
+            fewer candidates than k.
     """
-    if not issubclass(SIMILARITIES[similarity], OrderViolation):
+    if not approximate and not issubclass(SIMILARITIES[similarity], OrderViolation):
         raise invalid_argument(
             "candidates",
             candidates,
@@ -73,7 +91,7 @@ def candidate_recall(
     """
     if not len(queries):
         raise invalid_argument("queries", np.shape(queries), "at least one query")
-    _, exact = index.search(queries, k, query_kind=query_kind)
+    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
     _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
     # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
     # counting which of its items were found, and ties need no care.

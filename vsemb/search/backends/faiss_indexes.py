@@ -1,0 +1,166 @@
+"""FAISS: flat, inverted lists, one byte and one bit a dimension (extra `index`)."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.search.backends.base import Backend
+from vsemb.search.backends.codes import bit_thresholds, pack_bits
+
+_FILE = "faiss.index"
+_ROWS = 1 << 16
+# FAISS wants so many vectors to train a list of its own with, and uses no more than the larger number.
+_FEWEST_A_LIST, _MOST_A_LIST = 39, 256
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise missing_extra("faiss-cpu", "index") from error
+    return faiss
+
+
+def _sample(vectors: np.ndarray, most: int) -> np.ndarray:
+    drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
+    return np.ascontiguousarray(vectors[drawn], np.float32)
+
+
+class _Faiss(Backend):
+    def __init__(self, index: Any) -> None:
+        self.index = index
+
+    def __len__(self) -> int:
+        return int(self.index.ntotal)
+
+    @classmethod
+    def check(cls) -> None:
+        _faiss()
+
+    @classmethod
+    @abc.abstractmethod
+    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
+        """Returns an empty index that takes the vectors; completes the parameters."""
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        complete = dict(parameters)
+        index = cls._trained(vectors, complete)
+        for start in range(0, len(vectors), _ROWS):
+            index.add(np.ascontiguousarray(vectors[start : start + _ROWS], np.float32))
+        _faiss().write_index(index, str(directory / _FILE))
+        return complete
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        faiss = _faiss()
+        try:
+            return cls(faiss.read_index(str(directory / _FILE), faiss.IO_FLAG_MMAP_IFC))
+        except RuntimeError as error:
+            raise DataError(
+                f"The index file {directory / _FILE} is damaged. Make the index again."
+            ) from error
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        scores, rows = self.index.search(np.ascontiguousarray(queries, np.float32), n)
+        return rows, scores
+
+
+class FaissFlat(_Faiss):
+    """All vectors as they are: as exact as vsemb's own search, up to rounding."""
+
+    exact = True
+
+    @classmethod
+    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
+        return _faiss().IndexFlatIP(vectors.shape[1])
+
+
+class FaissIVF(_Faiss):
+    """Vectors in lists by the nearest of `nlist` centroids, of which the `nprobe` nearest are searched.
+
+    By default there are 4 sqrt(items) lists, fewer where items are few, and one in eight is searched.
+    """
+
+    parameters = ("nlist", "nprobe")
+
+    @classmethod
+    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
+        faiss = _faiss()
+        most = max(1, len(vectors) // _FEWEST_A_LIST)
+        nlist = parameters.setdefault("nlist", max(1, min(round(4 * len(vectors) ** 0.5), most)))
+        if not 1 <= nlist <= len(vectors):
+            raise invalid_argument(
+                "nlist", nlist, f"an integer from 1 to {len(vectors)}, the number of items"
+            )
+        nprobe = parameters.setdefault("nprobe", min(nlist, max(8, nlist // 8)))
+        if not 1 <= nprobe <= nlist:
+            raise invalid_argument("nprobe", nprobe, f"an integer from 1 to {nlist}, the number of lists")
+        dim = vectors.shape[1]
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, nlist, faiss.METRIC_INNER_PRODUCT)
+        # It warns of few vectors on stderr, and they are few where the caller asks for many lists.
+        index.cp.min_points_per_centroid = 1
+        index.cp.max_points_per_centroid = _MOST_A_LIST
+        index.train(_sample(vectors, _MOST_A_LIST * nlist))
+        return index
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        opened = super().open(directory, parameters)
+        opened.index.nprobe = int(parameters["nprobe"])
+        return opened
+
+
+class FaissInt8(_Faiss):
+    """One byte a dimension, between the least and the largest value that the dimension takes."""
+
+    @classmethod
+    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
+        faiss = _faiss()
+        index = faiss.IndexScalarQuantizer(
+            vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        index.train(_sample(vectors, _ROWS))
+        return index
+
+
+class FaissBinary(_Faiss):
+    """One bit a dimension, compared by Hamming distance; see `vsemb.search.backends.codes` for the bits."""
+
+    def __init__(self, index: Any, thresholds: np.ndarray) -> None:
+        super().__init__(index)
+        self.thresholds = thresholds
+
+    @classmethod
+    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
+        return _faiss().IndexBinaryFlat(8 * -(-vectors.shape[1] // 8))
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        thresholds = bit_thresholds(vectors)
+        index = cls._trained(vectors, {})
+        for start in range(0, len(vectors), _ROWS):
+            index.add(pack_bits(vectors[start : start + _ROWS], thresholds))
+        _faiss().write_index_binary(index, str(directory / _FILE))
+        np.save(directory / "thresholds.npy", thresholds, allow_pickle=False)
+        return {}
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        thresholds = np.load(directory / "thresholds.npy", allow_pickle=False)
+        try:
+            return cls(_faiss().read_index_binary(str(directory / _FILE)), thresholds)
+        except RuntimeError as error:
+            raise DataError(
+                f"The index file {directory / _FILE} is damaged. Make the index again."
+            ) from error
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        distances, rows = self.index.search(pack_bits(queries, self.thresholds), n)
+        return rows, -distances.astype(np.float32)

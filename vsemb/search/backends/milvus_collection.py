@@ -1,0 +1,190 @@
+"""Milvus: embedded in a folder of the index (Milvus Lite), or a cluster by its URI (extra `milvus`).
+
+The token of a cluster is read from the environment variable VSEMB_MILVUS_TOKEN and written nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.search.backends.base import Backend
+
+TOKEN = "VSEMB_MILVUS_TOKEN"
+_FOLDER = "milvus.db"
+# A server takes messages of at most 64 MiB and returns at most 16,384 items a query.
+_BATCH_BYTES, _MOST, _QUERIES = 4 << 20, 16_384, 64
+
+
+class MilvusCollection(Backend):
+    """A collection of vectors; with the parameter `uri` in a cluster, else in the index itself."""
+
+    parameters = ("uri", "name")
+    changes = True
+
+    def __init__(self, client: Any, collection: str, folder: Path | None) -> None:
+        self.client, self.collection, self.folder = client, collection, folder
+
+    def __len__(self) -> int:
+        with _errors("count the items of", self.collection):
+            return int(self.client.get_collection_stats(self.collection)["row_count"])
+
+    @classmethod
+    def check(cls) -> None:
+        _milvus()
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        uri = parameters.get("uri")
+        if uri is not None:
+            _check_uri(uri)
+        # A name of its own, so that an older index is whole until it is replaced.
+        name = re.sub(r"\W+", "_", str(parameters.get("name", "items")), flags=re.ASCII)[:100]
+        collection = f"vsemb_{name}_{uuid.uuid4().hex[:12]}"
+        complete = {"uri": uri, "collection": collection}
+        folder = None if uri else directory / _FOLDER
+        try:
+            with _errors("write to", uri or str(folder)):
+                opened = cls(_connect(uri, folder), collection, folder)
+                try:
+                    opened._fill(vectors, "FLAT" if uri is None else "AUTOINDEX")
+                finally:
+                    opened.close()
+        except BaseException:
+            with contextlib.suppress(DataError):
+                cls.discard(complete)
+            raise
+        return complete
+
+    def _fill(self, vectors: np.ndarray, index_type: str) -> None:
+        milvus = _milvus()
+        schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", milvus.DataType.INT64, is_primary=True)
+        schema.add_field("vector", milvus.DataType.FLOAT_VECTOR, dim=vectors.shape[1])
+        index = self.client.prepare_index_params()
+        index.add_index("vector", index_type=index_type, metric_type="IP")
+        self.client.create_collection(self.collection, schema=schema, index_params=index)
+        step = max(1, _BATCH_BYTES // (4 * vectors.shape[1]))
+        for start in range(0, len(vectors), step):
+            block = np.asarray(vectors[start : start + step], np.float32)
+            rows = [{"id": start + row, "vector": vector} for row, vector in enumerate(block)]
+            self.client.insert(self.collection, rows)
+        self.client.flush(self.collection)
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        uri, collection = parameters.get("uri"), parameters["collection"]
+        folder = None if uri else directory / _FOLDER
+        if folder is not None and not folder.is_dir():
+            raise DataError(f"The index file {folder} cannot be read: no such folder. Make the index again.")
+        with _errors("open", uri or str(folder)):
+            opened = cls(_connect(uri, folder), collection, folder)
+            try:
+                if not opened.client.has_collection(collection):
+                    raise DataError(
+                        f"There is no collection {collection} at {uri or folder}. Make the index again."
+                    )
+                opened.client.load_collection(collection)
+            except BaseException:
+                opened.close()
+                raise
+        return opened
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        n = min(n, _MOST)
+        rows = np.full((len(queries), n), -1, np.int64)
+        scores = np.full((len(queries), n), -np.inf, np.float32)
+        with _errors("search", self.collection):
+            for start in range(0, len(queries), _QUERIES):
+                found = self.client.search(
+                    self.collection,
+                    data=queries[start : start + _QUERIES].tolist(),
+                    limit=n,
+                    anns_field="vector",
+                    search_params={"metric_type": "IP"},
+                    consistency_level="Strong",
+                )
+                for row, hits in enumerate(found, start):
+                    rows[row, : len(hits)] = [hit["id"] for hit in hits]
+                    scores[row, : len(hits)] = [hit["distance"] for hit in hits]
+        return rows, scores
+
+    def close(self) -> None:
+        self.client.close()
+        if self.folder is not None:
+            _release(self.folder)
+
+    @classmethod
+    def discard(cls, parameters: Mapping[str, Any]) -> None:
+        uri, collection = parameters.get("uri"), parameters.get("collection")
+        if uri is None or collection is None:
+            return
+        with _errors("remove a collection of", uri):
+            client = _connect(uri, None)
+            try:
+                client.drop_collection(collection)
+            finally:
+                client.close()
+
+    @classmethod
+    def replaced(cls, directory: Path) -> None:
+        _release(directory / _FOLDER)
+
+
+def _milvus() -> Any:
+    try:
+        import milvus_lite  # noqa: F401
+        import pymilvus
+    except ImportError as error:
+        raise missing_extra(error.name or "pymilvus", "milvus") from error
+    return pymilvus
+
+
+def _check_uri(uri: str) -> None:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        shown = f"{parts.scheme}://{parts.hostname}" if parts.hostname else uri
+        raise invalid_argument(
+            "milvus-uri",
+            shown,
+            "http://HOST:PORT or https://HOST:PORT",
+            f"A user and password go into the environment: {TOKEN}=USER:PASSWORD.",
+        )
+
+
+def _connect(uri: str | None, folder: Path | None) -> Any:
+    milvus = _milvus()
+    if uri is not None:
+        return milvus.MilvusClient(uri=uri, token=os.environ.get(TOKEN, ""), timeout=10)
+    # Milvus Lite logs what goes wrong, with a traceback, beside raising it.
+    logging.getLogger("milvus_lite.server_manager").setLevel(logging.CRITICAL + 1)
+    # Its connections are kept by URI, so that a folder needs the same name throughout.
+    return milvus.MilvusClient(uri=os.path.abspath(str(folder)), timeout=10)
+
+
+def _release(folder: Path) -> None:
+    from milvus_lite.server_manager import server_manager_instance
+
+    server_manager_instance.release_server(os.path.abspath(folder))
+
+
+@contextlib.contextmanager
+def _errors(what: str, where: str) -> Iterator[None]:
+    milvus = _milvus()
+    try:
+        yield
+    except milvus.MilvusException as error:
+        reason = " ".join(str(getattr(error, "message", error)).split())[:200]
+        raise DataError(
+            f"Milvus cannot {what} {where}: {reason}. An embedded one is open to one process at a time."
+        ) from error

@@ -1,0 +1,91 @@
+"""ScaNN: anisotropic hashing of residuals in a tree of partitions (extra `index`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.search.backends.base import Backend
+
+_ASSETS = "scann_assets.pbtxt"
+# Below, hashing saves nothing; below the second, a tree saves nothing.
+_HASHED, _TREE = 2_000, 20_000
+# As ScaNN's own guide advises.
+_BLOCK_DIMS, _THRESHOLD = 2, 0.2
+_TRAINING = 100_000
+_PARALLEL = 32
+
+
+def _scann() -> Any:
+    try:
+        from scann.scann_ops.py import scann_ops_pybind
+    except ImportError as error:
+        raise missing_extra("scann", "index") from error
+    return scann_ops_pybind
+
+
+class ScannIndex(Backend):
+    """Hashed vectors, above 20,000 in `leaves` partitions of which `leaves_to_search` are searched.
+
+    By default there are sqrt(items) partitions and one in eight is searched. Below 2,000,
+    vectors are kept as they are.
+    """
+
+    parameters = ("leaves", "leaves_to_search")
+
+    def __init__(self, searcher: Any, count: int) -> None:
+        self.searcher, self._count = searcher, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @classmethod
+    def check(cls) -> None:
+        _scann()
+
+    @classmethod
+    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        count = len(vectors)
+        # One partition is no tree.
+        leaves = int(parameters.get("leaves", round(count**0.5) if count >= _TREE else 1))
+        if not 1 <= leaves <= count:
+            raise invalid_argument("leaves", leaves, f"an integer from 1 to {count}, the number of items")
+        searched = int(parameters.get("leaves_to_search", max(1, leaves // 8)))
+        if not 1 <= searched <= leaves:
+            raise invalid_argument("leaves_to_search", searched, f"an integer from 1 to {leaves}")
+        builder = _scann().builder(np.ascontiguousarray(vectors, np.float32), 10, "dot_product")
+        if leaves > 1:
+            builder = builder.tree(leaves, searched, training_sample_size=min(count, _TRAINING))
+        if count >= _HASHED:
+            builder = builder.score_ah(_BLOCK_DIMS, anisotropic_quantization_threshold=_THRESHOLD)
+        else:
+            builder = builder.score_brute_force()
+        builder.build().serialize(str(directory), relative_path=True)
+        return {"leaves": leaves, "leaves_to_search": searched, "count": count}
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        scann = _scann()
+        try:
+            assets = (directory / _ASSETS).read_text(encoding="utf-8")
+            # Not `load_searcher`, which unpickles a file of names where somebody put one.
+            searcher = scann.ScannSearcher(scann.scann_pybind.ScannNumpy(str(directory), assets))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(f"The index {directory} is damaged. Make the index again.") from error
+        return cls(searcher, int(parameters["count"]))
+
+    def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        queries = np.ascontiguousarray(queries, np.float32)
+        if not len(queries):
+            return np.zeros((0, n), np.int64), np.zeros((0, n), np.float32)
+        search = self.searcher.search_batched
+        if len(queries) >= _PARALLEL:
+            search = self.searcher.search_batched_parallel
+        found, scores = search(queries, final_num_neighbors=n, pre_reorder_num_neighbors=n)
+        # Places that it has nothing for say row 0 and NaN.
+        rows = np.where(np.isnan(scores), -1, found.astype(np.int64))
+        return rows, np.asarray(scores, np.float32)
