@@ -1,0 +1,40 @@
+"""Try a run in the browser: type a sentence, drop an image, do arithmetic, compare.
+
+The page is served on 127.0.0.1 alone and asks no other machine for anything. The dataset's images and
+captions are embedded on first use, see `vsemb index`. Images that are dropped are kept in a temporary
+folder until the command ends. Ctrl-C ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLE = """  vsemb demo runs/vsepp --open
+  vsemb demo runs/order --data data/flickr8k --split test --port 8080"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("run", help="the run directory")
+    parser.add_argument("--data", help="the dataset to search (the one the run was trained on)")
+    parser.add_argument("--split", default="all", help="the split to search, or all (%(default)s)")
+    parser.add_argument("--port", type=int, default=7860, help="0 takes any that is free (%(default)s)")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.demo import serve_demo
+    from vsemb.recipes.run import Run
+
+    opened = Run.open(arguments.run)
+    serve_demo(
+        opened,
+        Dataset.open(arguments.data or opened.data_path),
+        split=arguments.split,
+        port=arguments.port,
+        open_browser=arguments.open,
+        report=lambda line: print(line, flush=True),
+    )
+    return 0
