@@ -32,6 +32,8 @@ lint: $(VENV)/installed-dev
 benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks.training
 	$(BIN)/python -m tests.benchmarks.order
+	$(BIN)/python -m tests.benchmarks.search
+	$(BIN)/python -m tests.benchmarks.serving
 
 clean:
 	rm -rf $(VENV) quickstart build *.egg-info

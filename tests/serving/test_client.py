@@ -1,0 +1,641 @@
+"""The client: the same calls over both protocols, equal answers, and one clear line when a call fails."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.serving import Server
+from vsemb.serving.client import Client, ServingError, SignatureInfo, TensorInfo
+from vsemb.serving.transports import attempted
+
+PROTOCOLS = ("http", "grpc")
+ODD = ["a red circle", "", "blue\nsquare\t", b"a \xff\xfe circle", "ÜBER 圆", "\ud800", "x" * 5000]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_pixel_run):
+    return tiny_pixel_run
+
+
+@pytest.fixture(scope="module")
+def server(run, scenes, tmp_path_factory):
+    """A server of two versions with all signatures; the corpus is the images of the validation split."""
+    from vsemb.evaluation import Embedder
+    from vsemb.export import ClassPrompts, Corpus, export_savedmodel
+    from vsemb.recipes.serve import image_input
+
+    split = scenes.split("val")
+    vectors = Embedder(run.model).images(run.images_of(scenes, split), len(split))
+    prompts = ClassPrompts(("red circle", "blue square"), np.stack([vectors[:3], vectors[3:6]]))
+    out = tmp_path_factory.mktemp("models") / "scenes"
+    for version in (1, 2):
+        export_savedmodel(
+            run.model,
+            run.tokenizer,
+            out,
+            image_input=image_input(run),
+            classes=prompts,
+            corpus=Corpus(vectors, split.ids, list(split.keys)),
+            version=version,
+        )
+    versions = {"versions": "all", "labels": {"stable": 1, "canary": 2}}
+    with Server({"scenes": out}, port=0, rest_port=0, poll=0, **versions) as server:
+        yield server
+
+
+def url_of(server, protocol: str) -> str:
+    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.grpc_port}"
+
+
+@pytest.fixture(params=PROTOCOLS)
+def client(request, server):
+    with Client(url_of(server, request.param), "scenes", timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def both(server):
+    with (
+        Client(url_of(server, "http"), "scenes", timeout=60) as rest,
+        Client(url_of(server, "grpc"), "scenes", timeout=60) as rpc,
+    ):
+        yield rest, rpc
+
+
+def pictures(scenes, count: int = 3) -> list[bytes]:
+    return [scenes.split("test").read_image(row) for row in range(count)]
+
+
+def test_texts_become_what_the_run_makes_of_them(client, run):
+    texts = ["a red circle", "two blue squares", ""]
+    found = client.encode_text(texts)
+    assert found.embedding.dtype == np.float32 and found.embedding.shape == (3, 16)
+    assert found.valid.dtype == bool and found.valid.tolist() == [True, True, False]
+    wanted = run.model.encode_texts(run.tokenizer(texts[:2]))
+    np.testing.assert_allclose(found.embedding[:2], wanted, atol=1e-5)
+    assert not found.embedding[2].any()
+
+
+def test_images_are_bytes_or_paths(client, scenes, tmp_path):
+    images = pictures(scenes)
+    (tmp_path / "image.jpg").write_bytes(images[1])
+    found = client.encode_image([images[0], tmp_path / "image.jpg", str(tmp_path / "image.jpg"), b"none"])
+    assert found.valid.tolist() == [True, True, True, False]
+    assert np.array_equal(found.embedding[1], found.embedding[2])
+    np.testing.assert_allclose(found.embedding[:2], client.encode_image(images[:2]).embedding, atol=1e-6)
+
+
+def test_classes_come_with_their_names(client, scenes):
+    found = client.classify([*pictures(scenes, 2), b"none"])
+    assert found.classes == ["red circle", "blue square"]
+    assert found.scores.dtype == np.float32 and found.scores.shape == (3, 2)
+    assert found.valid.tolist() == [True, True, False] and not found.scores[2].any()
+    assert client.classify([]).classes == []
+
+
+def test_searching_finds_the_images_themselves(client, scenes):
+    split = scenes.split("val")
+    found = client.search_image([split.read_image(0), b"none", split.read_image(7)], k=4)
+    assert found.ids.dtype == np.int64 and found.ids.shape == (3, 4)
+    assert found.ids[:, 0].tolist() == [split.ids[0], -1, split.ids[7]]
+    assert [len(keys) for keys in found.keys] == [4, 0, 4] and found.keys[0][0] == split.keys[0]
+    assert found.scores[0, 0] == pytest.approx(1, abs=1e-5) and (np.diff(found.scores[0]) <= 0).all()
+    assert client.search_text(["a circle"], k=1000).ids.shape == (1, 12)
+    assert client.search_text([], k=3).keys == []
+
+
+def test_rest_and_grpc_give_equal_arrays_of_equal_types(both, scenes):
+    images, k = pictures(scenes), np.array([1, 3, 2], np.int32)
+    calls = {
+        "encode_text": {"text": ODD[:5]},
+        "serving_default": {"text": ["one"]},
+        "encode_image": {"image_bytes": [*images, b"\x00\xff", b""]},
+        "classify": {"image_bytes": images},
+        "search_text": {"text": ["a red circle", "", "blue"], "k": k},
+        "search_image": {"image_bytes": images, "k": k.tolist()},
+    }
+    rest, rpc = both
+    assert rest.signatures() == rpc.signatures() and list(rest.signatures()) == sorted(calls)
+    for signature, inputs in calls.items():
+        answers = [client.predict(signature, **inputs) for client in both]
+        assert answers[0].keys() == answers[1].keys() == rest.signatures()[signature].outputs.keys()
+        for name, info in rest.signatures()[signature].outputs.items():
+            first, second = (answer[name] for answer in answers)
+            assert first.dtype == second.dtype == info.dtype, (signature, name)
+            assert first.flags.writeable and second.flags.writeable
+            # Bit by bit, and no -1 or empty name taken for another.
+            assert first.shape == second.shape and first.tolist() == second.tolist(), (signature, name)
+
+
+def test_any_model_gives_equal_arrays_over_both(everything):
+    calls = {
+        "serving_default": {"x": [1.5, -3]},
+        "strings": {"text": ["abc", "\0\u2028圆", ""]},
+        "two": {"a": np.float32([[0.1, 0.2], [3, 4]]), "b": [1, -2]},
+        "reciprocal": {"x": [0.0, -0.0, float("nan"), 3.0]},
+        "scalar": {"x": 21},
+        "widest": {"k": [2, 0, 3]},
+    }
+    with Server({"everything": everything}, port=0, rest_port=0, poll=0) as server:
+        for signature, inputs in calls.items():
+            answers = []
+            for protocol in PROTOCOLS:
+                with Client(url_of(server, protocol), "everything") as client:
+                    answers.append(client.predict(signature, **inputs))
+            for name, first in answers[0].items():
+                second = answers[1][name]
+                assert first.dtype == second.dtype and first.shape == second.shape, (signature, name)
+                np.testing.assert_array_equal(first, second)
+        with Client(url_of(server, "http"), "everything") as client:
+            assert client.predict("two", a=[[1, 2]], b=[1])["big"].tolist() == [2**53 + 1]
+            assert client.predict("strings", text=["\0圆"])["raw_bytes"].tolist() == ["\0圆".encode()]
+            assert client.predict("scalar", x=21)["y"] == 42
+            assert np.isnan(client.predict("reciprocal", x=[float("nan")])["y"]).all()
+            with pytest.raises(ServingError, match="INVALID_ARGUMENT.*negative input"):
+                client.predict("picky", x=[-1.0])
+
+
+def test_every_kind_of_text_passes_as_it_is(both):
+    first, second = (client.encode_text(ODD) for client in both)
+    assert np.array_equal(first.embedding, second.embedding)
+    assert first.valid.tolist() == second.valid.tolist() and not first.valid[1]
+
+
+def test_no_rows_need_no_request(client):
+    found = client.encode_text([])
+    assert found.embedding.shape == (0, 16) and found.embedding.dtype == np.float32
+    assert found.valid.shape == (0,) and found.valid.dtype == bool
+
+
+def test_parts_are_put_together_in_order(server):
+    texts = [
+        f"a {colour} {shape}" for colour in ("red", "blue", "green") for shape in ("circle", "square")
+    ] * 5
+    for protocol in PROTOCOLS:
+        with (
+            Client(url_of(server, protocol), "scenes", batch_size=7) as small,
+            Client(url_of(server, protocol), "scenes", batch_size=100) as large,
+        ):
+            found = small.encode_text(texts)
+            assert found.embedding.shape == (30, 16)
+            np.testing.assert_allclose(found.embedding, large.encode_text(texts).embedding, atol=1e-6)
+            assert small.search_text(texts, k=2).ids.tolist() == large.search_text(texts, k=2).ids.tolist()
+            ragged = np.arange(1, 15) % 5 + 1
+            with pytest.raises(InvalidArgumentError, match="batch_size=7. Expected: at least 14"):
+                small.predict("search_text", text=["a"] * 14, k=np.where(np.arange(14) < 7, 1, ragged))
+
+
+def test_versions_and_labels(server):
+    for protocol in PROTOCOLS:
+        url = url_of(server, protocol)
+        with Client(url, "scenes") as client:
+            assert [(entry.version, entry.state) for entry in client.status()] == [
+                (2, "AVAILABLE"),
+                (1, "AVAILABLE"),
+            ]
+        for options in ({"version": 1}, {"label": "stable"}, {"label": "canary"}):
+            with Client(url, "scenes", **options) as client:
+                assert client.encode_text(["a circle"]).valid.all()
+        with Client(url, "scenes", version=1) as client:
+            assert [entry.version for entry in client.status()] == [1]
+
+
+def test_one_client_serves_many_threads(client):
+    texts = [[f"a red circle and {number} squares"] for number in range(24)]
+    alone = [client.encode_text(text).embedding for text in texts]
+    with futures.ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda text: client.encode_text(text).embedding, texts))
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda c: c.predict("clasify", image_bytes=[b""]), "'clasify'.*Did you mean 'classify'"),
+        (lambda c: c.predict("encode_text", txt=["a"]), "'txt'.*Did you mean 'text'"),
+        (lambda c: c.predict("search_text", text=["a"]), "all of k, text. Give k"),
+        (lambda c: c.predict("search_text", text=["a"], k=[1.5]), "k=.*values of type int32"),
+        (lambda c: c.predict("search_text", text=["a"], k=[2**40]), "k=.*values of type int32"),
+        (lambda c: c.predict("search_text", text=["a"], k=["1"]), "k=.*values of type int32"),
+        (lambda c: c.predict("encode_text", text=["a", None]), "text=None.*strings or bytes"),
+        (lambda c: c.predict("encode_text", text=[["a"]]), "1 dimensions"),
+        (lambda c: c.predict("encode_text", text="a"), "1 dimensions"),
+        (lambda c: c.encode_text("a dog"), "texts='str'. Expected: a list"),
+        (lambda c: c.encode_text([3]), "texts=3. Expected: strings"),
+        (lambda c: c.encode_image(b"..."), "images='bytes'. Expected: a list"),
+        (lambda c: c.encode_image([3]), "images='int'"),
+        (lambda c: c.search_text(["a"], k=0), "k=0. Expected: an integer from 1 to 1000"),
+    ],
+)
+def test_what_the_model_does_not_take_is_named(call, says, client):
+    with pytest.raises(InvalidArgumentError, match=says) as raised:
+        call(client)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_image_that_cannot_be_read(client, tmp_path):
+    with pytest.raises(DataError, match=r"Cannot read the image .*none\.jpg: No such file"):
+        client.encode_image([tmp_path / "none.jpg"])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_server_says_what_it_does_not_know(protocol, server):
+    for name, options in (("nope", {}), ("scenes", {"version": 9})):
+        with Client(url_of(server, protocol), name, **options) as client:
+            for call in (client.status, client.signatures, lambda c=client: c.encode_text(["a"])):
+                with pytest.raises(ServingError, match="answered .*NOT_FOUND") as raised:
+                    call()
+                assert raised.value.code == "NOT_FOUND" and "\n" not in str(raised.value)
+                assert raised.value.http_status == (404 if protocol == "http" else None)
+                assert raised.value.detail
+    with Client(url_of(server, protocol), "scenes") as client, pytest.raises(ServingError) as raised:
+        client.predict("search_text", text=["a", "b", "c"], k=[1, 2])
+    assert raised.value.code in ("INVALID_ARGUMENT", "INTERNAL")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"url": "localhost:8501"}, "url='localhost:8501'. Expected: http://HOST:PORT"),
+        ({"url": "ftp://host"}, "url="),
+        ({"url": "http://host:99999"}, "url="),
+        ({"url": "http://"}, "url="),
+        ({"url": "http://host:8501/v1/models/scenes"}, "the address alone"),
+        ({"url": "grpc://host:8500/path"}, "gRPC has no paths"),
+        ({"url": "http://name:word@host"}, "url="),
+        ({"url": 3}, "url=3"),
+        ({"model": "a/b"}, "model='a/b'"),
+        ({"model": ""}, "model="),
+        ({"version": 1, "label": "stable"}, "label='stable'"),
+        ({"version": -1}, "version=-1"),
+        ({"label": "a:b"}, "label="),
+        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"retries": -1}, "retries=-1"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_bytes": 0}, "batch_bytes=0"),
+    ],
+)
+def test_arguments_that_are_not_allowed(arguments, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        Client(**{"url": "http://host:8501", "model": "scenes", **arguments})
+
+
+def test_a_request_holds_neither_too_many_rows_nor_too_many_bytes():
+    class Recorder:
+        requests: list[list[bytes]] = []
+
+        def signatures(self, timeout):
+            text = TensorInfo(np.dtype(object), (None,))
+            return {
+                "encode_text": SignatureInfo({"text": text}, {"length": TensorInfo(np.dtype(int), (None,))})
+            }
+
+        def predict(self, signature, inputs, outputs, timeout):
+            self.requests.append(inputs["text"].tolist())
+            return {"length": np.array([len(text) for text in inputs["text"]])}
+
+    client = Client("http://host", "scenes", batch_size=3, batch_bytes=10)
+    client._transport = Recorder()
+    texts = [b"a" * size for size in (4, 4, 4, 1, 1, 1, 25, 0, 10, 0)]
+    assert client.predict("encode_text", text=texts)["length"].tolist() == [len(text) for text in texts]
+    # 4 + 4 bytes and no third of 4; three rows; one alone that is larger than the limit; 0 + 10 + 0 bytes.
+    sizes = [[len(text) for text in request] for request in Recorder.requests]
+    assert sizes == [[4, 4], [4, 1, 1], [1], [25], [0, 10, 0]]
+
+
+# -- a server that answers as it is told --------------------------------------------------------------------
+
+METADATA = {
+    "model_spec": {"name": "scenes", "signature_name": "", "version": "1"},
+    "metadata": {
+        "signature_def": {
+            "signature_def": {
+                "encode_text": {
+                    "inputs": {
+                        "text": {
+                            "dtype": "DT_STRING",
+                            "tensor_shape": {"dim": [{"size": "-1"}], "unknown_rank": False},
+                        }
+                    },
+                    "outputs": {
+                        "embedding": {
+                            "dtype": "DT_FLOAT",
+                            "tensor_shape": {"dim": [{"size": "-1"}, {"size": "2"}]},
+                        },
+                        "valid": {"dtype": "DT_BOOL", "tensor_shape": {"dim": [{"size": "-1"}]}},
+                    },
+                },
+                "__saved_model_init_op": {"inputs": {}, "outputs": {"op": {"dtype": "DT_INVALID"}}},
+            }
+        }
+    },
+}
+GOOD = {"outputs": {"embedding": [[0.1, 1]], "valid": [True]}}
+
+
+class Scripted:
+    """An HTTP server whose answers to :predict are (status, body) or functions of the handler, in turn."""
+
+    def __init__(self, *answers) -> None:
+        self.answers, self.bodies = list(answers), []
+        script = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def send(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self) -> None:
+                self.send(200, json.dumps(METADATA).encode())
+
+            def do_POST(self) -> None:
+                script.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                answer = script.answers.pop(0)
+                if callable(answer):
+                    answer(self)
+                else:
+                    status, body = answer
+                    self.send(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+            def log_message(self, *arguments) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def __enter__(self) -> Scripted:
+        threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def hang_up(handler) -> None:
+    handler.close_connection = True
+
+
+def break_off(handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"outputs"')
+    handler.close_connection = True
+
+
+def test_what_is_sent_is_columns_in_base64():
+    with Scripted((200, GOOD)) as server, Client(server.url, "scenes") as client:
+        found = client.encode_text([b"\xffa"])
+    assert server.bodies == [{"signature_name": "encode_text", "inputs": {"text": [{"b64": "/2E="}]}}]
+    assert found.embedding.dtype == np.float32 and found.embedding.tolist() == [[np.float32(0.1), 1.0]]
+    assert list(client.signatures()) == ["encode_text"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "says"),
+    [
+        (
+            400,
+            {"error": "JSON Parse\n error"},
+            "INVALID_ARGUMENT",
+            "HTTP 400 INVALID_ARGUMENT: JSON Parse error",
+        ),
+        (404, {"error": "Servable not found"}, "NOT_FOUND", "Servable not found"),
+        (413, b"<html>413 Request Entity Too Large</html>", "RESOURCE_EXHAUSTED", "Too Large"),
+        (429, {"error": "busy"}, "RESOURCE_EXHAUSTED", "busy"),
+        (500, b"", "INTERNAL", "HTTP 500 INTERNAL: "),
+        (504, {"error": "Deadline"}, "DEADLINE_EXCEEDED", "Deadline"),
+        (418, b"", "UNKNOWN", "418"),
+        (302, b"", "UNKNOWN", "302"),
+        (200, b"<html>hello</html>", "UNKNOWN", "not TensorFlow Serving's REST API"),
+        (200, [1], "UNKNOWN", "not TensorFlow Serving's REST API"),
+        (200, {"outputs": [1]}, "UNKNOWN", "outputs are missing"),
+        (200, {"outputs": {"embedding": [[1, 2]]}}, "UNKNOWN", "outputs are missing"),
+        (200, {"outputs": {"embedding": [["a", "b"]], "valid": [True]}}, "UNKNOWN", "cannot be read"),
+        (200, {"outputs": {"embedding": [[1, 2], [3]], "valid": [True]}}, "UNKNOWN", "cannot be read"),
+        (200, {"outputs": {"embedding": [[1, 2]], "valid": None}}, "UNKNOWN", "cannot be read"),
+    ],
+)
+def test_an_answer_that_is_no_good_is_told_at_once(status, body, code, says):
+    with (
+        Scripted((status, body)) as server,
+        Client(server.url, "scenes") as client,
+        pytest.raises(ServingError, match=says) as raised,
+    ):
+        client.encode_text(["a"])
+    assert raised.value.code == code and raised.value.http_status == status and len(server.bodies) == 1
+    assert "\n" not in str(raised.value) and server.url in str(raised.value)
+
+
+@pytest.mark.parametrize("trouble", [(503, {"error": "busy"}), (502, b""), hang_up, break_off], ids=str)
+def test_trouble_that_passes_is_tried_again(trouble):
+    with Scripted(trouble, trouble, (200, GOOD)) as server, Client(server.url, "scenes") as client:
+        assert client.encode_text(["a"]).valid.tolist() == [True]
+    assert len(server.bodies) == 3
+
+
+def test_retries_end():
+    busy = (503, {"error": "busy"})
+    with (
+        Scripted(busy, busy, (200, GOOD)) as server,
+        Client(server.url, "scenes", retries=1) as client,
+        pytest.raises(ServingError, match="HTTP 503 UNAVAILABLE: busy"),
+    ):
+        client.encode_text(["a"])
+    assert len(server.bodies) == 2
+
+
+def test_an_answer_that_comes_too_late():
+    release = threading.Event()
+    with (
+        Scripted(lambda handler: release.wait(30)) as server,
+        Client(server.url, "scenes", timeout=0.2) as client,
+    ):
+        client.signatures()
+        begun = time.monotonic()
+        with pytest.raises(ServingError, match="did not answer within 0.2 seconds") as raised:
+            client.encode_text(["a"])
+        assert time.monotonic() - begun < 10
+        release.set()
+    assert raised.value.code == "DEADLINE_EXCEEDED" and len(server.bodies) == 1
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_no_server(protocol):
+    with (
+        Client(f"{protocol}://127.0.0.1:{closed_port()}", "scenes", retries=1) as client,
+        pytest.raises(ServingError, match="No server answers at .*refused.*vsemb serve") as raised,
+    ):
+        client.encode_text(["a"])
+    assert raised.value.code == "UNAVAILABLE" and raised.value.http_status is None
+    assert "\n" not in str(raised.value)
+
+
+def test_a_port_that_speaks_something_else():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with (
+            Client(f"http://127.0.0.1:{listener.getsockname()[1]}", "scenes", retries=0) as client,
+            pytest.raises(ServingError, match="No server answers at"),
+        ):
+            client.status()
+        thread.join(10)
+
+
+def test_pauses_grow_and_end_with_the_timeout():
+    clock = [0.0]
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    def attempt(seconds: float) -> None:
+        left.append(seconds)
+        clock[0] += 0.1
+        raise ServingError("UNAVAILABLE", "busy")
+
+    left: list[float] = []
+    with pytest.raises(ServingError, match="busy"):
+        attempted(attempt, 5.0, 100, pause, lambda: clock[0])
+    assert clock[0] <= 5.0 and len(pauses) >= 4 and pauses[2] > pauses[0]
+    assert left[0] == 5.0 and all(a > b for a, b in zip(left, left[1:], strict=False))
+
+
+def rpc_server(*services) -> tuple[grpc.Server, str]:
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    for add, service in services:
+        add(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"grpc://127.0.0.1:{port}"
+
+
+class States(model_service_pb2_grpc.ModelServiceServicer):
+    """Aborts with each of some codes, and then answers."""
+
+    def __init__(self, *codes: grpc.StatusCode) -> None:
+        self.codes, self.calls = list(codes), 0
+
+    def GetModelStatus(self, request, context):
+        self.calls += 1
+        if self.codes:
+            context.abort(self.codes.pop(0), f"not for {request.model_spec.name}\nat all")
+        answer = get_model_status_pb2.GetModelStatusResponse()
+        entry = answer.model_version_status.add(version=7, state=get_model_status_pb2.ModelVersionStatus.END)
+        entry.status.error_code, entry.status.error_message = 3, "broken"
+        return answer
+
+
+def states_of(*codes: grpc.StatusCode, **options):
+    service = States(*codes)
+    server, url = rpc_server((model_service_pb2_grpc.add_ModelServiceServicer_to_server, service))
+    try:
+        with Client(url, "scenes", **options) as client:
+            return service, client.status()
+    except ServingError as error:
+        return service, error
+    finally:
+        server.stop(None)
+
+
+def test_grpc_tries_again_what_passes():
+    unavailable = grpc.StatusCode.UNAVAILABLE
+    service, states = states_of(unavailable, unavailable)
+    assert service.calls == 3
+    assert [(state.version, state.state, state.error_code, state.error_message) for state in states] == [
+        (7, "END", "INVALID_ARGUMENT", "broken")
+    ]
+    service, error = states_of(unavailable, unavailable, retries=1)
+    assert service.calls == 2 and "answered UNAVAILABLE: not for scenes at all" in str(error)
+
+
+def test_grpc_errors_have_the_servers_words():
+    for code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL):
+        service, error = states_of(code)
+        assert service.calls == 1 and error.code == code.name and error.http_status is None
+        assert error.detail == "not for scenes at all" and "\n" not in str(error)
+
+
+def test_grpc_sends_and_takes_more_than_four_megabytes(server):
+    with Client(url_of(server, "grpc"), "scenes", timeout=60) as client:
+        assert client.encode_image([b"\x89PNG" + bytes(6 * 2**20)]).valid.tolist() == [False]
+
+    class Large(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request, context):
+            answer = predict_pb2.PredictResponse()
+            answer.outputs["y"].dtype = 7
+            answer.outputs["y"].tensor_shape.dim.add(size=1)
+            answer.outputs["y"].string_val.append(bytes(6 * 2**20))
+            return answer
+
+    large, url = rpc_server((prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server, Large()))
+    try:
+        with Client(url, "scenes") as client:
+            strings = TensorInfo(np.dtype(object), (None,))
+            client._signatures = {"big": SignatureInfo({"x": strings}, {"y": strings})}
+            assert len(client.predict("big", x=[b""])["y"][0]) == 6 * 2**20
+    finally:
+        large.stop(None)
+
+
+def test_rest_needs_no_tensorflow():
+    code = (
+        "import sys\n"
+        "from vsemb.serving import Client\n"
+        "from vsemb.serving.client import ServingError\n"
+        f"client = Client('http://127.0.0.1:{closed_port()}', 'scenes', retries=0)\n"
+        "try:\n    client.encode_text(['a'])\n"
+        "except ServingError:\n    print(sorted({'tensorflow', 'keras', 'grpc'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,327 @@
+"""A client for TensorFlow Serving and for `vsemb serve`: the same calls over REST and gRPC.
+
+Over REST it needs NumPy and urllib3 alone; over gRPC the extra `serving`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vsemb.errors import invalid_argument, unknown_name
+from vsemb.serving.client_inputs import no_rows, parse_address, to_array, to_images, to_texts
+from vsemb.serving.transports import (
+    Arrays,
+    ServingError,
+    SignatureInfo,
+    TensorInfo,
+    Transport,
+    VersionStatus,
+    attempted,
+)
+
+__all__ = [
+    "Classes",
+    "Client",
+    "Embeddings",
+    "Found",
+    "ServingError",
+    "SignatureInfo",
+    "TensorInfo",
+    "VersionStatus",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """What texts or images were embedded to.
+
+    Attributes:
+        embedding: (n, dim) float32, zero in rows that are not valid.
+        valid: (n,) bool, whether there was anything to embed: a word, an image.
+    """
+
+    embedding: np.ndarray
+    valid: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """How images were classified.
+
+    Attributes:
+        classes: the c names, in the order of the scores.
+        scores: (n, c) float32, the higher the better; zero in rows that are not valid.
+        valid: (n,) bool.
+    """
+
+    classes: list[str]
+    scores: np.ndarray
+    valid: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What was found for each query, best first.
+
+    Attributes:
+        ids: (n, k) int64, -1 in rows that are not valid; fewer than k columns where the model holds fewer.
+        scores: (n, k) float32.
+        keys: n lists of k names, empty in rows that are not valid.
+        valid: (n,) bool.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    keys: list[list[str]]
+    valid: np.ndarray
+
+
+class Client(AbstractContextManager["Client"]):
+    """Asks a model on a server. Its methods may be called from several threads.
+
+    Args:
+        url: `http://HOST:PORT` for REST or `grpc://HOST:PORT` for gRPC; `https` and `grpcs` where the
+            connection is encrypted.
+        model: the model's name.
+        version: a version's number; None for the newest.
+        label: a version's label, e.g. `stable`; not together with a version.
+        timeout: seconds for a request, attempts and pauses together.
+        retries: further attempts where the server cannot be reached or is busy. Nothing else is tried again.
+        batch_size: rows of a request at most; longer inputs are sent in parts.
+        batch_bytes: bytes of text and images in a request at most, unless a single row has more.
+
+    Raises:
+        InvalidArgumentError: for an argument that is not allowed.
+        MissingExtraError: for gRPC without the extra `serving`.
+
+    Example:
+
+        with Client("http://localhost:8501", model="flickr8k") as client:
+            print(client.encode_text(["a dog on a beach"]).embedding.shape)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float = 10.0,
+        retries: int = 2,
+        batch_size: int = 64,
+        batch_bytes: int = 16 * 2**20,
+    ) -> None:
+        if version is not None and label is not None:
+            raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
+        if version is not None and (isinstance(version, bool) or version < 0):
+            raise invalid_argument("version", version, "an integer >= 0")
+        if not (timeout > 0 and math.isfinite(timeout)):
+            raise invalid_argument("timeout", timeout, "a number of seconds > 0")
+        if retries < 0:
+            raise invalid_argument("retries", retries, "an integer >= 0")
+        for name, value in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
+            if value < 1:
+                raise invalid_argument(name, value, "an integer >= 1")
+        scheme, address = parse_address(url, model, version, label)
+        self.url = url
+        self.timeout, self.retries = timeout, retries
+        self.batch_size, self.batch_bytes = batch_size, batch_bytes
+        self._transport: Transport
+        # Each loads its own library: REST must do without TensorFlow.
+        if scheme.startswith("http"):
+            from vsemb.serving.rest_transport import RestTransport
+
+            self._transport = RestTransport(address)
+        else:
+            from vsemb.serving.grpc_transport import GrpcTransport
+
+            self._transport = GrpcTransport(address)
+        self._signatures: dict[str, SignatureInfo] | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def status(self) -> list[VersionStatus]:
+        """Returns the states of the model's versions, or of the one that the client was made for.
+
+        Raises:
+            ServingError: `NOT_FOUND` for a model that the server does not know.
+        """
+        return self._attempted(lambda seconds: self._transport.status(seconds))
+
+    def signatures(self, refresh: bool = False) -> dict[str, SignatureInfo]:
+        """Returns what the model can be asked: signature -> inputs and outputs with types and shapes.
+
+        Args:
+            refresh: whether to ask again; the answer is kept otherwise.
+
+        Raises:
+            ServingError: if the server does not answer or knows no such model.
+        """
+        if refresh or self._signatures is None:
+            self._signatures = self._attempted(lambda seconds: self._transport.signatures(seconds))
+        return self._signatures
+
+    def predict(self, signature: str = "serving_default", /, **inputs: Any) -> Arrays:
+        """Runs any signature.
+
+        Args:
+            signature: its name.
+            **inputs: an array or a list for each of its inputs; texts as `str` or `bytes`. Inputs with
+                equally many rows are sent in parts of `batch_size`.
+
+        Returns:
+            Output name -> array in the type that the model states; strings as arrays of `bytes` objects.
+
+        Raises:
+            InvalidArgumentError: for a signature or an input that the model does not have, or another type.
+            ServingError: if the server refuses or does not answer.
+
+        Example:
+
+            client.predict("encode_text", text=["a dog"])["embedding"]
+        """
+        info = self._signature(signature)
+        for name in inputs.keys() - info.inputs.keys():
+            raise unknown_name("input", name, info.inputs)
+        if missing := sorted(info.inputs.keys() - inputs.keys()):
+            raise invalid_argument(
+                "inputs", sorted(inputs), f"all of {', '.join(info.inputs)}", f"Give {missing[0]}."
+            )
+        arrays = {name: to_array(name, values, info.inputs[name]) for name, values in inputs.items()}
+        rows = {len(array) if array.ndim else None for array in arrays.values()}
+        if len(rows) != 1 or (count := rows.pop()) is None:
+            return self._run(signature, info, arrays)
+        if count == 0:
+            return {name: no_rows(output) for name, output in info.outputs.items()}
+        parts = [
+            self._run(signature, info, {name: array[start:end] for name, array in arrays.items()})
+            for start, end in self._ranges(list(arrays.values()))
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        try:
+            return {name: np.concatenate([part[name] for part in parts]) for name in info.outputs}
+        except ValueError as error:
+            allowed = f"at least {count}, the rows of the inputs"
+            fix = "The shape of a row differs between parts, so that they cannot be put together."
+            raise invalid_argument("batch_size", self.batch_size, allowed, fix) from error
+
+    def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
+        """Embeds texts.
+
+        Args:
+            texts: n of them, any number.
+
+        Raises:
+            ServingError: as `predict`.
+        """
+        found = self.predict("encode_text", text=to_texts(texts))
+        return Embeddings(found["embedding"], found["valid"])
+
+    def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
+        """Embeds images.
+
+        Args:
+            images: n JPEG or PNG images, each the file's content or its path.
+
+        Raises:
+            DataError: if a file cannot be read.
+            ServingError: as `predict`.
+        """
+        found = self.predict("encode_image", image_bytes=to_images(images))
+        return Embeddings(found["embedding"], found["valid"])
+
+    def classify(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Classes:
+        """Classifies images among the classes that the model was exported with.
+
+        Args:
+            images: as `encode_image`.
+
+        Returns:
+            No names where there are no images.
+        """
+        found = self.predict("classify", image_bytes=to_images(images))
+        names = found["classes"][0] if len(found["classes"]) else []
+        return Classes([_text(name) for name in names], found["scores"], found["valid"])
+
+    def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
+        """Finds the best items for texts among those that the model was exported with.
+
+        Args:
+            texts: n queries.
+            k: results of each, 1 to 1,000.
+        """
+        return self._search("search_text", k, text=to_texts(texts))
+
+    def search_image(self, images: Sequence[bytes | str | os.PathLike[str]], k: int = 10) -> Found:
+        """Finds the best items for images among those that the model was exported with.
+
+        Args:
+            images: n queries, as `encode_image`.
+            k: results of each, 1 to 1,000.
+        """
+        return self._search("search_image", k, image_bytes=to_images(images))
+
+    def _search(self, signature: str, k: int, **queries: list[bytes]) -> Found:
+        if isinstance(k, bool) or not 1 <= k <= 1000:
+            raise invalid_argument("k", k, "an integer from 1 to 1000")
+        (rows,) = queries.values()
+        found = self.predict(signature, **queries, k=np.full(len(rows), k, np.int32))
+        ids, scores = found["ids"], found["scores"]
+        # A server that puts requests together may give all rows as many places as the largest k asks for.
+        ids, scores, keys = ids[:, :k], scores[:, :k], found["keys"][:, :k]
+        named = [
+            [_text(key) for key, item in zip(*row, strict=True) if item >= 0]
+            for row in zip(keys, ids, strict=True)
+        ]
+        return Found(ids, scores, named, found["valid"])
+
+    def _signature(self, name: str) -> SignatureInfo:
+        known = self.signatures()
+        if name not in known:
+            # A newer version may have it.
+            known = self.signatures(refresh=True)
+        if name not in known:
+            raise unknown_name("signature", name, sorted(known))
+        return known[name]
+
+    def _run(self, signature: str, info: SignatureInfo, arrays: Arrays) -> Arrays:
+        return self._attempted(
+            lambda seconds: self._transport.predict(signature, arrays, info.outputs, seconds)
+        )
+
+    def _attempted(self, attempt: Any) -> Any:
+        return attempted(attempt, self.timeout, self.retries)
+
+    def _ranges(self, arrays: list[np.ndarray]) -> Iterator[tuple[int, int]]:
+        """Yields the first and the last row but one of each request."""
+        sizes = np.zeros(len(arrays[0]), np.int64)
+        for array in arrays:
+            if array.dtype == object and array.ndim == 1:
+                sizes += [len(value) for value in array]
+            else:
+                sizes += array[:1].nbytes
+        start, size = 0, 0
+        for row, row_size in enumerate(sizes.tolist()):
+            if row > start and (row - start >= self.batch_size or size + row_size > self.batch_bytes):
+                yield start, row
+                start, size = row, 0
+            size += row_size
+        yield start, len(sizes)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="replace")
