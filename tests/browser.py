@@ -25,6 +25,9 @@ _FLAGS = (
     "--window-size=1280,1000",
 )
 
+#: Three dimensions, drawn by the processor.
+WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+
 
 def _program(*names: str) -> str:
     found = next(filter(None, map(shutil.which, names)), None)
@@ -37,14 +40,19 @@ def _program(*names: str) -> str:
 
 
 @contextmanager
-def headless_chromium(profile: Path) -> Iterator[Any]:
-    """Yields a `selenium` WebDriver of a headless Chromium that keeps its profile in an empty folder."""
+def headless_chromium(profile: Path, *flags: str) -> Iterator[Any]:
+    """Yields a `selenium` WebDriver of a headless Chromium that keeps its profile in an empty folder.
+
+    Args:
+        profile: the folder.
+        *flags: more of Chromium's flags, such as those of `WEBGL`.
+    """
     chromium, driver = _program("chromium", "chromium-browser"), _program("chromedriver")
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in (*_FLAGS, f"--user-data-dir={profile}"):
+    for flag in (*_FLAGS, *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))

@@ -20,10 +20,15 @@ COMMANDS = {
     "train": "train a recipe on a dataset",
     "evaluate": "measure a run: recall and rank, or zero-shot",
     "lengths": "compare runs on captions of very different lengths",
+    "report": "write a page about a run: recall, queries, failures",
+    "projector": "look at a run's space in TensorBoard",
     "export": "write a run as a SavedModel for TensorFlow Serving",
+    "serve": "serve SavedModels as TensorFlow Serving does",
+    "verify": "hold an exported model to its contract",
     "index": "embed a dataset's images or texts for search",
     "search": "find images by text, image or arithmetic",
     "classify": "classify images by the names of classes",
+    "demo": "try a run in the browser",
 }
 
 

@@ -1,0 +1,241 @@
+"""The projector's folder: its files, what TensorBoard reads in them, and what a browser shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.browser import WEBGL, headless_chromium
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.export import projector
+from vsemb.export.projector import (
+    MAX_POINTS,
+    MAX_SHEET,
+    ProjectorTensor,
+    sprite_sheet,
+    thumbnail_side,
+    write_projector,
+)
+
+COLOURS = ["#d02020", "#d04020", "#d02040", "#c03030", "#e02020"]
+
+
+def images_tensor() -> ProjectorTensor:
+    # 38 of them: six rows of seven, were the sheet not square.
+    vectors = np.random.default_rng(0).normal(size=(38, 8)).astype(np.float32)
+    captions = [
+        "a dog\ton a\r\nbeach",
+        "line\u2028break",
+        "<script>alert(1)</script>",
+        "ünïcode",
+        *["x"] * 34,
+    ]
+    columns = {"caption": captions, "key": [f"key {row}" for row in range(38)]}
+    colours = [COLOURS[row % 5] for row in range(38)]
+    return ProjectorTensor("images", vectors, columns, [Image.new("RGB", (40, 40), c) for c in colours])
+
+
+def words_tensor(columns: dict | None = None) -> ProjectorTensor:
+    return ProjectorTensor("words", np.eye(3, 8, dtype=np.float32), columns or {"word": ["a", "dog", "cat"]})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return write_projector(tmp_path_factory.mktemp("runs") / "projector", [images_tensor(), words_tensor()])
+
+
+@pytest.fixture(scope="module")
+def tensorboard(folder) -> Iterator[str]:
+    """The address of a TensorBoard that shows the folder."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", "0", "--load_fast", "false"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stderr is not None
+        found = (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stderr)
+        address = next((match[0] for match in found if match), None)
+        assert address is not None, "TensorBoard ended without an address"
+        yield address
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def read(address: str, route: str, **query: object) -> bytes:
+    url = f"{address}/data/plugin/projector/{route}?{urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read()
+
+
+def shown_run(address: str) -> str:
+    """TensorBoard finds runs in the background, so the first answers may be empty."""
+    end = time.monotonic() + 60
+    while not (runs := json.loads(read(address, "runs"))):
+        assert time.monotonic() < end, "the run does not show"
+    return runs[0]
+
+
+def test_tensorboard_reads_it(tensorboard: str) -> None:
+    run = shown_run(tensorboard)
+    with urllib.request.urlopen(f"{tensorboard}/data/runs", timeout=60) as response:
+        assert json.loads(response.read()) == [run]
+    shown = json.loads(read(tensorboard, "info", run=run))["embeddings"]
+    assert [(tensor["tensorName"], tensor["tensorShape"]) for tensor in shown] == [
+        ("images", [38, 8]),
+        ("words", [3, 8]),
+    ]
+    for tensor in (images_tensor(), words_tensor()):
+        values = np.frombuffer(read(tensorboard, "tensor", run=run, name=tensor.name), np.float32)
+        np.testing.assert_allclose(values.reshape(-1, 8), tensor.embeddings, rtol=1e-6)
+    lines = read(tensorboard, "metadata", run=run, name="images").decode().split("\n")
+    assert lines[:3] == ["caption\tkey", "a dog on a beach\tkey 0", "line break\tkey 1"]
+    assert lines[3:6] == ["<script>alert(1)</script>\tkey 2", "ünïcode\tkey 3", "x\tkey 4"]
+    assert len(lines) == 40 and lines[-1] == ""
+    # A single column has no header: TensorBoard would take it for a point.
+    assert read(tensorboard, "metadata", run=run, name="words") == b"a\ndog\ncat\n"
+    with Image.open(io.BytesIO(read(tensorboard, "sprite_image", run=run, name="images"))) as sheet:
+        assert sheet.size == (280, 280) and shown[0]["sprite"]["singleImageDim"] == [40, 40]
+        places = [(40 * (row % 7) + 20, 40 * (row // 7) + 20) for row in range(38)]
+        colours = [sheet.convert("RGB").getpixel(place) for place in places]
+    wanted = [tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in COLOURS]
+    np.testing.assert_allclose(colours, [wanted[row % 5] for row in range(38)], atol=6)
+    with pytest.raises(urllib.error.HTTPError):
+        read(tensorboard, "sprite_image", run=run, name="words")
+
+
+def test_a_browser_shows_points_and_thumbnails(tensorboard: str, tmp_path) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    shown_run(tensorboard)
+    find = """
+      const inside = root => [...root.querySelectorAll('*')].flatMap(one => [
+        one, ...(one.shadowRoot ? inside(one.shadowRoot) : []),
+        ...(one.tagName === 'IFRAME' && one.contentDocument ? inside(one.contentDocument) : [])]);
+      const all = inside(document);
+    """
+    points = find + "return all.filter(e => e.classList.contains('numDataPoints')).map(e => e.textContent)"
+    # The canvas itself is empty again after each frame, so that only a picture of the page shows it.
+    place = (
+        find
+        + """
+      const canvas = all.find(e => e.tagName === 'CANVAS' && e.clientWidth > 300);
+      if (!canvas) return null;
+      const box = canvas.getBoundingClientRect(), frame = canvas.ownerDocument.defaultView.frameElement;
+      const outer = frame ? frame.getBoundingClientRect() : {left: 0, top: 0};
+      return [box.left + outer.left, box.top + outer.top, box.right + outer.left, box.bottom + outer.top];
+    """
+    )
+
+    def drawn(browser) -> tuple[int, int]:
+        """Pixels as red as the thumbnails, and as black as what surrounds them on the sheet."""
+        box = browser.execute_script(place)
+        if box is None:
+            return 0, 0
+        with Image.open(io.BytesIO(browser.get_screenshot_as_png())) as page:
+            canvas = page.convert("RGB").crop([round(edge) for edge in box])
+            # Icons lie above.
+            pixels = np.asarray(canvas, int)[130:]
+        red = (pixels[..., 0] > 150) & (pixels[..., 1:].max(axis=-1) < 100)
+        return int(red.sum()), int((pixels.max(axis=-1) < 40).sum())
+
+    with headless_chromium(tmp_path / "profile", *WEBGL) as browser:
+        browser.get(f"{tensorboard}/#projector")
+        wait = WebDriverWait(browser, 60, poll_frequency=0.2)
+        wait.until(lambda b: [text.strip() for text in b.execute_script(points)] == ["38"])
+        wait.until(lambda b: drawn(b)[0] > 2000)
+        red, black = drawn(browser)
+        assert black < red / 10
+        messages = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+        assert not messages
+
+
+def test_without_an_event_file_it_would_not_show(folder) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    assert [name for name in names if name.startswith("events.out.tfevents.")] == names[:1]
+    assert names[1:] == [
+        "images.metadata.tsv",
+        "images.sprite.jpg",
+        "images.tsv",
+        "projector_config.pbtxt",
+        "words.metadata.tsv",
+        "words.tsv",
+    ]
+
+
+def test_replaces_its_own_folder_alone(tmp_path) -> None:
+    out = tmp_path / "projector"
+    write_projector(out, [images_tensor()])
+    write_projector(out, [words_tensor()])
+    assert not list(out.glob("images*")) and (out / "words.tsv").exists()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"no folder of the projector.*--out"):
+        write_projector(out, [images_tensor()])
+    assert (out / "notes.txt").read_text() == "mine" and not list(out.glob("images*"))
+    other = tmp_path / "tables"
+    other.mkdir()
+    (other / "table.tsv").write_text("1")
+    for path in (other, other / "table.tsv"):
+        with pytest.raises(DataError, match="no folder of the projector"):
+            write_projector(path, [images_tensor()])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["projector", "tables"]
+
+
+def test_an_error_half_way_leaves_nothing(tmp_path, monkeypatch) -> None:
+    def refuse(thumbnails):
+        raise RuntimeError
+
+    monkeypatch.setattr(projector, "sprite_sheet", refuse)
+    with pytest.raises(RuntimeError):
+        write_projector(tmp_path / "projector", [words_tensor(), images_tensor()])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 1000, 7225, 7226, MAX_POINTS])
+def test_as_many_thumbnails_as_fit(count: int) -> None:
+    side = thumbnail_side(count)
+    assert 64 <= side <= 96
+    columns = int(np.ceil(np.sqrt(count)))
+    assert columns * side <= MAX_SHEET and (side == 96 or columns * (side + 1) > MAX_SHEET)
+
+
+def test_refuses_what_cannot_be_shown() -> None:
+    for count in (0, MAX_POINTS + 1):
+        with pytest.raises(InvalidArgumentError, match="`count`"):
+            thumbnail_side(count)
+    with pytest.raises(InvalidArgumentError, match="one size"):
+        sprite_sheet([Image.new("RGB", (4, 4)), Image.new("RGB", (4, 5))])
+    with pytest.raises(InvalidArgumentError, match="8192 x 8192"):
+        sprite_sheet([Image.new("RGB", (4097, 1))] * 2)
+    vectors = np.zeros((2, 3), np.float32)
+    for name, embeddings, columns in (
+        ("Words", vectors, {"word": ["a", "b"]}),
+        ("../words", vectors, {"word": ["a", "b"]}),
+        ("words", vectors, {"word": ["a"]}),
+        ("words", vectors, {}),
+        ("words", vectors[:0], {"word": []}),
+        ("words", vectors[0], {"word": ["a", "b", "c"]}),
+    ):
+        with pytest.raises(InvalidArgumentError):
+            ProjectorTensor(name, embeddings, columns)
+    with pytest.raises(DataError, match="NaN"):
+        ProjectorTensor("words", vectors + np.inf, {"word": ["a", "b"]})
+
+
+def test_refuses_no_tensors_and_two_of_one_name(tmp_path) -> None:
+    for tensors in ([], [words_tensor(), words_tensor()]):
+        with pytest.raises(InvalidArgumentError, match="`tensors`"):
+            write_projector(tmp_path / "projector", tensors)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,54 @@
+"""Look at a run's space in TensorBoard: images, sentences and words in three dimensions.
+
+Writes a folder for TensorBoard's embedding projector, with thumbnails on the images, and a tensor with images
+and their sentences together. Words are embedded as sentences of one word.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+EXAMPLE = """  vsemb projector runs/vsepp
+  vsemb projector runs/vsepp --data data/flickr8k --split test --images 200 --sentences 1000
+  tensorboard --logdir runs/vsepp/projector"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("run", help="the run directory")
+    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
+    parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
+    parser.add_argument("--out", metavar="DIR", help="the folder to write (RUN/projector)")
+    for name, default, what in (
+        ("images", 1000, "images, drawn at random"),
+        ("sentences", 1000, "sentences of these images"),
+        ("words", 500, "words, the most frequent"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw (%(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    import shlex
+
+    from vsemb.cli.tables import table
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.projecting import project_run
+    from vsemb.recipes.run import Run
+
+    opened = Run.open(arguments.run)
+    path, shapes = project_run(
+        opened,
+        Dataset.open(arguments.data or opened.data_path),
+        arguments.split,
+        arguments.out,
+        images=arguments.images,
+        sentences=arguments.sentences,
+        words=arguments.words,
+        seed=arguments.seed,
+    )
+    rows = [[name, str(points), str(dim)] for name, (points, dim) in shapes.items()]
+    print(table(["tensor", "points", "entries"], rows))
+    print(f"\ntensorboard --logdir {shlex.quote(str(path))}")
+    return 0

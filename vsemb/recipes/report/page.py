@@ -1,0 +1,196 @@
+"""Putting the report's sections together and writing the page."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from vsemb import __version__
+from vsemb.data.store import Dataset
+from vsemb.errors import invalid_argument, missing_extra
+from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
+from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.files import replacing
+from vsemb.recipes.build import similarity_name
+from vsemb.recipes.report import curves
+from vsemb.recipes.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
+from vsemb.recipes.report.gallery import Gallery
+from vsemb.recipes.report.plane import draw_plane
+from vsemb.recipes.report.space import Space
+from vsemb.recipes.report.words import families
+from vsemb.recipes.run import BEST, METRICS, Run
+
+#: The file inside a run where its report lies.
+REPORT = "report.html"
+_TEMPLATE = "page.html.jinja"
+_BOOTSTRAP, _EXAMPLES = 1000, 6
+_COLUMNS = {
+    "R@1": "R@1",
+    "R@5": "R@5",
+    "R@10": "R@10",
+    "median_rank": "median",
+    "mean_rank": "mean rank",
+}
+_SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
+_STEPS = ("embedding", "measuring", "queries", "arithmetic", "picture", "writing")
+
+
+def write_report(
+    run: Run,
+    dataset: Dataset,
+    split: str = "val",
+    out: str | os.PathLike[str] | None = None,
+    *,
+    queries: int = 12,
+    arithmetic: Sequence[tuple[str, str, str]] = (),
+    seed: int = 0,
+) -> tuple[Path, RetrievalMetrics]:
+    """Writes a page about a run: what it scores, how it was trained, what it finds and where it fails.
+
+    The page is one file that loads nothing: styles and pictures are inside, and there are no scripts. The
+    same run, dataset and arguments give the same page.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: name of the split that is shown.
+        out: the file; None for `report.html` inside the run.
+        queries: queries shown in each direction, drawn at random, and half as many of the worst.
+        arithmetic: examples shown (image key, word taken away, word added); none for a choice.
+        seed: of all draws, >= 0.
+
+    Returns:
+        path: the file.
+        metrics: the retrieval metrics in it, with 95 % intervals.
+
+    Raises:
+        InvalidArgumentError: for a number out of range, a directory as `out`, or an example that cannot be
+            shown.
+        DataError: if run and dataset do not fit, the split is not there, or the file system refuses.
+        MissingExtraError: without jinja2.
+
+    Example:
+
+        write_report(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
+    """
+    if queries < 1:
+        raise invalid_argument("queries", queries, "an integer >= 1")
+    if seed < 0:
+        raise invalid_argument("seed", seed, "an integer >= 0")
+    out = run.path / REPORT if out is None else Path(out)
+    if out.is_dir():
+        raise invalid_argument("out", str(out), "a file, not a directory")
+    template = _template()
+    with tqdm(total=len(_STEPS), unit="step", disable=None) as bar:
+
+        def step(name: str) -> None:
+            bar.update(_STEPS.index(name) - bar.n)
+            bar.set_description(name)
+
+        step("embedding")
+        space = Space(run, dataset, split)
+        if arithmetic and space.reads_classes:
+            fix = "It reads the names of classes, so there are no words to add."
+            raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
+        check_arithmetic(space, arithmetic)
+        step("measuring")
+        ids, text_ids = space.part.ids, space.part.ids[space.text_rows]
+        embedded = (space.images, space.texts, ids, text_ids, run.model.similarity)
+        metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=seed)
+        step("queries")
+        gallery = Gallery(space)
+        drawn = gallery.draw(queries, seed)
+        worst = None
+        if not space.reads_classes:
+            worst = gallery.worst(*retrieval_ranks(*embedded), max(1, queries // 2))
+        step("arithmetic")
+        kinds = [] if space.reads_classes else families(space)
+        examples = arithmetic or choose_arithmetic(kinds, _EXAMPLES, seed, space)
+        worked_out = work_out(space, examples)
+        step("picture")
+        plane = draw_plane(space, kinds[0], seed) if kinds else None
+        step("writing")
+        logged = curves.read_metrics(run.path / METRICS)
+        page = template.render(
+            name=run.path.resolve().name,
+            facts=_facts(run, dataset, split),
+            summary=_summary(metrics),
+            table=_table(metrics),
+            columns=list(_COLUMNS.values()),
+            metrics=metrics,
+            charts=curves.charts(logged, run.info.get("best_epoch")),
+            by_text=drawn[0],
+            by_image=drawn[1],
+            worst=worst,
+            examples=worked_out,
+            plane=plane,
+            reads_classes=space.reads_classes,
+            curves=curves,
+            version=__version__,
+        )
+        with replacing(out) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+        bar.update(1)
+    return out, metrics
+
+
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise missing_extra("jinja2", "report") from error
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string((files(__package__) / _TEMPLATE).read_text(encoding="utf-8"))
+
+
+def _facts(run: Run, dataset: Dataset, split: str) -> list[tuple[str, str]]:
+    """Returns what the page's head tells, names and values."""
+    recipe, info, part = run.recipe, run.info, dataset.split(split)
+    selected = datetime.date.fromtimestamp((run.path / BEST).stat().st_mtime)
+    epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
+    facts = [
+        ("Recipe", f"{recipe.name} ({recipe.variant})"),
+        ("Paper", recipe.paper),
+        ("Trained on", info.get("dataset_name", "unknown")),
+        ("Measured on", f"{dataset.name}, {split}: {len(part)} images, {len(part.captions)} captions"),
+        ("Space", f"{recipe.embedding_dim} dimensions, {similarity_name(recipe)}"),
+        ("Text encoder", f"{recipe.text.encoder} over {recipe.text.tokenizer}"),
+        ("Images", recipe.image.backbone or _features(run)),
+        ("Parameters", f"{run.model.count_params():,}"),
+        ("Selected epoch", epoch),
+        ("Selected on", selected.isoformat()),
+        ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),
+        ("Fingerprint", run.fingerprint),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _features(run: Run) -> str:
+    found = run.feature_backbone
+    return "precomputed features" if found is None else f"features of {found[0].get('name', 'a backbone')}"
+
+
+def _summary(metrics: RetrievalMetrics) -> str:
+    return (
+        f"Of {metrics.images:,} images, the one that a sentence describes is among the first ten for "
+        f"{metrics.text_to_image['R@10']:.0f} % of {metrics.texts:,} sentences."
+    )
+
+
+def _table(metrics: RetrievalMetrics) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns the rows of the recall table: name, and of each column the value and its interval."""
+    assert metrics.intervals is not None
+    rows = []
+    for side, name in _SIDES.items():
+        values, bounds = getattr(metrics, side), metrics.intervals[side]
+        cells = [(f"{values[key]:.1f}", f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}") for key in _COLUMNS]
+        rows.append((name, cells))
+    return rows
