@@ -75,6 +75,12 @@ def test_no_query_and_no_k_give_no_columns():
     assert found["ids"].shape == (2, 0) and not found["valid"].any()
 
 
+def test_one_k_is_not_for_several_rows():
+    corpus, _ = corpus_of(3, "cosine")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="another number of rows"):
+        search(corpus, embeddings(2, "cosine"), [1], "cosine", "text")
+
+
 @pytest.mark.parametrize("similarity", ["cosine", "order"])
 def test_equal_items_come_in_their_order(similarity):
     vectors = np.repeat(embeddings(1, similarity), 5, axis=0)

@@ -111,7 +111,10 @@ class Corpus:
             `ids` int64, `scores` float32 and `keys` string, each (batch, largest k), best first, equal scores
             in the order of the items, and -1, 0 and "" in places beyond a row's own k; `valid` bool (batch,).
         """
-        valid = valid & (k >= 1)
+        # One k for several rows would be taken for all of them, without a word.
+        rows = tf.debugging.assert_equal(tf.shape(k), tf.shape(valid), "k has another number of rows.")
+        with tf.control_dependencies([rows] if rows is not None else []):
+            valid = valid & (k >= 1)
         k = tf.where(valid, tf.minimum(k, min(len(self), MOST_RESULTS)), 0)
         most = tf.reduce_max(tf.concat([k, [0]], axis=0))
         rows, scores = self._best(queries, most, similarity, query_kind)
