@@ -9,7 +9,7 @@ import argparse
 
 EXAMPLE = """  vsemb report runs/vsepp
   vsemb report runs/vsepp --data data/flickr8k --split test --out report.html
-  vsemb report runs/vsepp --arithmetic 1000268201_693b08cb0e.jpg pink red"""
+  vsemb report runs/vsepp --arithmetic beach.jpg pink red"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar=("KEY", "MINUS", "PLUS"),
-        help="show this example: an image of the split, a word taken away, another added; repeatable "
+        help="show this: an image of the split, a word taken away, another added; repeatable "
         "(six are chosen)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of all draws (%(default)s)")
