@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
+from vsemb.export.description import written_shape
 from vsemb.export.golden import Arrays, from_json, to_json
+from vsemb.export.versions import CONTRACTS
 from vsemb.files import read_json, replacing, sha256_file
 
 FORMAT, VERSION = "vsemb-contract", 1
@@ -199,7 +201,7 @@ def contract_path(base: str | os.PathLike[str]) -> Path:
     '/models/contracts/flickr8k.json'
     """
     base = Path(os.path.realpath(base))
-    return base.parent / "contracts" / f"{base.name}.json"
+    return base.parent / CONTRACTS / f"{base.name}.json"
 
 
 def version_contract_path(version: Path) -> Path:
@@ -237,7 +239,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def _spec(spec: Mapping[str, Any] | None) -> str:
     if spec is None:
         return "none"
-    return f"{spec['dtype']} [{', '.join('B' if size is None else str(size) for size in spec['shape'])}]"
+    return f"{spec['dtype']} {written_shape(spec['shape'])}"
 
 
 def publish_contract(contract: Contract, base: Path, report: Callable[[str], None]) -> None:

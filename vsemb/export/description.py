@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -18,7 +19,7 @@ def signature_table(path: str | os.PathLike[str]) -> Signatures:
         path: the directory of a version.
 
     Returns:
-        Shapes are written as `[B, 512]`, with B for the batch.
+        Shapes are written as `[B, 512]`, see `written_shape`.
     """
     loaded = tf.saved_model.load(str(path))
     found: Signatures = {}
@@ -32,7 +33,19 @@ def signature_table(path: str | os.PathLike[str]) -> Signatures:
 
 
 def _shape(spec: tf.TensorSpec) -> str:
-    return "[" + ", ".join("B" if size is None else str(size) for size in spec.shape) + "]"
+    return written_shape(list(spec.shape))
+
+
+def written_shape(sizes: Sequence[int | None]) -> str:
+    """Writes a shape: `B` for the batch, `?` for another size that is open.
+
+    Example:
+
+    >>> written_shape([None, 512]), written_shape([None, None])
+    ('[B, 512]', '[B, ?]')
+    """
+    named = ["?" if size is None else str(size) for size in sizes]
+    return "[" + ", ".join(["B", *named[1:]] if sizes and sizes[0] is None else named) + "]"
 
 
 def serving_command(path: str | os.PathLike[str]) -> str:
