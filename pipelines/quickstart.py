@@ -70,6 +70,10 @@ Done in {time.monotonic() - started:.0f} s. What there is now:
 What to do next (after: source {Path(sys.prefix) / "bin" / "activate"}):
   vsemb search {out / "run"} "a small green ring" --data {out / "scenes"}
   vsemb search {out / "run"} --help      (search by image; image - word + word)
+  vsemb verify {out / "savedmodels" / "scenes"}   (what it answers, through TensorFlow's C library)
+  vsemb serve {out / "savedmodels" / "scenes"}    (first: pip install -e '.[serving]')
+  vsemb report {out / "run"}             (first: pip install -e '.[report]')
+  vsemb demo {out / "run"} --open        (first: pip install -e '.[demo]')
   vsemb prepare --help                 (your own images and captions)"""
     )
     return 0
