@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socket
@@ -244,6 +245,8 @@ def test_one_client_serves_many_threads(client):
         (lambda c: c.encode_image(b"..."), "images='bytes'. Expected: a list"),
         (lambda c: c.encode_image([3]), "images='int'"),
         (lambda c: c.search_text(["a"], k=0), "k=0. Expected: an integer from 1 to 1000"),
+        (lambda c: c.search_text(["a"], k=2.5), "k=2.5. Expected: an integer from 1 to 1000"),
+        (lambda c: c.search_text(["a"], k=None), "k=None. Expected: an integer from 1 to 1000"),
     ],
 )
 def test_what_the_model_does_not_take_is_named(call, says, client):
@@ -523,6 +526,27 @@ def test_a_port_that_speaks_something_else():
         ):
             client.status()
         thread.join(10)
+
+
+def test_an_answer_that_never_ends_ends_with_the_timeout():
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip() -> None:
+        with listener, listener.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            # Each part comes in time; the client hangs up.
+            while True:
+                connection.sendall(b" ")
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with Client(url, "m", timeout=0.2) as client, pytest.raises(ServingError) as caught:
+        client.status()
+    assert caught.value.code == "DEADLINE_EXCEEDED"
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_pauses_grow_and_end_with_the_timeout():

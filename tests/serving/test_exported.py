@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,15 +16,21 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.asking import ask
+from vsemb.recipes.indexing import build_index
 from vsemb.recipes.serve import export_run
 from vsemb.serving import Server
 
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
 
 
+README = Path(__file__).parents[2] / "savedmodels" / "README.md"
+
+
 @pytest.fixture(scope="module")
-def exported(tiny_pixel_run, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export_run(tiny_pixel_run, tmp_path_factory.mktemp("models") / "scenes")
+def exported(tiny_pixel_run, scenes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    index = build_index(tiny_pixel_run, scenes, "test", out=folder / "index")
+    return export_run(tiny_pixel_run, folder / "scenes", index=index)
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +76,22 @@ def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:
         for text, embedding in zip(TEXTS * 20, pool.map(embed, TEXTS * 20), strict=True):
             # Sums over a batch of another size may round differently.
             np.testing.assert_allclose(embedding, alone[text], atol=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_the_python_of_the_readme_runs(
+    scheme: str, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "dog.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros((40, 40, 3), tf.uint8)).numpy())
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with Server({"flickr8k": exported.parent}, port=0, rest_port=0, poll=0) as server:
+        assert '"grpc://localhost:8500"' in code and "# or http://localhost:8501" in code
+        port = server.grpc_port if scheme == "grpc" else server.rest_port
+        code = code.replace("grpc://localhost:8500", f"{scheme}://127.0.0.1:{port}")
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(README), "exec"), {})
+    score, keys = printed.getvalue().splitlines()
+    assert -1 <= float(score) <= 1
+    assert re.fullmatch(r"\['test/[^']+', 'test/[^']+', 'test/[^']+'\]", keys)

@@ -60,6 +60,24 @@ def test_not_a_number_and_infinity_are_read() -> None:
     np.testing.assert_array_equal(array, np.array([np.nan, np.inf, -np.inf], np.float32))
 
 
+def test_numbers_are_read_as_bfloat16() -> None:
+    wanted = signature(x=(tf.bfloat16, (None,)))
+    assert decoded('{"inputs": [1, 2.5]}', wanted).inputs["x"].tolist() == [1, 2.5]
+    with pytest.raises(RequestError, match="257 to bfloat16 without loss"):
+        decoded('{"inputs": [257]}', wanted)
+
+
+def test_nesting_that_is_just_read_is_no_failure_of_the_server() -> None:
+    # Where reading ends depends on the stack; what is read there is deeper than what is written.
+    for depth in range(700, 1000, 3):
+        with pytest.raises(RequestError) as caught:
+            decoded('{"inputs": ' + '{"y":' * depth + "1" + "}" * depth + "}")
+        assert caught.value.code is Code.INVALID_ARGUMENT
+        with pytest.raises(RequestError) as caught:
+            decoded('{"inputs": {"x": ' + '{"y":' * depth + "1" + "}" * depth + "}}")
+        assert caught.value.code is Code.INVALID_ARGUMENT
+
+
 BAD = "Failed to process element: "
 AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
 
@@ -109,6 +127,7 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
             f"{BAD}0{AT}Encountered list at unexpected level: 1 expected < 1",
         ),
         ('{"instances": [[[2], 1]]}', MATRIX, f"{BAD}0{AT}JSON Value: 1 found at incorrect level: 2 in"),
+        ('{"inputs": ' + "[" * 65 + "1" + "]" * 65 + "}", FLOATS, "Encountered list at unexpected level: 64"),
         (
             '{"inputs": [[1], [1, 2]]}',
             MATRIX,

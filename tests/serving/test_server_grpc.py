@@ -6,6 +6,8 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -107,6 +109,17 @@ def broken(**fields):
         (request(x=["a"]), "INVALID_ARGUMENT", "Expects input x to be float32 but string is provided"),
         (request(x=[[1.0]]), "INVALID_ARGUMENT", "Input x has shape [1, 1]; expected: float32 [?]"),
         (request(x=broken(size=10**12)), "INVALID_ARGUMENT", "more than"),
+        (
+            request(x=broken(size=2**20 + 1)),
+            "INVALID_ARGUMENT",
+            "more than 1048576 elements",
+        ),
+        (request(x=TensorProto(dtype=types_pb2.DT_RESOURCE)), "INVALID_ARGUMENT", "Input x is not a tensor"),
+        (
+            request(x=TensorProto(dtype=types_pb2.DT_BFLOAT16, half_val=[2**31 - 1])),
+            "INVALID_ARGUMENT",
+            "Input x is not a tensor",
+        ),
         (request(x=broken(size=-1)), "INVALID_ARGUMENT", "no complete shape"),
         (request(x=broken(content=b"123")), "INVALID_ARGUMENT", "Input x is not a tensor"),
         (request(signature="picky", x=floats(-1)), "INVALID_ARGUMENT", "negative input"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import socket
@@ -142,11 +143,45 @@ def test_special_numbers_are_literals_of_javascript(server: Server) -> None:
     connection.close()
 
 
+def test_compressed_bodies(server: Server, caplog) -> None:
+    body = gzip.compress(b'{"instances": [1]}')
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
+    for encoding, content, status, says in (
+        ("gzip", body, 200, b"[2.5]"),
+        ("gzip", body[:-4], 400, b"it is incomplete"),
+        ("gzip", b"no gzip", 400, b"cannot be read as gzip"),
+        ("deflate", b"no deflate", 415, b"allowed: gzip and identity"),
+        ("br", b"no brotli", 415, b"allowed: gzip and identity"),
+        ("identity", b'{"instances": [1]}', 200, b"[2.5]"),
+    ):
+        # One connection for all: none of them breaks it.
+        connection.request("POST", f"{MODEL}:predict", content, {"Content-Encoding": encoding})
+        response = connection.getresponse()
+        answer = response.read()
+        assert response.status == status and says in answer
+    connection.close()
+    assert not caplog.records
+
+
+def test_broken_http_leaves_no_traceback_in_the_log(server: Server, caplog) -> None:
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: h\r\n".encode()
+    for content in (b"no HTTP\r\n\r\n", head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"):
+        with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as client:
+            client.sendall(b"HEAD /v1/models/everything HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+            client.sendall(content)
+            assert b" 400 " in b"".join(iter(lambda: client.recv(4096), b"")).split(b"\r\n")[0]
+    assert not caplog.records
+
+
 def test_a_body_that_is_not_compressed_as_it_says_is_a_bad_request(server: Server) -> None:
     status, answer = ask(
         server.rest_port, "POST", f"{MODEL}:predict", b"no gzip", {"Content-Encoding": "gzip"}
     )
     assert status == 400 and "cannot be read" in answer["error"]
+    # It is no larger than it may be when unpacked, either.
+    bomb = gzip.compress(b" " * 2**26)
+    assert ask(server.rest_port, "POST", f"{MODEL}:predict", bomb, {"Content-Encoding": "gzip"})[0] == 413
     # A byte order mark, which some editors write, is no part of the JSON.
     body = b"\xef\xbb\xbf" + json.dumps({"instances": [1]}).encode()
     assert ask(server.rest_port, "POST", f"{MODEL}:predict", body) == (200, {"predictions": [2.5]})

@@ -66,6 +66,15 @@ def test_a_broken_version_is_reported_and_the_old_one_stays(plus: Path, caplog) 
         assert (answer(server), states(server)) == (200, {"2": "AVAILABLE", "1": "END"})
 
 
+def test_what_is_no_version_is_left_alone(plus: Path) -> None:
+    with serving(plus) as server:
+        (plus / "7").write_text("a file")
+        for name in ("99999999999999999999", "02"):
+            (plus / name).mkdir()
+        server.refresh()
+        assert (answer(server), states(server)) == (100, {"1": "AVAILABLE"})
+
+
 def test_a_removed_version_gives_way_to_the_one_before(plus: Path) -> None:
     newest = publish_plus(plus, 200)
     with serving(plus) as server:

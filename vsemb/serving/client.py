@@ -276,7 +276,7 @@ class Client(AbstractContextManager["Client"]):
         return self._search("search_image", k, image_bytes=to_images(images))
 
     def _search(self, signature: str, k: int, **queries: list[bytes]) -> Found:
-        if isinstance(k, bool) or not 1 <= k <= 1000:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= 1000:
             raise invalid_argument("k", k, "an integer from 1 to 1000")
         (rows,) = queries.values()
         found = self.predict(signature, **queries, k=np.full(len(rows), k, np.int32))

@@ -5,20 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import zlib
 from typing import Any
 
 from vsemb.serving import rest, rest_answer
 from vsemb.serving.answers import metadata_json, status_json, status_message
 from vsemb.serving.metrics import CONTENT_TYPE
-from vsemb.serving.predicting import Predictor
+from vsemb.serving.predicting import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid
 
 LOG = logging.getLogger("vsemb.serving")
 
-METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
-# Bodies beyond this are decoded in a thread, so that other requests need not wait for it.
-_LARGE = 64 * 1024
+def _is_failure_of_the_server(record: logging.LogRecord) -> bool:
+    """Tells whether aiohttp reports more than a client's broken HTTP, which it answers with status 400."""
+    from aiohttp import web
+    from aiohttp.http import HttpProcessingError
+
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+HTTP_LOG = logging.getLogger("vsemb.serving.http")
+HTTP_LOG.addFilter(_is_failure_of_the_server)
+
+METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
 # Seconds for a body to arrive. A client that sends slower than that would hold a place of another.
 _BODY_SECONDS = 60
@@ -128,11 +139,11 @@ class RestApi:
                     Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict."
                 )
             with versions.lease(version, label) as (_, model):
-                parsed = await _aside(len(body), rest.decode, body, model.signature)
+                parsed = await aside(len(body), rest.decode, body, model.signature)
                 call.signature = parsed.signature.name
                 outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
                 size = sum(array.nbytes for array in outputs.values())
-                return await _aside(size, rest_answer.encode, outputs, parsed.rows)
+                return await aside(size, rest_answer.encode, outputs, parsed.rows)
 
     async def _read(self, request: Any) -> bytes:
         from aiohttp import web
@@ -144,18 +155,36 @@ class RestApi:
             async with asyncio.timeout(_BODY_SECONDS):
                 async for part in request.content.iter_any():
                     size += len(part)
-                    # A body may come without its length, or unpack to more than it.
+                    # A body may come without its length.
                     if size > self._max_body:
                         raise self._too_large()
                     parts.append(part)
         except web.RequestPayloadError as error:
-            # E.g. a body that is not compressed as its header says.
+            # E.g. parts without their lengths.
             raise invalid(f"The body cannot be read: {error}") from error
         except TimeoutError:
             raise RequestError(
                 Code.DEADLINE_EXCEEDED, f"The body did not arrive within {_BODY_SECONDS} seconds.", 408
             ) from None
-        return b"".join(parts)
+        encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+        return b"".join(parts) if encoding == "identity" else await aside(size, self._unpack, encoding, parts)
+
+    def _unpack(self, encoding: str, parts: list[bytes]) -> bytes:
+        """Unpacks a compressed body, up to the size that any body may have."""
+        if encoding not in ("gzip", "x-gzip"):
+            error = invalid(f"Content-Encoding is {encoding[:40]}; allowed: gzip and identity.")
+            error.http_status = 415
+            raise error
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        try:
+            body = unpacker.decompress(b"".join(parts), self._max_body + 1)
+        except zlib.error as error:
+            raise invalid(f"The body cannot be read as gzip: {error}") from error
+        if len(body) > self._max_body:
+            raise self._too_large()
+        if not unpacker.eof:
+            raise invalid("The body cannot be read as gzip: it is incomplete")
+        return body
 
     def _too_large(self) -> RequestError:
         return RequestError(
@@ -169,10 +198,3 @@ def _number(text: str | None) -> int | None:
     if int(text[:20]) >= 2**63 or len(text) > 20:
         raise invalid(f"Failed to convert version: {text[:40]} to numeric.")
     return int(text)
-
-
-async def _aside(size: int, function: Any, *arguments: Any) -> Any:
-    """Calls a function, in a thread if it has much to do."""
-    if size <= _LARGE:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)

@@ -7,12 +7,16 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vsemb.serving.batching import Batcher
 from vsemb.serving.metrics import Metrics
 from vsemb.serving.models import Arrays, LoadedModel, Signature
 from vsemb.serving.status import Code, RequestError, draining, invalid, too_busy
 from vsemb.serving.versions import ModelVersions
+
+# Requests and answers of more bytes are converted in a thread, so that others need not wait for it.
+_LARGE = 64 * 1024
 
 
 @dataclass
@@ -121,3 +125,10 @@ class Predictor:
             raise invalid(f"duplicate output tensor alias: {repeated}")
         outputs = await self._batcher.run(model, signature, signature.check(inputs))
         return {name: outputs[name] for name in wanted or signature.outputs}
+
+
+async def aside(size: int, function: Any, *arguments: Any) -> Any:
+    """Calls a function, in a thread if it has many bytes to convert."""
+    if size <= _LARGE:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)

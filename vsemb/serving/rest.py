@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from vsemb.serving.models import Arrays, Signature, TensorSpec
@@ -27,6 +28,9 @@ _TYPES = {list: "Array", dict: "Object", str: "String", bool: "Bool", type(None)
 
 # Names of types as TensorFlow writes them in errors.
 _NAMES = {"float32": "float", "float64": "double"}
+
+# NumPy has no arrays of more dimensions.
+_DIMENSIONS = 64
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,8 @@ def _tensor(value: Any, spec: TensorSpec) -> np.ndarray:
                 f"expected size: {expected}"
             )
         shape.append(len(leaves[0]))
+        if len(shape) > _DIMENSIONS:
+            raise invalid(f"Encountered list at unexpected level: {_DIMENSIONS} expected < {_DIMENSIONS}")
         leaves = list(chain.from_iterable(leaves))
     return _values(leaves, spec).reshape(shape)
 
@@ -242,8 +248,9 @@ def _values(leaves: list[Any], spec: TensorSpec) -> np.ndarray:
 
 def _refuse_losses(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> None:
     """Raises for numbers that the type cannot hold: whole ones beyond its digits, others beyond its range."""
-    whole = 2 ** (np.finfo(dtype).nmant + 1) - 1
-    largest = float(np.finfo(dtype).max)
+    # NumPy's own knows no bfloat16.
+    limits = ml_dtypes.finfo(dtype)
+    whole, largest = 2 ** (limits.nmant + 1) - 1, float(limits.max)
     if int in kinds:
         for leaf in leaves:
             if type(leaf) is int and abs(leaf) > whole:
@@ -292,6 +299,10 @@ def _brackets(shape: tuple[int, ...]) -> str:
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        # Nested almost too deeply to be read is nested too deeply to be written.
+        text = "…"
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return text.encode("utf-8", "replace").decode("utf-8")

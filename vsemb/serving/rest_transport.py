@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -121,11 +122,19 @@ class RestTransport:
         headers = {"Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
-        limits = urllib3.Timeout(total=timeout)
+        limits, end = urllib3.Timeout(total=timeout), time.monotonic() + timeout
+        content = bytearray()
         try:
             response = self._pool.request(
-                method, url, body=body, headers=headers, timeout=limits, redirect=False
+                method, url, body=body, headers=headers, timeout=limits, redirect=False, preload_content=False
             )
+            # The limit is urllib3's for each part alone; an answer may come in many.
+            while part := response.read1(2**16):
+                content += part
+                if time.monotonic() > end:
+                    response.close()
+                    raise too_slow(self.where, timeout)
+            response.release_conn()
         # Of its parents that a lost connection has too, hence first.
         except urllib3.exceptions.NewConnectionError as error:
             raise unreachable(self.where, error.__cause__ or error) from error
@@ -136,14 +145,12 @@ class RestTransport:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise unreachable(self.where, error) from error
         try:
-            answer = json.loads(response.data)
+            answer = json.loads(bytes(content))
         except (ValueError, RecursionError):
             answer = None
         if response.status != 200:
             said = answer.get("error") if isinstance(answer, dict) else None
-            detail = (
-                said or response.data[:200].decode(errors="replace") or response.reason or "no reason given"
-            )
+            detail = said or content[:200].decode(errors="replace") or response.reason or "no reason given"
             code = _CODES.get(response.status, "UNKNOWN")
             raise refused(self.where, code, str(detail), response.status)
         if not isinstance(answer, dict):

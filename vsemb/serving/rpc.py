@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from vsemb.serving.answers import metadata_message, status_message
-from vsemb.serving.predicting import Predictor
+from vsemb.serving.models import Arrays
+from vsemb.serving.predicting import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid
 from vsemb.serving.tensors import from_protos, to_proto
 
@@ -58,8 +59,6 @@ class PredictionService:
 
     async def Predict(self, request: Any, context: Any) -> Any:
         """Runs a signature."""
-        from tensorflow_serving.apis import predict_pb2
-
         async with _reported(context):
             with self._predictor.admitted("grpc") as call:
                 name, version, label = _asked(request.model_spec)
@@ -68,16 +67,10 @@ class PredictionService:
                 with versions.lease(version, label) as (number, model):
                     signature = model.signature(request.model_spec.signature_name)
                     call.signature = signature.name
-                    outputs = await self._predictor.run(
-                        model, signature, from_protos(request.inputs), request.output_filter
-                    )
-                response = predict_pb2.PredictResponse()
-                response.model_spec.name = name
-                response.model_spec.version.value = number
-                response.model_spec.signature_name = signature.name
-                for key, array in outputs.items():
-                    response.outputs[key].CopyFrom(to_proto(array))
-                return response
+                    inputs = await aside(request.ByteSize(), from_protos, request.inputs)
+                    outputs = await self._predictor.run(model, signature, inputs, request.output_filter)
+                size = sum(array.nbytes for array in outputs.values())
+                return await aside(size, _response, name, number, signature.name, outputs)
 
     async def GetModelMetadata(self, request: Any, context: Any) -> Any:
         """Returns the signatures of a version."""
@@ -104,6 +97,18 @@ class PredictionService:
     async def MultiInference(self, request: Any, context: Any) -> Any:
         """Not implemented."""
         await _unimplemented("MultiInference", context)
+
+
+def _response(name: str, number: int, signature: str, outputs: Arrays) -> Any:
+    from tensorflow_serving.apis import predict_pb2
+
+    response = predict_pb2.PredictResponse()
+    response.model_spec.name = name
+    response.model_spec.version.value = number
+    response.model_spec.signature_name = signature
+    for key, array in outputs.items():
+        response.outputs[key].CopyFrom(to_proto(array))
+    return response
 
 
 class ModelService:

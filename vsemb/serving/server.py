@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra
 from vsemb.serving.batching import Batcher
-from vsemb.serving.http import RestApi
+from vsemb.serving.http import HTTP_LOG, RestApi
 from vsemb.serving.metrics import Metrics
 from vsemb.serving.predicting import Predictor
 from vsemb.serving.rpc import ModelService, PredictionService
@@ -212,6 +212,8 @@ class Server:
         self._runner = web.AppRunner(
             RestApi(self.predictor, self._max_body).application(),
             access_log=None,
+            logger=HTTP_LOG,
+            auto_decompress=False,
             handle_signals=False,
             handler_cancellation=True,
             shutdown_timeout=self._grace,

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from vsemb.serving.status import invalid
 
-# A proto may state a large shape and one value for all of it. More elements than this are refused.
-_ELEMENTS = 64 * 2**20
+# A proto may state a large shape and one value for all of it. More elements than this, and than it has bytes,
+# are refused: what a request costs is to be limited by its size.
+_ELEMENTS = 2**20
 
 # Field numbers of TensorProto whose packed values are the array's own bytes.
 _RAW_FIELDS = {np.dtype(np.float32): 5, np.dtype(np.float64): 6}
@@ -34,11 +35,12 @@ def _from_proto(name: str, proto: Any) -> np.ndarray:
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
         raise invalid(f"Input {name} has no complete shape: {sizes}.")
-    if math.prod(sizes) > _ELEMENTS:
-        raise invalid(f"Input {name} has shape {sizes}: more than {_ELEMENTS} elements.")
+    if math.prod(sizes) > max(_ELEMENTS, proto.ByteSize()):
+        raise invalid(f"Input {name} has shape {sizes}: more than {_ELEMENTS} elements and than its bytes.")
     try:
         array = tf.make_ndarray(proto)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        # The last two for a type without arrays, and a value that its type cannot hold.
         raise invalid(f"Input {name} is not a tensor: {error}") from error
     if array.shape != tuple(sizes):
         raise invalid(f"Input {name} has {array.size} values; its shape is {sizes}.")

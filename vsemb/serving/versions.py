@@ -171,7 +171,14 @@ class ModelVersions:
 
     def _present(self) -> list[int] | None:
         try:
-            return existing_versions(self.base) if self.base.is_dir() else None
+            if not self.base.is_dir():
+                return None
+            return [
+                number
+                for number in existing_versions(self.base)
+                # The API's numbers are int64; files, and numbers with zeros before them, are no versions.
+                if number < 2**63 and (self.base / str(number)).is_dir()
+            ]
         except OSError:
             return None
 
