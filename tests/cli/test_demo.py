@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.browser import headless_chromium
 from vsemb.cli.__main__ import main
@@ -148,6 +150,35 @@ def test_nothing_else_is_served(served, tmp_path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 130
     assert not list(temporary.glob("vsemb-demo-*"))
+
+
+def test_a_request_cannot_name_a_file_or_an_address(served, tmp_path):
+    """What the page itself never sends: a path that is no upload, an address, a count that is none."""
+    address, _, _, errors = served
+    with _DIRECT.open(address + "config", timeout=60) as answer:
+        config = json.load(answer)
+    names = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
+    functions = {names.get(t[0]): each["id"] for each in config["dependencies"] for t in each["targets"]}
+    headers = {"Content-Type": "application/json"}
+
+    def asked(name, *data):
+        request = {"data": data, "fn_index": functions[name], "session_hash": "session"}
+        body = json.dumps(request).encode()
+        join = urllib.request.Request(address + "gradio_api/queue/join", body, headers)
+        _DIRECT.open(join, timeout=60).close()
+        with _DIRECT.open(address + "gradio_api/queue/data?session_hash=session", timeout=60) as events:
+            messages = [json.loads(line[5:]) for line in events if line.startswith(b"data:")]
+        return next(m["output"]["data"][0] for m in messages if m["msg"] == "process_completed")
+
+    picture = tmp_path / "picture.png"
+    Image.new("RGB", (32, 32)).save(picture)
+    meta = {"meta": {"_type": "gradio.FileData"}}
+    for path in (str(picture), "/dev/zero", "/nothing.png", "http://127.0.0.1:1/picture.png"):
+        for kind in ({}, meta):
+            assert "an image dropped on the page" in asked("image-go", {"path": path, **kind}, None, 3)
+    assert "1 to 48" in asked("sentence-go", "a red circle", None)
+    errors.seek(0)
+    assert "Traceback" not in errors.read()
 
 
 def test_a_port_in_use_is_one_line(run, scenes, capsys):

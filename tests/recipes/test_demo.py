@@ -15,6 +15,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.demo import Answer, Demo
 from vsemb.recipes.demo.answers import _shares
 from vsemb.recipes.demo.cards import Cards, hint, notes
+from vsemb.recipes.demo.page import label
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import Query, search_run
 
@@ -157,3 +158,10 @@ def test_text_never_becomes_markup():
             inner = html[html.index(">") + 1 : html.rindex("</p>")]
             assert "<" not in inner and unescape(inner) == text
     assert notes([]) == "" and Answer().images == ()
+
+
+def test_a_button_holds_the_beginning_of_a_long_caption():
+    assert label("a red  circle") == "a red circle"
+    assert label("a " + "b" * 3000) == "a " + "b" * 23 + "…"
+    long = label("a red circle " * 99)
+    assert len(long) <= 120 and long.endswith("…")

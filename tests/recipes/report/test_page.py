@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import builtins
 import io
+import os
 import re
-from html.parser import HTMLParser
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.browser import headless_chromium
+from tests.html_tree import Node, Page
 from vsemb import recipes
 from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError, MissingExtraError
@@ -21,66 +23,14 @@ from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.recipes.measure import evaluate_run
 from vsemb.recipes.report import write_report
+from vsemb.recipes.report.gallery import Gallery
+from vsemb.recipes.report.space import Space
 from vsemb.recipes.report.words import FAMILIES
+from vsemb.recipes.run import Run
 from vsemb.recipes.train import train
+from vsemb.recipes.zero_shot import ZeroShotTask
 
 SCRIPT = '<script>alert("1")</script> & a "red" circle'
-# Those that have no end.
-VOID = {"meta", "img", "line", "polyline", "br", "link"}
-
-
-class Node:
-    """An element of a page, with the elements and texts inside."""
-
-    def __init__(self, tag: str, attributes: dict[str, str | None]) -> None:
-        self.tag, self.attributes = tag, attributes
-        self.inside: list[Node | str] = []
-
-    def all(self, tag: str, kind: str | None = None, **wanted: str) -> list[Node]:
-        """Returns the elements of a tag, of one class (`kind`) and with other attributes, at any depth."""
-        found = []
-        for node in self.inside:
-            if isinstance(node, Node):
-                kinds = (node.attributes.get("class") or "").split()
-                fits = all(node.attributes.get(name) == value for name, value in wanted.items())
-                if node.tag == tag and (kind is None or kind in kinds) and fits:
-                    found.append(node)
-                found += node.all(tag, kind, **wanted)
-        return found
-
-    def one(self, tag: str, kind: str | None = None, **wanted: str) -> Node:
-        (found,) = self.all(tag, kind, **wanted)
-        return found
-
-    @property
-    def text(self) -> str:
-        parts = [node if isinstance(node, str) else node.text for node in self.inside]
-        return " ".join(" ".join(parts).split())
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.root = Node("", {})
-        self._open = [self.root]
-        self.feed(text)
-        self.close()
-        assert self._open == [self.root], "elements that do not end"
-
-    def handle_starttag(self, tag, attrs):
-        node = Node(tag, dict(attrs))
-        self._open[-1].inside.append(node)
-        if tag not in VOID:
-            self._open.append(node)
-
-    def handle_startendtag(self, tag, attrs):
-        self._open[-1].inside.append(Node(tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self._open.pop().tag == tag
-
-    def handle_data(self, data):
-        self._open[-1].inside.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +118,14 @@ def test_the_worst_are_the_worst(page, embedded, tiny_run) -> None:
         assert shown == [f"rank {rank + 1}" for rank in sorted(ranks, reverse=True)[:3]]
 
 
+def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
+    gallery = Gallery(Space(tiny_run, scenes, "val"))
+    ranks = np.zeros(len(gallery.space.part), np.int64)
+    ranks[2] = 7
+    texts, images = gallery.worst(ranks, np.zeros(len(gallery.space.text_list), np.int64), 3)
+    assert texts == [] and [query.picture.row for query in images if query.picture] == [2]
+
+
 def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
     part = embedded[0]
     said = {
@@ -220,7 +178,11 @@ def test_needs_nothing_but_itself(path, page) -> None:
 
 
 def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> None:
-    again = write_report(tiny_run, scenes, "train", tmp_path / "again.html", queries=6, seed=1)[0]
+    # A copy's files are newer than what it was copied from.
+    copy = shutil.copytree(tiny_run.path, tmp_path / tiny_run.path.name, copy_function=shutil.copyfile)
+    for file in copy.rglob("*.h5"):
+        os.utime(file, (0, 0))
+    again = write_report(Run.open(copy), scenes, "train", tmp_path / "again.html", queries=6, seed=1)[0]
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -301,6 +263,14 @@ def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
             right = names[str(place.attributes["data-key"])] == query.one("q").text
             assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
     assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    measured = ZeroShotTask(run, flowers, "val").measure()
+    cells = [cell.text for cell in root.one("section", id="recognition").all("td")]
+    assert cells == [
+        f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)
+    ]
+    # Two images of a class share their text, of which neither could come first.
+    assert not root.all("section", id="recall")
+    assert root.one("p", kind="lead").text.endswith("recognised among 8 classes.")
     assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
     with pytest.raises(InvalidArgumentError, match="names of classes"):
         write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])

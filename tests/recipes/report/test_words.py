@@ -57,3 +57,12 @@ def test_examples_use_an_image_once_and_families_in_turns() -> None:
     assert choose_arithmetic(found, 6, 0, here) == chosen != choose_arithmetic(found, 6, 1, here)
     assert len(choose_arithmetic(found, 50, 0, here)) == 12
     assert choose_arithmetic([], 6, 0, here) == []
+
+
+def test_a_word_is_not_exchanged_for_one_that_says_the_same() -> None:
+    captions = [["a small dog"]] * 4 + [["a little dog"]] * 4 + [["a big dog"]] * 4
+    part = space(captions)
+    chosen = choose_arithmetic(families(part), 9, 0, part)
+    assert chosen and all({minus, plus} != {"small", "little"} for _, minus, plus in chosen)
+    only = space(captions[:8])
+    assert choose_arithmetic(families(only), 9, 0, only) == []

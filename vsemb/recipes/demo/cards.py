@@ -26,6 +26,9 @@ CSS = """
   border-radius: 8px; overflow: hidden; background: var(--block-background-fill); }
 .vsemb-cards img, .vsemb-query img, .vsemb-none { display: block; width: 100%; aspect-ratio: 1; margin: 0;
   object-fit: contain; background: var(--background-fill-secondary); }
+.vsemb-caption { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 9;
+  overflow: hidden; }
+.vsemb-caption, .vsemb-query div, .vsemb-bar span { overflow-wrap: anywhere; min-width: 0; }
 .vsemb-cards figcaption { padding: 8px 10px 10px; font-size: 13px; line-height: 1.35; }
 .vsemb-score { display: flex; justify-content: space-between; font-variant-numeric: tabular-nums;
   font-size: 12px; color: var(--body-text-color-subdued); }
@@ -78,8 +81,7 @@ class Cards:
         if not answer.captions:
             return notes(answer.notes) + images
         lines = "".join(
-            f"<li><b>{result.score:.3f}</b><span>{escape(result.item.caption)}</span></li>"
-            for result in answer.captions
+            f"<li><b>{result.score:.3f}</b>{_caption(result.item.caption)}</li>" for result in answer.captions
         )
         return (
             f'{notes(answer.notes)}<div class="vsemb-both"><div><p class="vsemb-title">Nearest captions</p>'
@@ -105,7 +107,7 @@ class Cards:
         item = self._demo.items[self._demo.place_of(key)]
         return (
             f'<div class="vsemb-query">{self._picture(self._demo.place_of(key), item.caption)}'
-            f'<div>{escape(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></div></div>'
+            f'<div>{_caption(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></div></div>'
         )
 
     def _card(self, result: Result) -> str:
@@ -113,7 +115,7 @@ class Cards:
         return (
             f"<figure>{self._picture(self._demo.place_of(item.key), item.caption)}<figcaption>"
             f'<div class="vsemb-score"><span>{result.rank}</span><span>{result.score:.3f}</span></div>'
-            f'{escape(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></figcaption></figure>'
+            f'{_caption(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></figcaption></figure>'
         )
 
     def _picture(self, place: int, caption: str) -> str:
@@ -132,6 +134,10 @@ class Cards:
             buffer = io.BytesIO()
             image.convert("RGB").save(buffer, "JPEG", quality=85)
         return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _caption(text: str) -> str:
+    return f'<div class="vsemb-caption">{escape(text)}</div>'
 
 
 def notes(lines: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import VsembError, invalid_argument
+from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, one_line
 from vsemb.recipes.demo.cards import Cards, hint, notes
@@ -18,6 +19,8 @@ _LISTED = 200
 _SHOWN = 12
 _MAX_TEXT = 1000
 _EXAMPLES = 4
+# Of the text on a button, and of a word in it, in characters.
+_LABEL, _WORD = 120, 24
 _WAITING = 16
 # Fonts that machines have: a named one would be fetched, or be a part of Gradio's own look.
 _FONTS = ("system-ui", "sans-serif")
@@ -90,7 +93,7 @@ class _Page:
         examples = self._buttons()
         shown, go = self._count_and_button("sentence")
         out = self._result("The images that fit best appear here.", "sentence-out")
-        search = self._asked(lambda text, k: self._cards.answer(self._demo.by_text(text, int(k))))
+        search = self._asked(lambda text, k: self._cards.answer(self._demo.by_text(text or "", _count(k))))
         self._when([text.submit, go.click], search, [text, shown], out)
         for button, caption in examples:
             chosen = button.click(
@@ -104,7 +107,7 @@ class _Page:
         picked = captions[:: max(1, len(captions) // _EXAMPLES)][:_EXAMPLES]
         with self._gr.Row():
             return [
-                (self._gr.Button(caption, size="sm", variant="secondary", min_width=200), caption)
+                (self._gr.Button(label(caption), size="sm", variant="secondary", min_width=200), caption)
                 for caption in picked
             ]
 
@@ -114,7 +117,7 @@ class _Page:
         out = self._result("The nearest captions and images appear here.", "image-out")
 
         def search(dropped: Any, key: Any, k: Any) -> str:
-            return self._cards.answer(self._demo.by_image(self._image(dropped, key), int(k)))
+            return self._cards.answer(self._demo.by_image(self._image(dropped, key), _count(k)))
 
         self._when([go.click, dropped.upload, key.input], self._asked(search), [dropped, key, shown], out)
 
@@ -137,7 +140,9 @@ class _Page:
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
             image = self._image(dropped, key)
-            answer = self._demo.arithmetic(image, _split(minus, ","), _split(plus, ","), int(k), bool(resort))
+            answer = self._demo.arithmetic(
+                image, _split(minus, ","), _split(plus, ","), _count(k), bool(resort)
+            )
             return self._cards.answer(answer)
 
         inputs = [dropped, key, minus, plus, resort, shown]
@@ -155,7 +160,7 @@ class _Page:
         out = self._result("Images of all that the texts say, or of what they share.", "compose-out")
 
         def search(texts: str, operation: str, k: Any) -> str:
-            return self._cards.answer(self._demo.of_texts(operation, _split(texts, "\n"), int(k)))
+            return self._cards.answer(self._demo.of_texts(operation, _split(texts, "\n"), _count(k)))
 
         self._when([go.click], self._asked(search), [texts, choice, shown], out)
 
@@ -195,13 +200,22 @@ class _Page:
                     elem_id=f"{name}-key",
                 )
                 preview = gr.HTML(self._cards.preview(self._keys[0]))
+        # Gradio would fetch an address that stands in the place of an upload, or copy a file of the machine.
+        dropped.async_move_resource_to_block_cache = _as_it_is
         self._when([key.input], self._asked(self._cards.preview), [key], preview)
         return dropped, key
 
     def _image(self, dropped: Any, key: Any) -> bytes | str:
         if dropped:
-            # Gradio has made sure that this is an upload of its own.
-            return Path(dropped["path"]).read_bytes()
+            # A request can name any file, and Gradio guards only pages that it launched itself.
+            path = dropped.get("path") if isinstance(dropped, dict) else None
+            uploads = Path(self._gr.utils.get_upload_folder()).resolve()
+            if not isinstance(path, str) or not (file := Path(path).resolve()).is_relative_to(uploads):
+                raise invalid_argument("image", path, "an image dropped on the page")
+            try:
+                return file.read_bytes()
+            except OSError as error:
+                raise DataError(f"The dropped image cannot be read: {error.strerror}.") from error
         if not isinstance(key, str) or not key:
             raise invalid_argument("image", key, "a dropped image, or the key of one of the dataset's")
         return key
@@ -240,6 +254,23 @@ class _Page:
         }
         for trigger in triggers:
             trigger(answer, inputs, output, **options)
+
+
+def label(caption: str) -> str:
+    """Returns as much of a caption as a button holds, with places at which its lines can break."""
+    short = caption if len(caption) <= _LABEL else caption[: _LABEL - 1] + "…"
+    return " ".join(word if len(word) <= _WORD else word[: _WORD - 1] + "…" for word in short.split())
+
+
+async def _as_it_is(path: Any) -> Any:
+    return path
+
+
+def _count(k: Any) -> int:
+    """Returns a number of results; a field that was cleared has none."""
+    if not isinstance(k, (int, float)) or not math.isfinite(k):
+        raise invalid_argument("k", k, f"an integer from 1 to {MAX_RESULTS}")
+    return int(k)
 
 
 def _split(text: str, separator: str) -> list[str]:

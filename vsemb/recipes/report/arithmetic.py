@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.recipes.report.space import Picture, Space
-from vsemb.recipes.report.words import Family
+from vsemb.recipes.report.words import SYNONYMS, Family
 from vsemb.search import combine
 from vsemb.text.normalize import split_words
 
@@ -73,9 +73,11 @@ def choose_arithmetic(
             break
         family = families[turn % len(families)]
         minus = str(generator.choice(list(family.images)))
-        others = [word for word in family.images if word != minus]
-        plus, rows = str(generator.choice(others)), [r for r in family.images[minus] if r not in used]
-        if rows:
+        same = next((words for words in SYNONYMS if minus in words), {minus})
+        others = [word for word in family.images if word not in same]
+        rows = [row for row in family.images[minus] if row not in used]
+        if rows and others:
+            plus = str(generator.choice(others))
             row = int(generator.choice(rows))
             used.add(row)
             chosen.append((space.part.keys[row], minus, plus))

@@ -98,15 +98,17 @@ class Gallery:
     def worst(
         self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int
     ) -> tuple[list[Query], list[Query]]:
-        """Returns the queries with the largest ranks, by texts and by images.
+        """Returns the queries with the largest ranks, by texts and by images, none that found its own first.
 
         Args:
             image_ranks: (images,) from `vsemb.evaluation.retrieval.retrieval_ranks`.
             text_ranks: (texts,) the same.
             count: of each kind.
         """
-        texts = np.argsort(-text_ranks, kind="stable")[:count]
-        images = np.argsort(-image_ranks, kind="stable")[:count]
+        texts, images = (
+            np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]
+            for ranks in (text_ranks, image_ranks)
+        )
         return self.of_texts(texts), self.of_images(images)
 
     def _results(

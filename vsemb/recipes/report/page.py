@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Sequence
 from importlib.resources import files
@@ -16,6 +15,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import invalid_argument, missing_extra
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.files import replacing
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.report import curves
@@ -24,7 +24,7 @@ from vsemb.recipes.report.gallery import Gallery
 from vsemb.recipes.report.plane import draw_plane
 from vsemb.recipes.report.space import Space
 from vsemb.recipes.report.words import families
-from vsemb.recipes.run import BEST, METRICS, Run
+from vsemb.recipes.run import METRICS, Run
 
 #: The file inside a run where its report lies.
 REPORT = "report.html"
@@ -103,6 +103,12 @@ def write_report(
         ids, text_ids = space.part.ids, space.part.ids[space.text_rows]
         embedded = (space.images, space.texts, ids, text_ids, run.model.similarity)
         metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=seed)
+        recognition = None
+        if space.reads_classes:
+            # Images of a class share their text, so that no image has one of its own to be found.
+            names, classes = space.part.class_ids()
+            grouped = (space.images, classes, space.texts, classes[space.text_rows])
+            recognition = evaluate_zero_shot(*grouped, run.model.similarity, names=names)
         step("queries")
         gallery = Gallery(space)
         drawn = gallery.draw(queries, seed)
@@ -120,10 +126,11 @@ def write_report(
         page = template.render(
             name=run.path.resolve().name,
             facts=_facts(run, dataset, split),
-            summary=_summary(metrics),
+            summary=_summary(metrics, recognition),
             table=_table(metrics),
             columns=list(_COLUMNS.values()),
             metrics=metrics,
+            recognition=recognition,
             charts=curves.charts(logged, run.info.get("best_epoch")),
             by_text=drawn[0],
             by_image=drawn[1],
@@ -154,19 +161,17 @@ def _template() -> Any:
 def _facts(run: Run, dataset: Dataset, split: str) -> list[tuple[str, str]]:
     """Returns what the page's head tells, names and values."""
     recipe, info, part = run.recipe, run.info, dataset.split(split)
-    selected = datetime.date.fromtimestamp((run.path / BEST).stat().st_mtime)
     epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
     facts = [
         ("Recipe", f"{recipe.name} ({recipe.variant})"),
         ("Paper", recipe.paper),
         ("Trained on", info.get("dataset_name", "unknown")),
-        ("Measured on", f"{dataset.name}, {split}: {len(part)} images, {len(part.captions)} captions"),
+        ("Measured on", f"{dataset.name}, {split}: {len(part):,} images, {len(part.captions):,} captions"),
         ("Space", f"{recipe.embedding_dim} dimensions, {similarity_name(recipe)}"),
         ("Text encoder", f"{recipe.text.encoder} over {recipe.text.tokenizer}"),
         ("Images", recipe.image.backbone or _features(run)),
         ("Parameters", f"{run.model.count_params():,}"),
         ("Selected epoch", epoch),
-        ("Selected on", selected.isoformat()),
         ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),
         ("Fingerprint", run.fingerprint),
     ]
@@ -178,7 +183,12 @@ def _features(run: Run) -> str:
     return "precomputed features" if found is None else f"features of {found[0].get('name', 'a backbone')}"
 
 
-def _summary(metrics: RetrievalMetrics) -> str:
+def _summary(metrics: RetrievalMetrics, recognition: ZeroShotMetrics | None) -> str:
+    if recognition is not None:
+        return (
+            f"{recognition.top1_images:.0f} % of {recognition.images:,} images are recognised among "
+            f"{recognition.classes:,} classes."
+        )
     return (
         f"Of {metrics.images:,} images, the one that a sentence describes is among the first ten for "
         f"{metrics.text_to_image['R@10']:.0f} % of {metrics.texts:,} sentences."

@@ -21,6 +21,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "shapes": ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring"),
     "sizes": ("small", "large", "big", "little", "tiny", "huge"),
 }
+#: Words of a family that say the same: to exchange one for the other shows nothing.
+SYNONYMS = ({"small", "little", "tiny"}, {"large", "big", "huge"}, {"gray", "grey"})
 _WORDS, _SEEN, _IMAGES = 8, 3, 8
 # Where no family fits: words of so many letters at least, in so large a share of the images at most.
 _LETTERS, _SHARE = 4, 0.3
