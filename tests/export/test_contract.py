@@ -88,6 +88,7 @@ def broken(content, change):
         (lambda it: it["golden"]["encode_text"]["inputs"].update(text=[{"b64": "?"}]), "no contract"),
         (lambda it: it["golden"].update(other=it["golden"]["classify"]), "other"),
         (lambda it: it["signatures"].pop("classify"), "classify"),
+        (lambda it: it["signatures"]["encode_text"].update(inputs={}), "without inputs"),
         (lambda it: it["signatures"].update(classify=[]), "no contract"),
         (lambda it: it.update(tolerance=10), "tolerance"),
         (lambda it: it["signatures"]["search_text"]["outputs"]["ids"].update(dtype="int32"), "int32"),

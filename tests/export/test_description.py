@@ -26,6 +26,7 @@ def test_signatures_are_listed_with_their_batch(tmp_path):
 
 def test_the_command_survives_a_shell(tmp_path):
     lines = serving_command(tmp_path / "my models" / "dogs" / "3").replace("\\\n", " ").splitlines()
-    server, curl = (shlex.split(line) for line in lines)
+    verify, serve, curl, _, server = (shlex.split(line) for line in lines)
+    assert verify[2] == serve[2] == str(tmp_path / "my models" / "dogs")
     assert f"--model_base_path={tmp_path / 'my models' / 'dogs'}" in server and "--model_name=dogs" in server
     assert curl[-1] == "http://localhost:8501/v1/models/dogs:predict"

@@ -86,7 +86,18 @@ def test_results_of_a_search_may_change_places_where_scores_are_equal():
     wanted = found([[1, 2, 3, 4]], [[0.9, 0.5, 0.5, 0.1]])
     assert compare(wanted, found([[1, 3, 2, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3)[1] is None
     assert compare(wanted, found([[2, 1, 3, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3)[1] == "gives other ids"
-    assert compare(wanted, found([[1, 2, 3, 9]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3)[1] == "gives other ids"
+    assert compare(wanted, found([[1, 2, 9, 4]], [[0.9, 0.6, 0.5, 0.1]]), 1e-3)[1] is not None
+
+
+def test_the_last_result_may_be_another_of_the_same_score():
+    wanted = found([[1, 2, 3], [4, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]])
+    assert compare(wanted, found([[1, 2, 9], [8, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]]), 1e-3)[1] is None
+    assert compare(wanted, found([[1, 9, 3], [4, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]]), 1e-3)[1] == (
+        "gives other ids"
+    )
+    assert compare(wanted, found([[1, 2, 9], [4, -1, -1]], [[0.9, 0.5, 0.4], [0.7, 0, 0]]), 1e-3)[1] == (
+        "differs by 3.0e-01 > 1e-03"
+    )
 
 
 def test_places_beyond_a_rows_own_k_stay_empty():

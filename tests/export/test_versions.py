@@ -73,6 +73,8 @@ def test_bad_places_and_numbers(tmp_path):
         publish(tmp_path / "file" / "model")
     with pytest.raises(InvalidArgumentError, match="without a version"):
         publish(tmp_path / "dogs" / "1")
+    with pytest.raises(InvalidArgumentError, match="holds their contracts"):
+        publish(tmp_path / "contracts")
     for version in (0, -1, True):
         with pytest.raises(InvalidArgumentError, match="integer >= 1"):
             publish(tmp_path / "dogs", version)

@@ -146,11 +146,21 @@ def test_manifests_that_do_not_fit(change, tmp_path):
     path = tmp_path / "a" / "manifest.json"
     good = json.loads(path.read_text())
     path.write_text(json.dumps(good | {change: 3}))
-    if change == "backend":  # The codes need nothing from it.
-        assert len(SearchIndex.open(tmp_path / "a")) == 5
-        return
     with pytest.raises(DataError, match="do not fit|broken"):
         SearchIndex.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("backend", "parameter"), [("faiss-ivf", "nprobe"), ("scann", "count")])
+def test_parameters_that_no_backend_takes(backend, parameter, tmp_path):
+    pytest.importorskip(PACKAGES[backend.split("-")[0]])
+    write(tmp_path / "a", vectors(50), IndexSettings(backend))
+    path = tmp_path / "a" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for number in (-1, 10**30):
+        manifest["backend"][parameter] = number
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(DataError, match="is damaged"):
+            SearchIndex.open(tmp_path / "a")
 
 
 def test_an_older_version_is_stale_and_still_an_index(tmp_path):

@@ -147,6 +147,7 @@ def test_manifests_of_something_else(tmp_path):
         ({"format": "other"}, DataError, "not an index manifest"),
         ({"version": 99}, StaleIndexError, "version 99"),
         ({"source": {}}, DataError, "is broken"),
+        ({"backend": None}, DataError, "is broken"),
         ({"source": good["source"] | {"kind": "sound"}}, InvalidArgumentError, "sound"),
     ):
         path.write_text(json.dumps(good | change))
@@ -171,3 +172,25 @@ def test_what_is_not_written(tmp_path):
     with pytest.raises(DataError, match="is no index"):
         write_index(tmp_path / "mine", vectors(2), np.arange(2), ["x", "y"], SOURCE)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_only_an_index_is_replaced_though_damaged(tmp_path):
+    def write():
+        write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
+
+    def refused():
+        with pytest.raises(DataError, match="is no index"):
+            write()
+
+    manifest = tmp_path / "a" / "manifest.json"
+    manifest.parent.mkdir()
+    manifest.write_text('{"format": "vsemb-dataset"}')  # Other directories have one, too.
+    refused()
+    manifest.unlink()
+    write()
+    for broken in ("{", '{"format": "vsemb-index", "settings": null, "backend": 3}'):
+        manifest.write_text(broken)
+        write()
+    (tmp_path / "a" / "thesis.txt").write_text("do not lose")
+    refused()
+    assert (tmp_path / "a" / "thesis.txt").exists()

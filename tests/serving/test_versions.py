@@ -47,6 +47,21 @@ def test_a_new_version_takes_over(plus: Path) -> None:
         assert 'vsemb_model_available{model="plus",version="1"}' not in metrics
 
 
+def test_what_goes_on_is_said_once(plus: Path, caplog) -> None:
+    with serving(plus, labels={"canary": 7}) as server:
+        server.refresh()
+        moved = plus.rename(plus.with_name("elsewhere"))
+        for _ in range(3):
+            server.refresh()
+        moved.rename(plus)
+        assert answer(server) == 100
+    said = [record.getMessage() for record in caplog.records]
+    assert [line for line in said if "canary" in line] == [
+        "plus: there is no version 7 yet for the label canary."
+    ]
+    assert len([line for line in said if "cannot read" in line]) == 1
+
+
 def test_a_broken_version_is_reported_and_the_old_one_stays(plus: Path, caplog) -> None:
     with serving(plus) as server:
         path = publish_plus(plus, 200)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\nno encode_image: the run is for entailment, between sentences")
     elif "encode_image" not in signatures:
         print("\nno encode_image: the run was trained on precomputed features and holds no image network")
-    print(f"\nserve it, and ask it:\n{serving_command(path)}")
+    print(f"\nverify it, serve it and ask it:\n{serving_command(path)}")
     if arguments.json:
         write_json(arguments.json, {"path": str(path), "signatures": signatures})
     return 0

@@ -147,6 +147,8 @@ def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
         side: {key: from_json(rows[side][key], spec["dtype"]) for key, spec in specs[side].items()}
         for side in ("inputs", "outputs")
     }
+    if not all(sides.values()):
+        raise ValueError("it has a signature without inputs or outputs")
     lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
     if len(lengths) != 1 or lengths == {(0,)}:
         raise ValueError("its golden inputs and outputs have different numbers of rows, or none")

@@ -49,18 +49,21 @@ def written_shape(sizes: Sequence[int | None]) -> str:
 
 
 def serving_command(path: str | os.PathLike[str]) -> str:
-    """Returns shell lines that start TensorFlow Serving on a version's model and ask it once.
+    """Returns shell lines that verify a version's model, serve it and ask it once.
 
     Example:
 
     >>> print(serving_command("/models/flickr8k/1").splitlines()[1].strip())
-    --model_name=flickr8k --model_base_path=/models/flickr8k
+    vsemb serve /models/flickr8k
     """
     base = Path(path).absolute().parent
     name, where = shlex.quote(base.name), shlex.quote(str(base))
     url = shlex.quote(f"http://localhost:8501/v1/models/{base.name}:predict")
     return (
+        f"  vsemb verify {where}\n"
+        f"  vsemb serve {where}\n"
+        f'  curl -d \'{{"instances": ["a dog running on a beach"]}}\' {url}\n'
+        "or, with TensorFlow Serving, the same API:\n"
         f"  tensorflow_model_server --rest_api_port=8501 \\\n"
-        f"    --model_name={name} --model_base_path={where}\n"
-        f'  curl -d \'{{"instances": ["a dog running on a beach"]}}\' {url}'
+        f"    --model_name={name} --model_base_path={where}"
     )

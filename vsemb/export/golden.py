@@ -138,7 +138,8 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
         differs = here != there
         if name in _RANKED and "scores" in wanted:
             nothing = -1 if name == "ids" else b""
-            differs &= ~_tied(wanted["scores"], tolerance * scale) | ((here == nothing) != (there == nothing))
+            tied = _tied(wanted["scores"], tolerance * scale) | _last(wanted["ids"] >= 0)
+            differs &= ~tied | ((here == nothing) != (there == nothing))
         if np.any(differs):
             if name == "valid":
                 return largest, f"finds other rows valid: {there.tolist()}, not {here.tolist()}"
@@ -175,3 +176,13 @@ def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:
         tied[:, :-1] |= near
         tied[:, 1:] |= near
     return tied
+
+
+def _last(filled: np.ndarray) -> np.ndarray:
+    """Returns where the last result of each row is: (rows, k) bool.
+
+    It may be tied with one that is not shown; its score is compared all the same.
+    """
+    after = np.zeros_like(filled)
+    after[:, :-1] = filled[:, 1:]
+    return filled & ~after

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export.contract import Contract, Golden, contract_path, hashes, interface, version_contract_path
+from vsemb.export.description import written_shape
 from vsemb.export.golden import Arrays, compare, part
 from vsemb.export.probing import PROBES, ProbeError, decode, encode, run_probe
 from vsemb.export.versions import existing_versions
@@ -220,7 +221,7 @@ def _interface_problem(wanted: dict[str, Any], found: dict[str, Any] | None) -> 
     for name in sorted(promised.keys() | offered.keys()):
         if promised.get(name) != offered.get(name):
             sides = [
-                "none" if spec is None else f"{spec[0]} {['B' if size is None else size for size in spec[1]]}"
+                "none" if spec is None else f"{spec[0]} {written_shape(spec[1])}"
                 for spec in (offered.get(name), promised.get(name))
             ]
             return f"{name} is {sides[0]}, not {sides[1]}".replace("'", "")

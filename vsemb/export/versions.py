@@ -17,6 +17,9 @@ from pathlib import Path
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sync_tree
 
+#: The directory beside the models in which the contracts of their newest exports lie.
+CONTRACTS = "contracts"
+
 
 def existing_versions(base: Path) -> list[int]:
     """Returns the version numbers in a model's directory, ascending; none where it does not exist."""
@@ -86,6 +89,10 @@ def _check(base: Path, version: int | None) -> None:
     if base.name.isdigit():
         raise invalid_argument(
             "out", str(base), "the model's directory, without a version", "Give the version by --version."
+        )
+    if base.name == CONTRACTS:
+        raise invalid_argument(
+            "out", str(base), "another name", f"Beside the models, {CONTRACTS} holds their contracts."
         )
     if base.exists() and not base.is_dir():
         raise DataError(f"{base} is a file; name a directory for the model's versions.")

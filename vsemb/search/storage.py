@@ -28,6 +28,8 @@ FORMAT, VERSION = "vsemb-index", 2
 MANIFEST, BACKEND = "manifest.json", "backend"
 _ITEMS = "items.json"
 _FILES = ("embeddings.npy", "ids.npy", "keys.json")
+#: All that lies in an index.
+NAMES = frozenset((*_FILES, _ITEMS, BACKEND, MANIFEST))
 _ROWS = 1 << 16
 
 
@@ -80,7 +82,7 @@ def read_parts(directory: Path, expected: IndexSource | None) -> dict[str, Any]:
     try:
         source = IndexSource(**{**manifest["source"], "splits": tuple(manifest["source"]["splits"])})
         settings = IndexSettings(**manifest["settings"])
-        found, digests = manifest["backend"], dict(manifest["sha256"])
+        found, digests = dict(manifest["backend"]), dict(manifest["sha256"])
         recorded, shape = dict(manifest["recorded"]), (int(manifest["items"]), int(manifest["dim"]))
         if missing := set(_FILES) - set(digests):
             raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
@@ -159,9 +161,10 @@ def discard_backend(manifest: Mapping[str, Any] | None) -> None:
     """Removes what the backend of an index has elsewhere, after the index itself is gone."""
     if manifest is None:
         return
-    codes = manifest.get("settings", {}).get("backend")
-    if codes in BACKENDS:
-        BACKENDS[codes].discard(manifest.get("backend", {}))
+    settings, found = manifest.get("settings"), manifest.get("backend")
+    # It may be damaged.
+    if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):
+        BACKENDS[settings["backend"]].discard(found)
 
 
 def first_not_finite(embeddings: np.ndarray) -> tuple[int, int] | None:
@@ -202,12 +205,12 @@ def _read_items(directory: Path, ids: np.ndarray, keys: Sequence[str]) -> list[I
 def _open_backend(directory: Path, codes: str, parameters: Mapping[str, Any], items: int) -> Backend:
     try:
         backend = BACKENDS[codes].open(directory / BACKEND, parameters)
-    except (KeyError, TypeError, OSError, ValueError) as error:
+        found = len(backend)
+    except (KeyError, TypeError, OSError, ValueError, OverflowError) as error:
         if isinstance(error, ImportError | InvalidArgumentError):
             raise
         raise DataError(f"The index {directory} is damaged: {error}. Make it again.") from error
-    if len(backend) != items:
-        found = len(backend)
+    if found != items:
         backend.close()
         raise DataError(
             f"The backend of the index {directory} holds {found} items, not {items}. Make the index again."

@@ -14,7 +14,15 @@ from vsemb.files import read_json, replacing_directory
 from vsemb.search.backends import BACKENDS
 from vsemb.search.index import SearchIndex
 from vsemb.search.source import IndexSettings, IndexSource, Item
-from vsemb.search.storage import BACKEND, MANIFEST, discard_backend, first_not_finite, write_parts
+from vsemb.search.storage import (
+    BACKEND,
+    FORMAT,
+    MANIFEST,
+    NAMES,
+    discard_backend,
+    first_not_finite,
+    write_parts,
+)
 
 
 def check_index_directory(directory: str | os.PathLike[str], settings: IndexSettings | None = None) -> None:
@@ -25,9 +33,7 @@ def check_index_directory(directory: str | os.PathLike[str], settings: IndexSett
         MissingExtraError: if the backend is not installed.
     """
     directory = Path(directory)
-    if directory.exists() and (
-        not directory.is_dir() or (not (directory / MANIFEST).is_file() and any(directory.iterdir()))
-    ):
+    if directory.exists() and not _replaceable(directory):
         raise DataError(f"{directory} exists and is no index; choose another directory.")
     if settings is not None and settings.codes is not None:
         BACKENDS[settings.codes].check()
@@ -89,6 +95,19 @@ def write_index(
         BACKENDS[settings.codes].replaced(directory / BACKEND)
     discard_backend(older)
     return SearchIndex.open(directory, source)
+
+
+def _replaceable(directory: Path) -> bool:
+    """Whether nothing but an index, perhaps a damaged one, is lost with a directory."""
+    if not directory.is_dir():
+        return False
+    names = {path.name for path in directory.iterdir()}
+    if not names:
+        return True
+    if MANIFEST not in names or names - NAMES:  # Datasets have a manifest, too.
+        return False
+    manifest = _older(directory)
+    return manifest is None or manifest.get("format") == FORMAT
 
 
 def _older(directory: Path) -> dict[str, Any] | None:

@@ -121,15 +121,20 @@ class Client(AbstractContextManager["Client"]):
     ) -> None:
         if version is not None and label is not None:
             raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
-        if version is not None and (isinstance(version, bool) or version < 0):
-            raise invalid_argument("version", version, "an integer >= 0")
-        if not (timeout > 0 and math.isfinite(timeout)):
+        if version is not None and not (_is_integer(version, 0) and version < 2**63):
+            raise invalid_argument("version", version, "an integer >= 0 and below 2**63")
+        if label is not None and not isinstance(label, str):
+            raise invalid_argument("label", label, "a text")
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not number or not (timeout > 0 and math.isfinite(timeout)):
             raise invalid_argument("timeout", timeout, "a number of seconds > 0")
-        if retries < 0:
-            raise invalid_argument("retries", retries, "an integer >= 0")
-        for name, value in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
-            if value < 1:
-                raise invalid_argument(name, value, "an integer >= 1")
+        for name, value, least in (
+            ("retries", retries, 0),
+            ("batch_size", batch_size, 1),
+            ("batch_bytes", batch_bytes, 1),
+        ):
+            if not _is_integer(value, least):
+                raise invalid_argument(name, value, f"an integer >= {least}")
         scheme, address = parse_address(url, model, version, label)
         self.url = url
         self.timeout, self.retries = timeout, retries
@@ -325,3 +330,7 @@ class Client(AbstractContextManager["Client"]):
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", errors="replace")
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least

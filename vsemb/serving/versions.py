@@ -89,6 +89,7 @@ class ModelVersions:
         self.base = Path(base)
         self.policy = policy
         self.labels = dict(labels or {})
+        self._warned: set[str] = set()
         self.versions: dict[int, Version] = {}
         self._on_change = on_change
         if not self.base.is_dir():
@@ -156,12 +157,20 @@ class ModelVersions:
         """Looks at the directory once and loads and unloads what that asks for."""
         present = await asyncio.to_thread(self._present)
         if present is None:
-            LOG.warning("%s: cannot read %s; what is loaded stays.", self.name, self.base)
+            self._warn_once(f"cannot read {self.base}; what is loaded stays.")
             return
+        for label, number in self.labels.items():
+            if number not in present:
+                self._warn_once(f"there is no version {number} yet for the label {label}.")
         wanted = await self._load_wanted(present)
         for number, version in self.versions.items():
             if version.available and number not in wanted:
                 self._unload(version)
+
+    def _warn_once(self, line: str) -> None:
+        if line not in self._warned:
+            self._warned.add(line)
+            LOG.warning("%s: %s", self.name, line)
 
     def close(self) -> None:
         """Takes all versions out of service."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -75,6 +76,18 @@ def test_nobody_at_the_uri(tmp_path):
     with pytest.raises(DataError, match=r"Milvus cannot .*http://127\.0\.0\.1:9"):
         write(tmp_path / "a", 5, settings)
     assert not any(tmp_path.iterdir())
+
+
+def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypatch):
+    write(tmp_path / "a", 5, IndexSettings("milvus")).close()
+    (schema,) = tmp_path.rglob("schema.json")
+    schema.write_text("{")
+    said = []
+    for name in ("pymilvus.decorators", "milvus_lite.adapter.grpc.servicer"):
+        monkeypatch.setattr(logging.getLogger(name), "handle", said.append)
+    with pytest.raises(DataError, match=r"Milvus cannot open .*schema\.json' is not valid JSON[^.]*\.$"):
+        SearchIndex.open(tmp_path / "a")
+    assert not said
 
 
 def test_an_embedded_one_stops_when_it_is_closed(tmp_path):

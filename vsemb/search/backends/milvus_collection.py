@@ -164,10 +164,11 @@ def _check_uri(uri: str) -> None:
 
 def _connect(uri: str | None, folder: Path | None) -> Any:
     milvus = _milvus()
+    # Both log what goes wrong, with a traceback, beside raising it.
+    for name in ("milvus_lite.server_manager", "milvus_lite.adapter.grpc.servicer", "pymilvus.decorators"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     if uri is not None:
         return milvus.MilvusClient(uri=uri, token=os.environ.get(TOKEN, ""), timeout=10)
-    # Milvus Lite logs what goes wrong, with a traceback, beside raising it.
-    logging.getLogger("milvus_lite.server_manager").setLevel(logging.CRITICAL + 1)
     # Its connections are kept by URI, so that a folder needs the same name throughout.
     return milvus.MilvusClient(uri=os.path.abspath(str(folder)), timeout=10)
 
@@ -185,6 +186,5 @@ def _errors(what: str, where: str) -> Iterator[None]:
         yield
     except milvus.MilvusException as error:
         reason = " ".join(str(getattr(error, "message", error)).split())[:200]
-        raise DataError(
-            f"Milvus cannot {what} {where}: {reason}. An embedded one is open to one process at a time."
-        ) from error
+        fix = " It is open to one process at a time." if "Open local milvus failed" in reason else ""
+        raise DataError(f"Milvus cannot {what} {where}: {reason}.{fix}") from error
