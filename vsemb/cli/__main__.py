@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from vsemb import __version__
@@ -67,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         0 on success, 1 when the command failed (one line on stderr says why), 2 on wrong usage,
-        130 when interrupted.
+        130 when interrupted. `SystemExit` is raised when it is asked to terminate, so that no half-written
+        files are left.
     """
     # Errors that matter are exceptions; what TensorFlow logs at this level is about GPUs it did not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -75,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A text may stand after options too.
     arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
     module = importlib.import_module(f"vsemb.cli.{given.command}")
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
         return module.run(arguments) or 0
     except VsembError as error:
@@ -99,6 +104,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = str(getattr(error, "message", error)).splitlines()[0]
         print(f"vsemb {given.command}: TensorFlow: {reason}", file=sys.stderr)
         return 1
+    finally:
+        if main_thread:
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _terminate(*_: object) -> None:
+    # 128 and the signal's number, as shells have it.
+    sys.exit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,30 @@
+"""What the command line does with a signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from vsemb.cli import recipes
+from vsemb.cli.__main__ import main
+
+
+def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
+    def run(arguments):
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            Path(folder, "half").write_text("half a file")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)  # The signal ends it.
+
+    monkeypatch.setattr(recipes, "run", run)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main(["recipes"])
+    assert ended.value.code == 143
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) == before
