@@ -28,6 +28,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.benchmarks.timing import median_seconds
 from tests.benchmarks.training import sgemm_gflops
 from vsemb.cli.tables import table
 from vsemb.evaluation import retrieval_ranks
@@ -41,17 +42,6 @@ from vsemb.training.hypernymy import EpochLoop
 _NUMPY_ROWS = 4
 CONCEPTS, PAIRS, BATCH = 82115, 743241, 500
 _KERAS_STEPS = 30
-
-
-def median_seconds(function: Callable[[], Any], rounds: int) -> float:
-    """Runs a function once unmeasured and then `rounds` times."""
-    function()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
 
 
 def peak_bytes() -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+from tests.benchmarks.timing import median_seconds
 from vsemb.cli.tables import table
 from vsemb.files import write_json
 from vsemb.search import IndexSettings, IndexSource, SearchIndex, write_index
@@ -32,17 +32,6 @@ APPROXIMATE = (
     IndexSettings(dtype="binary"),
     *(IndexSettings(name) for name in ("faiss-ivf", "faiss-int8", "faiss-binary", "scann")),
 )
-
-
-def median_ms(function: Callable[[], Any], rounds: int = 5) -> float:
-    """Runs a function once unmeasured and then `rounds` times; milliseconds."""
-    function()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(times))
 
 
 def clustered(count: int, dim: int, seed: int) -> np.ndarray:
@@ -68,8 +57,8 @@ def measure(items: int, dim: int) -> list[dict[str, Any]]:
             "name": name,
             "items": items,
             "dim": dim,
-            "ms_one": median_ms(lambda: search(queries[:1])),
-            "ms_batch": median_ms(lambda: search(queries)),
+            "ms_one": 1e3 * median_seconds(lambda: search(queries[:1]), 5),
+            "ms_batch": 1e3 * median_seconds(lambda: search(queries), 5),
             "recall": float(np.mean(scores >= best[:, -1:] - 1e-5)),
         }
 

@@ -463,7 +463,11 @@ def test_an_answer_that_is_no_good_is_told_at_once(status, body, code, says):
     assert "\n" not in str(raised.value) and server.url in str(raised.value)
 
 
-@pytest.mark.parametrize("trouble", [(503, {"error": "busy"}), (502, b""), hang_up, break_off], ids=str)
+@pytest.mark.parametrize(
+    "trouble",
+    [(503, {"error": "busy"}), (502, b""), hang_up, break_off],
+    ids=["503", "502", "hang_up", "break_off"],
+)
 def test_trouble_that_passes_is_tried_again(trouble):
     with Scripted(trouble, trouble, (200, GOOD)) as server, Client(server.url, "scenes") as client:
         assert client.encode_text(["a"]).valid.tolist() == [True]
