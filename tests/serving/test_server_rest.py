@@ -253,6 +253,15 @@ def test_a_large_body_is_refused_before_it_is_sent(narrow: Server) -> None:
         assert b"larger than 1000 bytes" in answer
 
 
+def test_a_body_that_stands_still_gives_its_place_back(server: Server, monkeypatch) -> None:
+    monkeypatch.setattr("vsemb.serving.http._SILENT_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
+        head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
+        connection.sendall(head.encode())
+        answer = connection.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 408 ") and "stood still" in answer
+
+
 def test_a_large_body_without_a_length_is_refused(narrow: Server) -> None:
     parts = (b" " * 600 for _ in range(100))
     status, answer = ask(narrow.rest_port, "POST", f"{MODEL}:predict", parts)  # type: ignore[arg-type]

@@ -31,8 +31,9 @@ HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
-# Seconds for a body to arrive. A client that sends slower than that would hold a place of another.
-_BODY_SECONDS = 60
+# Seconds for a body to arrive, and for which it may stand still. A client that is slower holds a place of
+# another.
+_BODY_SECONDS, _SILENT_SECONDS = 60, 10
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _PREDICT = re.compile(
@@ -153,7 +154,7 @@ class RestApi:
         parts, size = [], 0
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                async for part in request.content.iter_any():
+                while part := await asyncio.wait_for(request.content.readany(), _SILENT_SECONDS):
                     size += len(part)
                     # A body may come without its length.
                     if size > self._max_body:
@@ -164,7 +165,10 @@ class RestApi:
             raise invalid(f"The body cannot be read: {error}") from error
         except TimeoutError:
             raise RequestError(
-                Code.DEADLINE_EXCEEDED, f"The body did not arrive within {_BODY_SECONDS} seconds.", 408
+                Code.DEADLINE_EXCEEDED,
+                f"The body did not arrive within {_BODY_SECONDS} seconds, or stood "
+                f"still for {_SILENT_SECONDS}.",
+                408,
             ) from None
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
         return b"".join(parts) if encoding == "identity" else await aside(size, self._unpack, encoding, parts)
