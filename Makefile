@@ -1,6 +1,8 @@
 # `make quickstart` and `make test` need Python 3.11 or newer and nothing else.
 PYTHON ?= python3
 VENV ?= .venv
+# Processes that run tests: each needs about 3 GB.
+WORKERS ?= 2
 BIN = $(VENV)/bin
 
 .PHONY: quickstart test test-all lint benchmark clean
@@ -19,7 +21,7 @@ quickstart: $(VENV)/installed
 	$(BIN)/python -m pipelines.quickstart
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m 'not slow and not real_data'
+	$(BIN)/python -m pytest -m 'not slow and not real_data' -n $(WORKERS) --dist loadfile
 
 test-all: $(VENV)/installed-dev
 	$(BIN)/python -m pytest

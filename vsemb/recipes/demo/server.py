@@ -185,3 +185,5 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
         # The server hands signals on when it has closed; this one would then kill, and leave the uploads.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     Server(config).run(sockets=[listener])
+    # Only a signal ends it, and where signals were ignored before, the server's passing it on does nothing.
+    raise KeyboardInterrupt
