@@ -17,7 +17,7 @@ from vsemb.export import ServedModel
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.images import embed_image_bytes, has_features
 from vsemb.recipes.run import Run
-from vsemb.recipes.serve import run_encoders
+from vsemb.recipes.serve import check_run, run_encoders
 from vsemb.search import (
     IndexSettings,
     IndexSource,
@@ -27,6 +27,7 @@ from vsemb.search import (
     candidate_recall,
     check_candidates,
     check_index_directory,
+    stored_settings,
     write_index,
 )
 from vsemb.search.comparison import COMPARED, Compared, compare
@@ -125,20 +126,6 @@ def build_index(
     )
 
 
-def check_run(index: SearchIndex, run: Run) -> None:
-    """Refuses a run whose embeddings are not comparable with those of an index.
-
-    Raises:
-        StaleIndexError: if the index was made with other weights.
-    """
-    if index.source.run != run.fingerprint:
-        raise StaleIndexError(
-            f"The index was made with another run than {run.path} ({index.source.run[:12]}, not "
-            f"{run.fingerprint[:12]}), so they are not comparable. Name the right one with --run, or "
-            f"make the index again with: vsemb index {run.path}"
-        )
-
-
 def open_indexed(
     directory: str | os.PathLike[str],
     run: str | os.PathLike[str] | None = None,
@@ -205,6 +192,8 @@ def open_index(
 ) -> SearchIndex:
     """Opens the index of a run over a dataset; builds it where it is missing or stale, and says so.
 
+    One that is built anew is stored and searched as it was.
+
     Args:
         run: the run.
         dataset: the dataset.
@@ -225,7 +214,7 @@ def open_index(
         return SearchIndex.open(directory, source)
     except StaleIndexError as error:
         report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
-        return build_index(run, dataset, split, kind, encoders)
+        return build_index(run, dataset, split, kind, encoders, settings=stored_settings(directory))
 
 
 def measure_candidates(

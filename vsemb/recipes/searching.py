@@ -11,9 +11,10 @@ import numpy as np
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.recipes.build import similarity_name
-from vsemb.recipes.indexing import ALL, check_run, index_directory, open_index, split_names
+from vsemb.recipes.indexing import ALL, index_directory, open_index, split_names
 from vsemb.recipes.queries import EmbeddedQuery, Query
 from vsemb.recipes.run import Run
+from vsemb.recipes.serve import check_run
 from vsemb.search import Item, SearchIndex, check_candidates, resort_by_mean
 
 __all__ = ["Query", "Result", "search_index", "search_run"]

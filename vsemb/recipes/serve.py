@@ -10,7 +10,7 @@ from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_s
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
-from vsemb.recipes.run import Run
+from vsemb.recipes.run import Run, StoredRun
 from vsemb.search import SearchIndex, StaleIndexError
 
 
@@ -47,6 +47,20 @@ def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
     return ServedModel(run.model, run.tokenizer, image_input(run) if images else None)
 
 
+def check_run(index: SearchIndex, run: StoredRun) -> None:
+    """Refuses a run whose embeddings are not comparable with those of an index.
+
+    Raises:
+        StaleIndexError: if the index was made with other weights.
+    """
+    if index.source.run != run.fingerprint:
+        raise StaleIndexError(
+            f"The index was made with another run than {run.path} ({index.source.run[:12]}, not "
+            f"{run.fingerprint[:12]}), so they are not comparable. Name the run that made it, or make the "
+            f"index again with: vsemb index {run.path}"
+        )
+
+
 def export_run(
     run: Run | EntailmentRun,
     out: str | os.PathLike[str],
@@ -76,11 +90,8 @@ def export_run(
 
         export_run(Run.open("runs/vsepp"), "savedmodels/flickr8k")
     """
-    if index is not None and index.source.run != run.fingerprint:
-        raise StaleIndexError(
-            f"The index was made with another run than {run.path} ({index.source.run[:12]}, not "
-            f"{run.fingerprint[:12]}), so they are not comparable. Make it again with: vsemb index {run.path}"
-        )
+    if index is not None:
+        check_run(index, run)
     return export_savedmodel(
         run.model,
         run.tokenizer,

@@ -5,7 +5,7 @@ from vsemb.search.candidates import candidate_recall, check_candidates
 from vsemb.search.geometry import abstract, compose
 from vsemb.search.index import SearchIndex
 from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
-from vsemb.search.storage import is_index
+from vsemb.search.storage import is_index, stored_settings
 from vsemb.search.writing import check_index_directory, write_index
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "compose",
     "is_index",
     "resort_by_mean",
+    "stored_settings",
     "write_index",
 ]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import read_json, sha256_file, write_json
 from vsemb.search.backends import BACKENDS, Backend
 from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
@@ -61,6 +61,14 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             "Make it again with `vsemb index`."
         )
     return manifest
+
+
+def stored_settings(directory: Path) -> IndexSettings:
+    """Returns how an index is stored and searched, as it says itself; the default where it does not."""
+    try:
+        return IndexSettings(**read_json(directory / MANIFEST, "index manifest")["settings"])
+    except (VsembError, KeyError, TypeError, ValueError):
+        return IndexSettings()
 
 
 def read_parts(directory: Path, expected: IndexSource | None) -> dict[str, Any]:

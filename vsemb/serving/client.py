@@ -333,4 +333,4 @@ def _text(value: bytes) -> str:
 
 
 def _is_integer(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
