@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import tensorflow as tf
+
 from vsemb.cli.__main__ import main
 
 
@@ -54,3 +57,22 @@ def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path,
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_index_is_searched_by_the_model_itself(tiny_run, tiny_pixel_run, scenes_path, tmp_path, capsys):
+    index, out, found = tmp_path / "index", tmp_path / "savedmodels" / "scenes", tmp_path / "found.json"
+    of_val = ["--data", str(scenes_path), "--split", "val", "--out", str(index)]
+    assert main(["index", str(tiny_pixel_run.path), *of_val]) == 0
+    assert main(["export", str(tiny_pixel_run.path), str(out), "--index", str(index)]) == 0
+    assert main(["search", str(index), "a red circle", "-k", "3", "--json", str(found)]) == 0
+    search = tf.saved_model.load(str(out / "1")).signatures["search_text"]
+    answer = search(text=tf.constant(["a red circle"]), k=tf.constant([3]))
+    wanted = json.loads(found.read_text())["results"]
+    assert [key.decode() for key in answer["keys"].numpy()[0]] == [each["key"] for each in wanted]
+    assert answer["ids"].numpy()[0].tolist() == [each["id"] for each in wanted]
+    # One text alone on both ways, through other matrix products.
+    np.testing.assert_allclose(answer["scores"].numpy()[0], [each["score"] for each in wanted], atol=1e-6)
+    capsys.readouterr()
+    assert main(["export", str(tiny_run.path), str(tmp_path / "other"), "--index", str(index)]) == 1
+    error = capsys.readouterr().err
+    assert "another run" in error and error.count("\n") == 1 and not (tmp_path / "other").exists()
