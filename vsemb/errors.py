@@ -79,3 +79,15 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
         f"The package `{package}` is not installed. It comes with an extra: pip install 'vsemb[{extra}]'."
     )
+
+
+def one_line(text: object, longest: int = 500) -> str:
+    """Returns a text, or an error's message, without line breaks and no longer than a message should be.
+
+    Example:
+
+    >>> one_line("no such\\n  file", longest=10)
+    'no such f…'
+    """
+    line = " ".join(str(text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -96,8 +96,8 @@ def test_orders_are_scored_exactly_among_candidates(monkeypatch):
     order = similarities.get("order")
     corpus = Corpus(items, np.arange(3), list("xab"))
     for candidates, expected in ((3, {0: -0.04, 1: 0.0, 2: 0.0}), (1, {2: 0.0})):
-        monkeypatch.setattr(corpus_module, "_FEWEST", candidates)
-        monkeypatch.setattr(corpus_module, "_CANDIDATES", 1)
+        monkeypatch.setattr(corpus_module, "FEWEST", candidates)
+        monkeypatch.setattr(corpus_module, "EACH", 1)
         found = corpus.search(
             tf.constant(query), tf.constant([True]), tf.constant([candidates]), order, "text"
         )

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search import SearchIndex
-from vsemb.search.index import KINDS
+from vsemb.search.candidates import EACH, FEWEST
+from vsemb.search.source import KINDS, items_are_images
 from vsemb.similarities import Similarity
 
 #: The most items that a corpus may hold; more belong into an index of their own.
@@ -22,9 +23,6 @@ MOST_ITEMS = 1_000_000
 MOST_RESULTS = 1_000
 # Numbers held at a time: 128 MiB of float32.
 _BLOCK = 1 << 25
-# Items scored exactly for each result of a similarity that is no inner product, and the fewest of them; see
-# `vsemb.search.candidates` for what they find.
-_CANDIDATES, _FEWEST = 10, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +95,8 @@ class Corpus:
         """Finds the best items for each query, in graph.
 
         A similarity whose scores are inner products is searched exactly. One that is not, an order, is
-        scored exactly for the items with the largest inner products: ten for each result, 200 at least.
+        scored exactly for the items with the largest inner products: as many as an index
+        does with a backend, see `vsemb.search.candidates`.
 
         Args:
             queries: (batch, dim) float32 embeddings.
@@ -131,7 +130,7 @@ class Corpus:
         self, queries: tf.Tensor, most: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns rows int32 and scores float32, (batch, most), a few queries at a time."""
-        candidates = most if similarity.linear else tf.maximum(_CANDIDATES * most, _FEWEST)
+        candidates = most if similarity.linear else tf.maximum(EACH * most, FEWEST)
         candidates = tf.minimum(candidates, len(self))
         # Scores, or the embeddings of the candidates.
         held = tf.maximum(len(self), 0 if similarity.linear else candidates * queries.shape[1])
@@ -164,5 +163,5 @@ class Corpus:
         self, queries: tf.Tensor, rows: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> tf.Tensor:
         items, queries = tf.gather(self._variables[0], rows), queries[:, None]
-        as_images = self.kind == "image" or query_kind == "text"
+        as_images = items_are_images(self.kind, query_kind)
         return similarity.pair_scores(*((items, queries) if as_images else (queries, items)))

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import tensorflow as tf
+from vsemb.export.servable import signature_specs
 
 Signatures = dict[str, dict[str, list[list[str]]]]
 
@@ -21,19 +21,13 @@ def signature_table(path: str | os.PathLike[str]) -> Signatures:
     Returns:
         Shapes are written as `[B, 512]`, see `written_shape`.
     """
-    loaded = tf.saved_model.load(str(path))
-    found: Signatures = {}
-    for name, function in loaded.signatures.items():
-        specs = {"inputs": function.structured_input_signature[1], "outputs": function.structured_outputs}
-        found[name] = {
-            side: [[key, spec.dtype.name, _shape(spec)] for key, spec in sorted(values.items())]
-            for side, values in specs.items()
+    return {
+        name: {
+            side: [[key, spec["dtype"], written_shape(spec["shape"])] for key, spec in values.items()]
+            for side, values in sides.items()
         }
-    return found
-
-
-def _shape(spec: tf.TensorSpec) -> str:
-    return written_shape(list(spec.shape))
+        for name, sides in signature_specs(Path(path)).items()
+    }
 
 
 def written_shape(sizes: Sequence[int | None]) -> str:

@@ -7,6 +7,7 @@ core TensorFlow operations only.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -20,7 +21,7 @@ DTYPES = ("float32", "int64", "int32", "string", "bool")
 # Python functions would need the process that wrote them, and cuDNN a GPU.
 _NOT_SERVABLE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "Cudnn")
 
-Specs = dict[str, dict[str, dict[str, dict[str, object]]]]
+Specs = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:

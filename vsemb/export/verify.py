@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.export.contract import Contract, Golden, contract_path, hashes, interface, version_contract_path
 from vsemb.export.description import written_shape
 from vsemb.export.golden import Arrays, compare, part
@@ -237,7 +237,7 @@ def _compared(name: str, signature: str, contract: Contract, results: list[dict[
     largest = 0.0
     for place, result in enumerate(results):
         if "error" in result:
-            reason = " ".join(result["error"].split())[:200]
+            reason = one_line(result["error"], 200)
             return Check(name, signature, rows, problem=f"{what[place]}: {reason}")
         got = {key: decode(values) for key, values in result["outputs"].items()}
         difference, problem = compare(wanted[place], got, contract.tolerance, golden.scale)

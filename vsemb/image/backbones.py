@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import require_space
 from vsemb.image.convnet import small_conv_net
 
@@ -311,7 +311,7 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
         _load_all(base, path)
         return
     except Exception as error:  # h5py and Keras raise many types for a file that does not fit
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error, 200)
     try:
         # A file of the whole network, classifier included: the classifier's weights come last.
         network = _network(

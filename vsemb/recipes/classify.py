@@ -18,7 +18,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.zero_shot import class_scores, recognised
 from vsemb.export import ClassPrompts
@@ -183,7 +183,7 @@ def classify_images(
         try:
             embedded[place], _ = embed_image(run, dataset, encoders, image)
         except DataError as error:
-            errors[place] = " ".join(str(error).split())
+            errors[place] = one_line(error)
     scores: dict[int, np.ndarray] = {}
     if embedded:
         scores = dict(zip(embedded, _scores(run, np.stack(list(embedded.values())), prompts), strict=True))

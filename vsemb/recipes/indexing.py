@@ -246,12 +246,7 @@ def measure_candidates(
     """
     for count in candidates:
         check_candidates(count, k, index.source.similarity, approximate=index.backend is not None)
-    captions = [text for name in index.source.splits for text in dataset.split(name).captions]
-    drawn = np.random.default_rng(seed).permutation(len(captions))[:queries]
-    if index.source.kind == "text":
-        embedded = np.asarray(index.embeddings[np.sort(drawn)])
-    else:
-        embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
+    embedded, _ = _caption_queries(run, dataset, index, queries, seed)
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
@@ -282,13 +277,21 @@ def compare_backends(
         StaleIndexError: if the index was made with another run.
     """
     check_run(index, run)
+    embedded, own = _caption_queries(run, dataset, index, queries, seed)
+    truth = own if index.source.kind == "image" else None
+    yield from compare(index, embedded, own=truth, query_kind="text", settings=settings)
+
+
+def _caption_queries(
+    run: Run, dataset: Dataset, index: SearchIndex, queries: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
     parts = [dataset.split(name) for name in index.source.splits]
     captions = [text for part in parts for text in part.captions]
     own = np.concatenate([part.ids[part.caption_rows] for part in parts])
     drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
     embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
-    truth = own[drawn] if index.source.kind == "image" else None
-    yield from compare(index, np.asarray(embedded), own=truth, query_kind="text", settings=settings)
+    return np.asarray(embedded), own[drawn]
 
 
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:

@@ -29,7 +29,7 @@ import numpy as np
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, one_line
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.models import DualEncoder
 from vsemb.recipes import build, texts
@@ -124,7 +124,7 @@ class StoredRun:
                 warnings.simplefilter("ignore")
                 model.load_weights(self.path / BEST)
         except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:120]
+            reason = one_line(error, 120)
             raise DataError(
                 f"{self.path / BEST} does not fit the run's {RECIPE} ({reason} …). One of the two was "
                 "changed; restore it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from vsemb.recipes.run import Run
 from vsemb.recipes.serve import check_run
 from vsemb.search import Item, SearchIndex, check_candidates, resort_by_mean
 
-__all__ = ["Query", "Result", "search_index", "search_run"]
+__all__ = ["Query", "Result", "nearest", "search_index", "search_run"]
 
 
 @dataclass(frozen=True)
@@ -168,18 +168,50 @@ def _answer(
     exclude: list[int] = []
     if asked.own and index.source.kind == "image" and not keep_query:
         exclude = np.flatnonzero(np.isin(index.ids, list(asked.own))).tolist()
-    rows, scores = index.search(
-        asked.vector[None],
-        max(k, resort or 0),
-        exclude=exclude,
+    return nearest(
+        index,
+        asked.vector,
+        k,
         query_kind="image" if asked.by_image else "text",
+        exclude=exclude,
+        resort=resort,
         candidates=candidates,
+    )
+
+
+def nearest(
+    index: SearchIndex,
+    vector: np.ndarray,
+    k: int,
+    *,
+    query_kind: str,
+    exclude: Sequence[int] = (),
+    resort: int | None = None,
+    candidates: int | None = None,
+) -> list[Result]:
+    """Finds the items of an index nearest to an embedding.
+
+    Args:
+        index: the index, which says what its rows stand for.
+        vector: (dim,) float32.
+        k: results wanted.
+        query_kind: what the embedding is of, `"image"` or `"text"`.
+        exclude: rows never to return.
+        resort: as `search_run`.
+        candidates: as `search_index`.
+
+    Raises:
+        DataError: if the index does not say what its rows stand for.
+        InvalidArgumentError: as `SearchIndex.search`.
+    """
+    if index.items is None:
+        raise DataError("The index does not say what its rows stand for. Make it again with `vsemb index`.")
+    rows, scores = index.search(
+        vector[None], max(k, resort or 0), exclude=exclude, query_kind=query_kind, candidates=candidates
     )
     order = np.arange(rows.shape[1])
     if resort is not None:
         order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
-    if index.items is None:
-        raise DataError("The index does not say what its rows stand for. Make it again with `vsemb index`.")
     return [
         Result(rank, float(scores[0, place]), index.items[rows[0, place]])
         for rank, place in enumerate(order[:k], 1)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from vsemb.search.index import SearchIndex
 
 
-# Candidates of a backend for each result, and the fewest of them.
-_EACH, _FEWEST = 10, 100
+#: Candidates of a backend for each result, and the fewest of them.
+EACH, FEWEST = 10, 100
 
 
 def default_candidates(k: int) -> int:
@@ -35,7 +35,7 @@ def default_candidates(k: int) -> int:
     >>> default_candidates(5), default_candidates(50)
     (100, 500)
     """
-    return max(_EACH * k, _FEWEST)
+    return max(EACH * k, FEWEST)
 
 
 def check_candidates(candidates: int, k: int, similarity: str, *, approximate: bool = False) -> None:

@@ -20,7 +20,7 @@ from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search.backends import Backend
 from vsemb.search.best import BLOCK, best_of, best_of_blocks
 from vsemb.search.candidates import check_candidates, default_candidates
-from vsemb.search.source import KINDS, IndexSettings, IndexSource, Item
+from vsemb.search.source import KINDS, IndexSettings, IndexSource, Item, items_are_images
 from vsemb.search.storage import read_parts
 
 _BLOCK = BLOCK
@@ -193,16 +193,13 @@ class SearchIndex:
         where, scores = best_of(self.scores_of(queries, rows, query_kind=query_kind), k)
         return np.take_along_axis(rows, where, axis=1), scores
 
-    def _items_as_images(self, query_kind: str | None) -> bool:
-        return self.source.kind == "image" or query_kind == "text"
-
     def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = similarities.get(self.source.similarity)
         if isinstance(similarity, similarities.Dot):
             # The same sum for either side, without a copy of the items.
             return queries @ items.T
         item_tensor, query_tensor = ops.convert_to_tensor(items), ops.convert_to_tensor(queries)
-        if self._items_as_images(query_kind):
+        if items_are_images(self.source.kind, query_kind):
             scores = ops.transpose(similarity.scores(item_tensor, query_tensor))
         else:
             scores = similarity.scores(query_tensor, item_tensor)
@@ -210,5 +207,5 @@ class SearchIndex:
 
     def _pair_scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = similarities.get(self.source.similarity)
-        pair = (items, queries) if self._items_as_images(query_kind) else (queries, items)
+        pair = (items, queries) if items_are_images(self.source.kind, query_kind) else (queries, items)
         return ops.convert_to_numpy(similarity.pair_scores(*map(ops.convert_to_tensor, pair)))

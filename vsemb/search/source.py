@@ -16,6 +16,11 @@ DTYPES = ("float32", "float16", "int8", "binary")
 KEPT = ("float32", "float16")
 
 
+def items_are_images(kind: str, query_kind: str | None) -> bool:
+    """Whether items are scored as images and queries as texts, see `SearchIndex.search`."""
+    return kind == "image" or query_kind == "text"
+
+
 class StaleIndexError(DataError):
     """An index was made from other weights, another dataset or other splits than those at hand."""
 

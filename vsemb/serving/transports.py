@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from vsemb.errors import VsembError
+from vsemb.errors import VsembError, one_line
 
 Arrays = dict[str, np.ndarray]
 Result = TypeVar("Result")
@@ -177,12 +177,6 @@ def attempted(
                 raise
         pause(seconds)
     raise AssertionError("unreachable")
-
-
-def one_line(text: object, longest: int = 500) -> str:
-    """Returns a text without line breaks, and no more of it than a message should hold."""
-    line = " ".join(str(text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def unreachable(where: str, reason: object) -> ServingError:

@@ -11,16 +11,16 @@ from keras import ops
 
 from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_argument
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.images import embed_image_bytes
 from vsemb.recipes.indexing import ALL, index_items, open_index
 from vsemb.recipes.queries import embed_text
 from vsemb.recipes.run import Run
-from vsemb.recipes.searching import Result
+from vsemb.recipes.searching import Result, nearest
 from vsemb.recipes.serve import run_encoders
-from vsemb.search import SearchIndex, abstract, combine, compose, resort_by_mean
+from vsemb.search import SearchIndex, abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 _OPERATIONS = {"compose": compose, "abstract": abstract}
@@ -105,7 +105,6 @@ class Demo:
         self._captions: SearchIndex | None = None
         names = self._images.source.splits
         self.items = index_items(dataset, names, "image")
-        self._caption_items = index_items(dataset, names, "text")
         if self.has_captions:
             self._captions = open_index(run, dataset, split, "text", self._encoders, report)
         splits = [dataset.split(name) for name in names]
@@ -174,11 +173,7 @@ class Demo:
         images = self._nearest_images(vector, k, "image", own)
         captions: tuple[Result, ...] = ()
         if self._captions is not None:
-            rows, scores = self._captions.search(vector[None], k, query_kind="image")
-            captions = tuple(
-                Result(rank, float(score), self._caption_items[row])
-                for rank, (row, score) in enumerate(zip(rows[0], scores[0], strict=True), 1)
-            )
+            captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
         return Answer(images, captions)
 
     def arithmetic(
@@ -269,15 +264,7 @@ class Demo:
     ) -> tuple[Result, ...]:
         if not 1 <= k <= MAX_RESULTS:
             raise invalid_argument("k", k, f"an integer from 1 to {MAX_RESULTS}")
-        wanted = max(k, resort or 0)
-        rows, scores = self._images.search(vector[None], wanted, exclude=exclude, query_kind=kind)
-        order = np.arange(rows.shape[1])
-        if resort is not None:
-            order[:resort] = resort_by_mean(self._images.embeddings[rows[0, :resort]])
-        return tuple(
-            Result(rank, float(scores[0, place]), self.items[rows[0, place]])
-            for rank, place in enumerate(order[:k], 1)
-        )
+        return tuple(nearest(self._images, vector, k, query_kind=kind, exclude=exclude, resort=resort))
 
     def _embed_text(self, text: str, name: str, notes: list[str]) -> np.ndarray:
         def note(line: str) -> None:
@@ -306,8 +293,3 @@ def _shares(scores: np.ndarray, absolute: bool) -> np.ndarray:
         return np.clip(scores, 0.0, 1.0)
     span = float(scores.max() - scores.min())
     return np.ones_like(scores) if span == 0 else (scores - scores.min()) / span
-
-
-def one_line(error: VsembError) -> str:
-    """Returns an error's message as one line."""
-    return " ".join(str(error).split())

@@ -6,16 +6,13 @@ Whatever comes from a dataset or a reader is escaped.
 
 from __future__ import annotations
 
-import base64
 import functools
-import io
 from collections.abc import Sequence
 from html import escape
 
-from PIL import Image
-
 from vsemb.recipes.demo.answers import Answer, Comparison, Demo
 from vsemb.recipes.searching import Result
+from vsemb.recipes.thumbnails import data_uri, thumbnail
 
 _SIDE = 256
 _REMEMBERED = 1024
@@ -129,11 +126,7 @@ class Cards:
         split, row = self._demo.place(place)
         if not split.has_images:
             return None
-        with Image.open(io.BytesIO(split.read_image(row))) as image:
-            image.thumbnail((_SIDE, _SIDE))
-            buffer = io.BytesIO()
-            image.convert("RGB").save(buffer, "JPEG", quality=85)
-        return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        return data_uri(thumbnail(split, row, _SIDE))
 
 
 def _caption(text: str) -> str:

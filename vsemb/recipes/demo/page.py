@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, VsembError, invalid_argument
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.recipes.build import similarity_name
-from vsemb.recipes.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, one_line
+from vsemb.recipes.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo
 from vsemb.recipes.demo.cards import Cards, hint, notes
 
 _LISTED = 200

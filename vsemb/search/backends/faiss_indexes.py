@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +25,14 @@ def _faiss() -> Any:
     except ImportError as error:
         raise missing_extra("faiss-cpu", "index") from error
     return faiss
+
+
+def _read(read: Callable[[str], Any], directory: Path) -> Any:
+    path = directory / _FILE
+    try:
+        return read(str(path))
+    except RuntimeError as error:
+        raise DataError(f"The index file {path} is damaged. Make the index again.") from error
 
 
 def _sample(vectors: np.ndarray, most: int) -> np.ndarray:
@@ -60,12 +68,7 @@ class _Faiss(Backend):
     @classmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
         faiss = _faiss()
-        try:
-            return cls(faiss.read_index(str(directory / _FILE), faiss.IO_FLAG_MMAP_IFC))
-        except RuntimeError as error:
-            raise DataError(
-                f"The index file {directory / _FILE} is damaged. Make the index again."
-            ) from error
+        return cls(_read(lambda path: faiss.read_index(path, faiss.IO_FLAG_MMAP_IFC), directory))
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         scores, rows = self.index.search(np.ascontiguousarray(queries, np.float32), n)
@@ -154,12 +157,7 @@ class FaissBinary(_Faiss):
     @classmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
         thresholds = np.load(directory / "thresholds.npy", allow_pickle=False)
-        try:
-            return cls(_faiss().read_index_binary(str(directory / _FILE)), thresholds)
-        except RuntimeError as error:
-            raise DataError(
-                f"The index file {directory / _FILE} is damaged. Make the index again."
-            ) from error
+        return cls(_read(_faiss().read_index_binary, directory), thresholds)
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         distances, rows = self.index.search(pack_bits(queries, self.thresholds), n)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
 from vsemb.search.backends.base import Backend
 
 TOKEN = "VSEMB_MILVUS_TOKEN"
@@ -185,6 +185,6 @@ def _errors(what: str, where: str) -> Iterator[None]:
     try:
         yield
     except milvus.MilvusException as error:
-        reason = " ".join(str(getattr(error, "message", error)).split())[:200]
+        reason = one_line(getattr(error, "message", error), 200)
         fix = " It is open to one process at a time." if "Open local milvus failed" in reason else ""
         raise DataError(f"Milvus cannot {what} {where}: {reason}.{fix}") from error
