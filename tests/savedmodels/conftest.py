@@ -51,6 +51,11 @@ class Status(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
+    def do_POST(self) -> None:
+        # An unread body would reset the connection, and nginx might see that before the answer.
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_error(501)
+
     def log_message(self, *arguments: Any) -> None:
         pass
 
