@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import tensorflow as tf
 
@@ -22,6 +24,9 @@ class Tokenizer(tf.Module):
     Raises:
         InvalidArgumentError: for `max_length` < 1.
     """
+
+    #: Shape of a token: () where it is an id, (2,) where it is an id and the place of its head.
+    token_shape: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, vocabulary: Vocabulary, max_length: int) -> None:
         super().__init__()
