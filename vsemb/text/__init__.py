@@ -4,6 +4,8 @@ from vsemb.text.characters import ALPHABET, CharacterTokenizer, alphabet_vocabul
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.cooccurrence import cooccurrence_vectors
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
+from vsemb.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
+from vsemb.text.trees import Sentence, Tree, is_parsed, read_conllu, write_conllu
 from vsemb.text.vectors import read_word_vectors
 from vsemb.text.vocabulary import Vocabulary
 
@@ -11,10 +13,17 @@ __all__ = [
     "ALPHABET",
     "CharacterTokenizer",
     "ClassTokenizer",
+    "Sentence",
     "Tokenizer",
+    "Tree",
+    "TreeTokenizer",
     "Vocabulary",
     "WordTokenizer",
     "alphabet_vocabulary",
     "cooccurrence_vectors",
+    "is_parsed",
+    "read_conllu",
     "read_word_vectors",
+    "tree_vocabulary",
+    "write_conllu",
 ]

@@ -49,6 +49,10 @@ class Tokenizer(tf.Module):
         pieces = self.pieces(tf.convert_to_tensor(texts))
         return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
 
+    def word_ids(self, ids: np.ndarray) -> np.ndarray:
+        """Returns the ids alone of tokens that say more: (...) + `token_shape` -> (...) int32."""
+        return ids[..., 0] if self.token_shape else ids
+
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Tokenizes and pads on the right.
 

@@ -1,0 +1,360 @@
+"""Dependency trees: as values, as text, and in files in the CoNLL-U format.
+
+The format is that of Universal Dependencies (https://universaldependencies.org/format.html), which Stanza,
+UDPipe, CoreNLP and spaCy's converters write.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from vsemb.errors import DataError
+from vsemb.files import replacing
+
+# A head as it stands in text. Longer numbers are heads of no sentence, nor would int32 hold them.
+_HEAD = re.compile(r"[0-9]{1,9}")
+_SEPARATORS = "\t\n\r\0"
+
+_COMMENT = re.compile(r"#\s*(sent_id|text)\s*= ?(.*)")
+_ID = re.compile(r"\S|\S[^\r\n]*\S")
+# Multiword tokens (3-4) and empty nodes (8.1), which stand beside the words of the tree.
+_BESIDE = re.compile(r"[0-9]+[-.][0-9]+")
+_COLUMNS = 10
+_MAX_LINE = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Tree:
+    r"""The dependency tree of a sentence.
+
+    Args:
+        words: the words in the order of the sentence.
+        heads: for each word the place of its head, counted from 1; 0 for the root, of which there is one.
+        tags: a part of speech for each word, or ().
+        relations: the name of each word's relation to its head, or ().
+
+    Example:
+
+    >>> tree = Tree(("A", "dog", "runs"), (2, 3, 0))
+    >>> tree.check("sentence 1")
+    >>> tree.text
+    'A\t2\ndog\t3\nruns\t0'
+    >>> Tree.from_text(tree.text) == tree
+    True
+    """
+
+    words: tuple[str, ...]
+    heads: tuple[int, ...]
+    tags: tuple[str, ...] = ()
+    relations: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def text(self) -> str:
+        """The parsed text: a line for each word, with the word, a tab and its head. No tags or relations."""
+        return "\n".join(f"{word}\t{head}" for word, head in zip(self.words, self.heads, strict=True))
+
+    @classmethod
+    def from_text(cls, text: str) -> Tree:
+        """Reads what `text` gives.
+
+        Raises:
+            DataError: if it is no parsed text, or what it says is no tree.
+        """
+        words, heads = [], []
+        for number, line in enumerate(text.split("\n"), 1):
+            word, tab, head = line.partition("\t")
+            if not tab or not _HEAD.fullmatch(head):
+                raise DataError(
+                    f"Line {number} of a parsed text is {line[:80]!r}; expected a word, a tab and the "
+                    "number of its head."
+                )
+            words.append(word)
+            heads.append(int(head))
+        tree = cls(tuple(words), tuple(heads))
+        tree.check("A parsed text")
+        return tree
+
+    def check(self, where: str) -> None:
+        """Makes sure that it is a tree: one root, from which every word is reached. It may be non-projective.
+
+        Args:
+            where: what messages call the sentence.
+
+        Raises:
+            DataError: naming the sentence and the word, if it is none.
+        """
+        size = len(self.words)
+        if not size:
+            raise DataError(f"{where}: a tree has at least one word.")
+        if len(self.heads) != size:
+            raise DataError(f"{where}: {size} words have {len(self.heads)} heads.")
+        _check_strings(where, "word", self.words)
+        for name, values in (("tag", self.tags), ("relation", self.relations)):
+            if values and len(values) != size:
+                raise DataError(f"{where}: {size} words have {len(values)} {name}s.")
+            _check_strings(where, name, values)
+        if set(map(type, self.heads)) != {int} or min(self.heads) < 0 or max(self.heads) > size:
+            place = next(i for i, h in enumerate(self.heads) if type(h) is not int or not 0 <= h <= size)
+            head = self.heads[place]
+            raise DataError(
+                f"{where}: the head of {self._name(place + 1)} is {head!r}; expected 0 to {size}."
+            )
+        if (roots := self.heads.count(0)) != 1:
+            if not roots:
+                raise DataError(f"{where}: no word is the root; the head of one must be 0.")
+            first = self.heads.index(0)
+            second = self.heads.index(0, first + 1)
+            raise DataError(
+                f"{where}: {roots} words are roots, {self._name(first + 1)} and {self._name(second + 1)} "
+                "among them; a tree has one."
+            )
+        if place := self._cycle():
+            what = "is its own head" if self.heads[place - 1] == place else "hangs on itself over other words"
+            raise DataError(f"{where}: {self._name(place)} {what}; a tree has no cycle.")
+
+    def _cycle(self) -> int:
+        """Returns a word on a cycle, counted from 1, or 0. Every word is visited once."""
+        visited_from = [-1, *[0] * len(self.heads)]
+        for start in range(1, len(self.heads) + 1):
+            place = start
+            while not visited_from[place]:
+                visited_from[place] = start
+                place = self.heads[place - 1]
+            if visited_from[place] == start:
+                return place
+        return 0
+
+    def _name(self, place: int) -> str:
+        return f"word {place} ({self.words[place - 1][:40]!r})"
+
+
+def is_parsed(text: str) -> bool:
+    r"""Tells a parsed text from a raw caption, which has no tab.
+
+    Example:
+
+    >>> is_parsed("A dog"), is_parsed("A\t2\ndog\t0")
+    (False, True)
+    """
+    return "\t" in text
+
+
+def _check_strings(where: str, name: str, values: Sequence[str]) -> None:
+    if not values:
+        return
+    try:
+        together = "".join(values)
+        together.encode()
+        if "" not in values and not any(separator in together for separator in _SEPARATORS):
+            return
+    except (TypeError, UnicodeEncodeError):
+        pass
+    place = next(i for i, value in enumerate(values) if not _is_token(value))
+    raise DataError(
+        f"{where}: {name} {place + 1} is {str(values[place])[:80]!r}; expected text, not empty, without "
+        "tabs, line breaks and NUL."
+    )
+
+
+def _is_token(value: object) -> bool:
+    if not isinstance(value, str) or not value or any(separator in value for separator in _SEPARATORS):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a CoNLL-U file.
+
+    Args:
+        id: its `sent_id`; None where the file gives none.
+        text: the sentence before it was split into words; None where the file gives none.
+        tree: the tree.
+        line: the line of its first word; 0 where it comes from no file. Equal sentences may differ in it.
+    """
+
+    id: str | None
+    text: str | None
+    tree: Tree
+    line: int = field(default=0, compare=False)
+
+
+def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
+    """Reads the sentences of a CoNLL-U file, one after another, and checks each.
+
+    Tags are those of column XPOS, or of UPOS where no word of the sentence has one; they and the relations
+    are () where all are `_`. Multiword tokens, empty nodes and the other columns are left out.
+
+    Args:
+        path: the file, plain or compressed with gzip, whatever its name; UTF-8.
+
+    Raises:
+        DataError: naming file, line and sentence, if the file cannot be read, is no CoNLL-U, or holds a
+            sentence that is no tree.
+
+    Example:
+
+    >>> tree = Tree(("A", "dog"), (2, 0), relations=("det", "root"))
+    >>> write_conllu([Sentence("7", "A dog", tree)], "parses.conllu.gz")
+    >>> for sentence in read_conllu("parses.conllu.gz"):
+    ...     print(sentence.id, sentence.tree.words, sentence.line)
+    7 ('A', 'dog') 3
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file
+            if file.peek(2)[:2] == _GZIP:
+                content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
+            for first, lines in _blocks(path, content):
+                sentence = _sentence(path, first, lines)
+                if sentence is not None:
+                    yield sentence
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"The CoNLL-U file {path} cannot be read: {reason}.") from error
+
+
+def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) -> None:
+    """Writes sentences as a CoNLL-U file, which `read_conllu` reads back; whole or not at all.
+
+    Tags become column XPOS. Line breaks within `Sentence.text` become spaces.
+
+    Args:
+        sentences: read once.
+        path: the file; compressed if its name ends in `.gz`. The same sentences make the same bytes.
+
+    Raises:
+        DataError: for a sentence that is no tree or has an id with line breaks or white space around it, or
+            if the file system refuses.
+    """
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        if not os.fspath(path).endswith(".gz"):
+            _write(sentences, file)
+            return
+        compressed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0)
+        with compressed, io.BufferedWriter(compressed, _MAX_LINE) as buffer:
+            _write(sentences, buffer)
+
+
+def _blocks(path: str | os.PathLike[str], file: io.BufferedReader) -> Iterator[tuple[int, list[bytes]]]:
+    """Yields the lines between blank ones, with the number of the first."""
+    number, lines = 0, []
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        if len(line) == _MAX_LINE:
+            raise DataError(f"{path}, line {number}: it is longer than {_MAX_LINE} bytes; is this CoNLL-U?")
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        line = line.rstrip(b"\r\n")
+        if line.strip(b" "):
+            lines.append(line)
+        elif lines:
+            yield number - len(lines), lines
+            lines = []
+    if lines:
+        yield number + 1 - len(lines), lines
+
+
+def _sentence(path: str | os.PathLike[str], first: int, block: list[bytes]) -> Sentence | None:
+    """Reads the lines of a sentence; None for comments that stand by themselves."""
+    lines = _decoded(path, first, block)
+    comments: dict[str, str] = {}
+    for count, line in enumerate(lines):
+        if not line.startswith("#"):
+            first, lines = first + count, lines[count:]
+            break
+        if match := _COMMENT.fullmatch(line):
+            comments[match[1]] = match[2]
+    else:
+        return None
+    rows: list[list[str]] = []
+    for number, line in enumerate(lines, first):
+        row = line.split("\t")
+        if len(row) == _COLUMNS and row[0] == str(len(rows) + 1):
+            rows.append(row)
+        elif len(row) != _COLUMNS or not _BESIDE.fullmatch(row[0]):
+            found = f"{len(row)} columns" if len(row) != _COLUMNS else f"word {row[0][:40]!r}"
+            raise DataError(
+                f"{_where(path, number, comments)}: expected word {len(rows) + 1} in {_COLUMNS} columns with "
+                f"tabs between them, found {found}. A blank line ends a sentence."
+            )
+    if not rows:
+        raise DataError(f"{_where(path, first, comments)}: it has no words of its own.")
+    _, words, _, upos, xpos, _, heads, relations, _, _ = zip(*rows, strict=True)
+    if not all(map(_HEAD.fullmatch, heads)):
+        place = next(place for place, head in enumerate(heads) if not _HEAD.fullmatch(head))
+        raise DataError(
+            f"{_where(path, first, comments)}: the head of word {place + 1} ({words[place][:40]!r}) is "
+            f"{heads[place][:40]!r}; expected a number."
+        )
+    tree = Tree(words, tuple(map(int, heads)), _given(xpos) or _given(upos), _given(relations))
+    tree.check(_where(path, first, comments))
+    return Sentence(_identifier(comments), comments.get("text"), tree, first)
+
+
+def _decoded(path: str | os.PathLike[str], first: int, lines: list[bytes]) -> list[str]:
+    try:
+        return b"\n".join(lines).decode().split("\n")
+    except UnicodeDecodeError as error:
+        number = first + error.object.count(b"\n", 0, error.start)
+        raise DataError(f"{path}, line {number}: it is not UTF-8: {error.reason}.") from error
+
+
+def _identifier(comments: dict[str, str]) -> str | None:
+    return comments.get("sent_id", "").strip() or None
+
+
+def _where(path: str | os.PathLike[str], line: int, comments: dict[str, str]) -> str:
+    name = _identifier(comments)
+    return f"{path}, line {line}, " + (f"sentence {name[:80]!r}" if name else "a sentence without id")
+
+
+def _given(column: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns a column, or () where it says nothing."""
+    values = set(column)
+    if values <= {"", "_"}:
+        return ()
+    return tuple(value or "_" for value in column) if "" in values else column
+
+
+def _write(sentences: Iterable[Sentence], file: BinaryIO) -> None:
+    for number, sentence in enumerate(sentences, 1):
+        tree, name = sentence.tree, sentence.id
+        where = f"Sentence {number}" + ("" if name is None else f" ({name[:80]!r})")
+        tree.check(where)
+        if name is not None and not _ID.fullmatch(name):
+            raise DataError(f"{where}: an id is not empty and has no line breaks or white space around it.")
+        comments = [] if name is None else [f"# sent_id = {name}"]
+        if sentence.text is not None:
+            comments.append("# text = " + re.sub(r"\r\n|[\r\n]", " ", sentence.text))
+        columns = zip(
+            tree.words,
+            tree.tags or ("_",) * len(tree),
+            tree.heads,
+            tree.relations or ("_",) * len(tree),
+            strict=True,
+        )
+        lines = [
+            f"{place}\t{word}\t_\t_\t{tag}\t_\t{head}\t{relation}\t_\t_"
+            for place, (word, tag, head, relation) in enumerate(columns, 1)
+        ]
+        try:
+            file.write(("\n".join([*comments, *lines]) + "\n\n").encode())
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: its id or text cannot be written as UTF-8: {error.reason}.") from error
