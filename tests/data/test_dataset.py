@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError
+from vsemb.errors import DataError, InvalidArgumentError
 
 
 def edit_manifest(out: Path, **changes) -> None:
@@ -72,3 +72,40 @@ def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
     shard.write_bytes(data)
     with pytest.raises(DataError, match="damaged"):
         split.read_image(0)
+
+
+def test_few_captions_keep_their_ids(tiny, tmp_path):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")  # Images 2 and 5, three captions each.
+    assert split.caption_ids[2:4] == ["2.jpg#2", "5.jpg#0"]
+    two = split.with_captions([entry["captions"][:2] for entry in split.entries])
+    assert two.caption_ids == ["2.jpg#0", "2.jpg#1", "5.jpg#0", "5.jpg#1"]
+    assert two.caption_places.tolist() == [0, 1, 3, 4]
+    last = two.with_captions([entry["captions"][1:] for entry in split.entries])
+    assert last.caption_ids == ["2.jpg#1", "2.jpg#2", "5.jpg#1", "5.jpg#2"]
+    assert last.captions == [f"caption {n} of {row}" for row in (2, 5) for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [["bird"], ["dog"]],
+        [["caption 0 of 2"], ["dog"]],
+        [["caption 1 of 2", "caption 0 of 2"], ["caption 0 of 5"]],
+        [["caption 0 of 5"], ["caption 0 of 5"]],
+    ],
+    ids=["classes", "one", "turned", "of another image"],
+)
+def test_other_texts_have_no_ids(tiny, tmp_path, texts):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
+    other = split.with_captions(texts)
+    assert other.caption_places is None
+    with pytest.raises(DataError, match="not its captions"):
+        _ = other.caption_ids
+    assert split.caption_ids[0] == "2.jpg#0"
+
+
+def test_every_image_gets_a_caption(tiny, tmp_path):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
+    for texts in ([["a"]], [["a"], []]):
+        with pytest.raises(InvalidArgumentError, match="`captions`"):
+            split.with_captions(texts)

@@ -101,6 +101,36 @@ def test_empty_captions_are_dropped_with_their_alignments(tiny, tmp_path):
     assert dataset.manifest["dropped_captions"] == 2
 
 
+def test_ids_of_captions_stay_with_their_captions(tiny, tmp_path):
+    records = [
+        replace(
+            tiny.records(1)[0], captions=(" ", "a  dog\n", "", "two"), caption_ids=("7", " 8", "9", "10")
+        ),
+        replace(tiny.records(2)[1], captions=("three", "four")),
+    ]
+    split = tiny.write(records, tmp_path / "out").split("train")
+    assert split.caption_ids == ["8", "10", "1.jpg#0", "1.jpg#1"]
+    assert split.entries[0]["caption_ids"] == ["8", "10"]
+    assert "caption_ids" not in split.entries[1]
+
+
+def test_ids_that_say_nothing_new_leave_the_fingerprint(tiny, tmp_path):
+    records = tiny.records(4)
+    without = tiny.write(records, tmp_path / "without")
+    numbered = [
+        replace(record, caption_ids=tuple(f"{record.key}#{n}" for n in range(len(record.captions))))
+        for record in records
+    ]
+    same = tiny.write(numbered, tmp_path / "same")
+    assert same.fingerprint == without.fingerprint
+    assert same.split("train").caption_ids == without.split("train").caption_ids
+    others = [replace(records[0], caption_ids=("5",)), *records[1:]]
+    assert tiny.write(others, tmp_path / "others").fingerprint != without.fingerprint
+    # Where a caption is dropped, the label of the next one is no longer its place.
+    gap = [replace(records[1], captions=("", "a dog"), caption_ids=("1.jpg#0", "1.jpg#1"))]
+    assert tiny.write(gap, tmp_path / "gap").split("train").caption_ids == ["1.jpg#1"]
+
+
 def bad_records(tiny, tmp_path) -> list[ImageRecord]:
     records = tiny.records(6)
     records[1] = replace(records[1], image=b"not an image")
@@ -148,6 +178,9 @@ def test_finished_shards_survive_a_fatal_image(tiny, tmp_path):
         (lambda r: [replace(r[0], split="../up")], "split='../up'"),
         (lambda r: [replace(r[0], captions=(3,))], "not text"),
         (lambda r: [replace(r[1], alignments=((),))], "2 captions and 1 alignments"),
+        (lambda r: [replace(r[1], caption_ids=("1",))], "2 captions and 1 ids"),
+        (lambda r: [replace(r[0], caption_ids=(" ",))], "no text or empty"),
+        (lambda r: [replace(r[0], caption_ids=(3,))], "no text or empty"),
         (lambda r: [r[0], replace(r[1], image=None)], "some records have image bytes"),
     ],
 )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from vsemb.data.entailment import EntailmentData
     from vsemb.data.features import FeatureStore, cache_features
     from vsemb.data.hypernym_pairs import PairSet, PairSplit
+    from vsemb.data.parses import Parses, match_sentences, write_parses
     from vsemb.data.sentence_pairs import SentencePairBatches
     from vsemb.data.sources import FeatureImages, PixelImages
     from vsemb.data.store import Dataset, Split
@@ -23,12 +24,15 @@ __all__ = [
     "PairBatches",
     "PairSet",
     "PairSplit",
+    "Parses",
     "PixelImages",
     "SentencePairBatches",
     "Split",
     "WordNet",
     "cache_features",
+    "match_sentences",
     "read_wordnet",
+    "write_parses",
 ]
 
 # Looked up on first use, so that `vsemb prepare --help` need not wait for TensorFlow.
@@ -40,12 +44,15 @@ _HOMES = {
     "PairBatches": "batches",
     "PairSet": "hypernym_pairs",
     "PairSplit": "hypernym_pairs",
+    "Parses": "parses",
     "PixelImages": "sources",
     "SentencePairBatches": "sentence_pairs",
     "Split": "store",
     "WordNet": "wordnet",
     "cache_features": "features",
+    "match_sentences": "parses",
     "read_wordnet": "wordnet",
+    "write_parses": "parses",
 }
 
 

@@ -15,11 +15,14 @@ import numpy as np
 
 from vsemb.data.attributes import ClassAttributes, read_attributes
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
+from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import sha256_bytes
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from vsemb.data.parses import Parses
 
 
 class Dataset:
@@ -71,7 +74,9 @@ class Dataset:
         if name not in self.manifest["splits"]:
             raise unknown_name("split", name, self.splits)
         if name not in self._open_splits:
-            self._open_splits[name] = Split(self.path, name, self.manifest["splits"][name])
+            split = Split(self.path, name, self.manifest["splits"][name])
+            split.dataset = self
+            self._open_splits[name] = split
         return self._open_splits[name]
 
     def check_disjoint_classes(self, *names: str) -> None:
@@ -100,6 +105,20 @@ class Dataset:
         """
         return read_attributes(self.path)
 
+    @functools.cached_property
+    def parses(self) -> Parses | None:
+        """The dependency trees of the captions; None where `vsemb parse` has not made them.
+
+        Raises:
+            DataError: if they are damaged or belong to another dataset.
+        """
+        # The text room loads TensorFlow, which a dataset that has no parses can do without.
+        if not (self.path / "parses").exists():
+            return None
+        from vsemb.data.parses import Parses
+
+        return Parses.open(self)
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
         return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
@@ -115,9 +134,14 @@ class Split:
         keys: n source names.
         captions: m captions, flat, image by image.
         caption_rows: int64 (m,), the row of the image that each caption describes.
+        caption_places: int64 (m,), the place of each caption among all that the dataset holds of the split;
+            None where other texts stand in place of the captions.
         class_names: n class names, None where there is none.
         has_images: whether image bytes are stored (a precomputed dataset has features only).
+        dataset: what it is a split of, where a `Dataset` opened it.
     """
+
+    dataset: Dataset | None = None
 
     def __init__(self, path: Path, name: str, record: dict[str, Any]) -> None:
         self.name = name
@@ -143,6 +167,7 @@ class Split:
         if np.any(np.diff(self.ids) <= 0) or min(counts) < 1:
             raise DataError(f"The index {index} has ids out of order or an image without a caption.")
         self.caption_rows = np.repeat(np.arange(len(self.ids), dtype=np.int64), counts)
+        self.caption_places: np.ndarray | None = np.arange(len(self.captions), dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -154,6 +179,28 @@ class Split:
     def rows_by_id(self) -> dict[int, int]:
         """The row of every id."""
         return {int(number): row for row, number in enumerate(self.ids)}
+
+    @functools.cached_property
+    def _stored_ids(self) -> list[str]:
+        """The ids of all captions that the dataset holds of this split, whatever texts this object has."""
+        found: list[str] = []
+        for entry in self.entries:
+            numbered = (caption_id(entry["key"], number) for number in range(len(entry["captions"])))
+            found += entry.get("caption_ids") or numbered
+        return found
+
+    @property
+    def caption_ids(self) -> list[str]:
+        """The id of each caption: the source's own where it has one, else `KEY#NUMBER`, from 0 in an image.
+
+        Raises:
+            DataError: if other texts stand in place of the captions, see `with_captions`.
+        """
+        if self.caption_places is None:
+            raise DataError(
+                f"The texts of the split {self.name!r} are not its captions, so they have no ids."
+            )
+        return [self._stored_ids[place] for place in self.caption_places]
 
     def class_ids(self) -> tuple[list[str], np.ndarray]:
         """Returns the classes of the images.
@@ -178,7 +225,11 @@ class Split:
         """Returns the split with other captions; images, ids and classes are the same.
 
         Args:
-            captions: for each image at least one.
+            captions: for each image at least one. Where they all are captions of their images, in order, as
+                the first two of each are, they keep their ids and parses; other texts have none.
+
+        Raises:
+            InvalidArgumentError: if an image gets none, or the number of images is another.
         """
         other = copy.copy(self)
         other.captions = [text for texts in captions for text in texts]
@@ -186,7 +237,23 @@ class Split:
         if len(counts) != len(self) or min(counts) < 1:
             raise invalid_argument("captions", f"{len(counts)} lists", f"{len(self)}, none of them empty")
         other.caption_rows = np.repeat(np.arange(len(self), dtype=np.int64), counts)
+        other.caption_places = self._places_of(captions)
         return other
+
+    def _places_of(self, captions: Sequence[Sequence[str]]) -> np.ndarray | None:
+        """Finds texts among the captions that the dataset holds; None unless all are found in order."""
+        places = []
+        first = 0
+        for entry, texts in zip(self.entries, captions, strict=True):
+            at = -1
+            for text in texts:
+                try:
+                    at = entry["captions"].index(text, at + 1)
+                except ValueError:
+                    return None
+                places.append(first + at)
+            first += len(entry["captions"])
+        return np.array(places, np.int64)
 
     def _need_images(self) -> None:
         if not self.has_images:

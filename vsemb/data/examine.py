@@ -12,7 +12,7 @@ from typing import Any
 
 from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.manifest import check_split_name
-from vsemb.data.records import ImageRecord
+from vsemb.data.records import ImageRecord, caption_id
 from vsemb.errors import DataError
 from vsemb.files import sha256_bytes
 
@@ -89,6 +89,10 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
         raise DataError(
             f"Image {key!r} has {len(record.captions)} captions and {len(record.alignments)} alignments."
         )
+    if record.caption_ids and len(record.caption_ids) != len(record.captions):
+        raise DataError(
+            f"Image {key!r} has {len(record.captions)} captions and {len(record.caption_ids)} ids."
+        )
     # Taken before the bytes are read: a file that changes meanwhile then looks changed to a resumed run.
     mark = signature(record)
     captions = [clean_caption(text, key) for text in record.captions]
@@ -112,7 +116,19 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
         entry["objects"] = [_scaled(item, scale) for item in record.objects]
     if record.alignments:
         entry["alignments"] = [[list(pair) for pair in record.alignments[place]] for place in kept]
+    ids = _clean_ids([record.caption_ids[place] for place in kept], key) if record.caption_ids else []
+    # Ids that say no more than the places of the captions are left out: the fingerprint is then the same as
+    # that of a source without ids.
+    if ids != [caption_id(key, number) for number in range(len(ids))]:
+        entry["caption_ids"] = ids
     return Examined(mark, entry, encoded, dropped=dropped)
+
+
+def _clean_ids(ids: list[Any], key: str) -> list[str]:
+    for item in ids:
+        if not isinstance(item, str) or not item.strip():
+            raise DataError(f"The id of a caption of image {key!r} is no text or empty. Received: {item!r}.")
+    return [item.strip().encode("utf-8", "replace").decode("utf-8") for item in ids]
 
 
 def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, Any]:

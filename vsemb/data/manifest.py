@@ -67,7 +67,8 @@ def index_line(entry: Mapping[str, Any]) -> str:
 def fingerprint(index_sha256: Mapping[str, str]) -> str:
     """Returns the fingerprint of a dataset.
 
-    The index files hold ids, keys, captions and the SHA-256 of every image's bytes, and no path or time,
+    The index files hold ids, keys, captions, the source's own ids of captions and the SHA-256 of every
+    image's bytes, and no path or time,
     so two datasets with one fingerprint have the same images and captions. Attributes of classes have a
     fingerprint of their own.
 

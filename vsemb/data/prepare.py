@@ -45,7 +45,7 @@ def prepare(
         on_bad_image: whether an unreadable or caption-less image is left out or an error.
         max_side: if given, larger images are shrunk to this many pixels on their longer side.
         images_per_shard: images in a full shard.
-        overwrite: whether another dataset at `out` is replaced, its cached features included.
+        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
         report: called with lines worth showing.
         **options: the reader's options.
 

@@ -20,6 +20,8 @@ class ImageRecord:
         objects: one dictionary an object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
         alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
             words are counted over `caption.split()`. Empty where this is not known.
+        caption_ids: the source's own id of each caption, where it has one; else empty. Ids that differ from
+            `caption_id` are stored, and the fingerprint of the dataset depends on them.
 
     Example:
 
@@ -35,3 +37,19 @@ class ImageRecord:
     class_name: str | None = None
     objects: tuple[dict[str, Any], ...] = ()
     alignments: tuple[tuple[tuple[int, int], ...], ...] = ()
+    caption_ids: tuple[str, ...] = ()
+
+
+def caption_id(key: str, number: int) -> str:
+    """Returns the id that a caption has where its source gives it none.
+
+    Args:
+        key: of the image.
+        number: of the caption within the image, from 0.
+
+    Example:
+
+    >>> caption_id("1.jpg", 0)  # As in `Flickr8k.token.txt`.
+    '1.jpg#0'
+    """
+    return f"{key}#{number}"

@@ -51,7 +51,7 @@ def write_dataset(
         images_per_shard: images in a full shard.
         on_bad_image: whether an image that is unreadable or has no caption is left out or an error.
         max_side: if given, larger images are shrunk to this many pixels on their longer side.
-        overwrite: whether another dataset at `out` is replaced, its cached features included.
+        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
         report: called with lines worth showing.
         before_publish: called with the finished dataset before it moves to `out`; what it adds to the
             dataset's directory moves with it.

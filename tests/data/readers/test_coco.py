@@ -31,6 +31,8 @@ def test_the_root_folder(tmp_path, pictures, json_file):
         ("000003.jpg", "train", ("0 of 3", "1 of 3")),
         ("000008.jpg", "val", ("0 of 8", "1 of 8")),
     ]
+    # Ids of annotations: ten times the image's and the caption's number.
+    assert [r.caption_ids for r in source.records] == [("50", "51"), ("30", "31"), ("80", "81")]
     assert all(record.image.exists() for record in source.records)
     assert [file.name for file in source.files] == ["captions_train2017.json", "captions_val2017.json"]
 

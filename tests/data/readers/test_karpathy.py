@@ -31,6 +31,28 @@ def test_splits_captions_and_images(tmp_path, pictures, json_file):
 
 
 @pytest.mark.parametrize(
+    ("sentids", "listed", "ids"),
+    [
+        ([4, 5], None, ("4", "5")),
+        (["a", 5], [1, 2], ("a", "5")),
+        ([None, None], [8, 9], ("8", "9")),
+        ([4, None], None, ()),
+        ([4, " "], None, ()),
+        ([True, [1]], [1], ()),
+        ([None, None], "89", ()),
+    ],
+    ids=["sentences", "both", "image", "one without", "blank", "no ids", "text"],
+)
+def test_ids_of_sentences(tmp_path, pictures, json_file, sentids, listed, ids):
+    made = entry(0, "train", sentids=listed)
+    for sentence, number in zip(made["sentences"], sentids, strict=True):
+        sentence["sentid"] = number
+    path = json_file(tmp_path / "dataset_x.json", {"images": [made]})
+    pictures(tmp_path / "images", "0.jpg")
+    assert read("karpathy", path).records[0].caption_ids == ids
+
+
+@pytest.mark.parametrize(
     ("restval", "splits"),
     [(None, ["train", "train"]), ("keep", ["train", "restval"]), ("drop", ["train"])],
 )

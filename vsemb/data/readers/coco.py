@@ -80,6 +80,7 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
         entries, annotations = content["images"], content["annotations"]
         names = _unique(file, "image id", [(entry["id"], entry["file_name"]) for entry in entries])
         captions: dict[Any, list[str]] = {number: [] for number in names}
+        ids: dict[Any, list[str]] = {number: [] for number in names}
         _unique(file, "annotation id", [(note["id"], None) for note in annotations])
         for note in annotations:
             if note["image_id"] not in captions:
@@ -87,6 +88,7 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
                     f"{file}: annotation {note['id']} describes image {note['image_id']}, not listed."
                 )
             captions[note["image_id"]].append(note["caption"])
+            ids[note["image_id"]].append(str(note["id"]))
         if not all(isinstance(name, str) for name in names.values()):
             raise TypeError("file_name must be text")
     except (KeyError, TypeError, AttributeError) as error:
@@ -102,7 +104,13 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
         candidates += [root / "images", root]
     folder = find_images(list(names.values()), candidates)
     return [
-        ImageRecord(name, tuple(captions[number]), split, image_path(folder, name))
+        ImageRecord(
+            name,
+            tuple(captions[number]),
+            split,
+            image_path(folder, name),
+            caption_ids=tuple(ids[number]),
+        )
         for number, name in names.items()
     ]
 

@@ -49,7 +49,7 @@ def read(
     """
     path = existing(source)
     token = _token_file(path) if path.is_dir() else path
-    captions = _captions(token)
+    captions, ids = _captions(token)
     lists = {} if split is not None else _split_lists(token.parent)
     notes = []
     if split is not None:
@@ -72,7 +72,13 @@ def read(
         candidates = [root / name for root in roots for name in _IMAGE_FOLDERS] + [token.parent]
     folder = find_images(list(members), candidates)
     records = [
-        ImageRecord(name, tuple(captions.get(name, ())), part, image_path(folder, name))
+        ImageRecord(
+            name,
+            tuple(captions.get(name, ())),
+            part,
+            image_path(folder, name),
+            caption_ids=tuple(ids.get(name, ())),
+        )
         for name, part in members.items()
     ]
     return Source(
@@ -98,9 +104,10 @@ def _token_file(folder: Path) -> Path:
     raise DataError(f"{folder} holds no token file (*.token.txt or *.token).")
 
 
-def _captions(token: Path) -> dict[str, list[str]]:
-    """Returns image name -> captions, images and captions in the order of the file."""
+def _captions(token: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Returns image name -> captions and image name -> their labels, in the order of the file."""
     captions: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     seen = set()
     for number, line in enumerate(text_lines(token), 1):
         if not line.strip():
@@ -115,9 +122,10 @@ def _captions(token: Path) -> dict[str, list[str]]:
             raise DataError(f"{token}, line {number}: {label.strip()} occurs twice.")
         seen.add(label.strip())
         captions.setdefault(name, []).append(caption)
+        ids.setdefault(name, []).append(label.strip())
     if not captions:
         raise DataError(f"{token} holds no captions.")
-    return captions
+    return captions, ids
 
 
 def _split_lists(folder: Path) -> dict[str, Path]:

@@ -1,7 +1,7 @@
 """Karpathy's `dataset_*.json` (Flickr8k, Flickr30k, COCO) with an images folder.
 
 Source: https://cs.stanford.edu/people/karpathy/deepimagesent/ - `{"images": [{"filename", "filepath"?,
-"imgid", "split", "sentences": [{"raw", ...}]}]}`.
+"imgid", "split", "sentids"?, "sentences": [{"raw", "sentid"?, ...}]}]}`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def read(
     if not isinstance(entries, list) or not entries:
         raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
     parsed = [_entry(path, place, entry) for place, entry in enumerate(entries)]
+    ids = [_sentence_ids(entry) for entry in entries]
     for field in ("filename", "imgid"):
         _check_unique(path, field, [entry.get(field) for entry in entries])
     notes = []
@@ -62,12 +63,12 @@ def read(
     except DataError:
         folder, names = find_images(flat, roots), flat
     records = []
-    for (name, _, split, captions), file in zip(parsed, names, strict=True):
+    for (name, _, split, captions), file, numbers in zip(parsed, names, ids, strict=True):
         if split == "restval" and restval != "keep":
             if restval == "drop":
                 continue
             split = "train"
-        records.append(ImageRecord(name, captions, split, image_path(folder, file)))
+        records.append(ImageRecord(name, captions, split, image_path(folder, file), caption_ids=numbers))
     return Source(
         "karpathy",
         path.name,
@@ -102,6 +103,20 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
             "sentences with raw."
         ) from error
     return name, folder, split_name(split), captions
+
+
+def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the ids of an image's captions, from the sentences or the image; empty unless all have one."""
+    sentences = entry.get("sentences", ())
+    listed = entry.get("sentids")
+    for ids in ([sentence.get("sentid") for sentence in sentences], listed):
+        if isinstance(ids, list) and len(ids) == len(sentences) and all(map(_is_id, ids)):
+            return tuple(str(number).strip() for number in ids)
+    return ()
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, (int, str)) and not isinstance(value, bool) and bool(str(value).strip())
 
 
 def _check_unique(path: Path, field: str, values: list[Any]) -> None:
