@@ -1,4 +1,4 @@
-"""`vsemb evaluate --zero-shot`."""
+"""`vsemb evaluate`: recalls, pairs, and recognition with --zero-shot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,70 @@ import pytest
 
 from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.cli.__main__ import main
+from vsemb.cli.tables import retrieval_table
 from vsemb.data.store import Split
+from vsemb.evaluation import Embedder
+from vsemb.recipes.measure import evaluate_run
 from vsemb.recipes.run import Run
 from vsemb.recipes.zero_shot import ZeroShotTask
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.vocabulary import Vocabulary
+
+
+def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, tmp_path, capsys):
+    out = tmp_path / "metrics.json"
+    arguments = [
+        "evaluate",
+        str(tiny_run.path),
+        "--pairs",
+        "8",
+        "--recalls",
+        "1",
+        "5",
+        "20",
+        "--json",
+        str(out),
+    ]
+    assert main(arguments) == 0
+    metrics = evaluate_run(tiny_run, scenes, "val", recalls=(1, 5, 20), pairs=8)
+    printed = capsys.readouterr().out
+    assert printed == f"{retrieval_table(metrics)}\n"
+    standard, _, paired = (block.splitlines() for block in printed.partition("\n\n"))
+    columns = ["R@1", "R@5", "R@10", "R@20", "median", "mean"]
+    assert standard[0].split() == ["12", "images,", "60", "texts", *columns]
+    assert paired[0].split() == ["8", "pairs,", "one", "text", "an", "image", *columns]
+    written = json.loads(out.read_text())
+    assert written == json.loads(json.dumps(metrics.to_json()))
+    assert (written["pairs"]["images"], written["pairs"]["texts"]) == (8, 8)
+    assert list(written) == ["image_to_text", "text_to_image", "images", "texts", "pairs"]
+
+
+def test_pairs_without_a_number_are_all_images(tiny_run, capsys):
+    assert main(["evaluate", str(tiny_run.path), "--folds", "2", "--pairs"]) == 0
+    assert "\n\n12 pairs, one text an image" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--pairs", "13"], "pairs=13. Expected: an integer from 1 to 12, the number of images"),
+        (["--pairs", "0"], "pairs=0."),
+        (["--pairs", "--split", "vall"], "Did you mean 'val'"),
+        (["--recalls", "0"], "recalls=[0]. Expected: distinct integers >= 1"),
+        (["--recalls", "20", "20"], "recalls=[20, 20]"),
+    ],
+)
+def test_protocols_that_cannot_be_are_refused_before_anything_is_embedded(
+    tiny_run, options, said, monkeypatch, capsys
+):
+    def refuse(*args, **kwargs):
+        raise AssertionError("embedded")
+
+    monkeypatch.setattr(Embedder, "images", refuse)
+    monkeypatch.setattr(Embedder, "texts", refuse)
+    assert main(["evaluate", str(tiny_run.path), *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +204,8 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
         (["--picture", "x.png"], "without --zero-shot"),
         (["--zero-shot", "--folds", "2"], "1 with --zero-shot"),
         (["--zero-shot", "--bootstrap", "9"], "0 with --zero-shot"),
+        (["--zero-shot", "--recalls", "1", "20"], "nothing with --zero-shot"),
+        (["--zero-shot", "--pairs"], "nothing with --zero-shot"),
         (["--zero-shot", "--seen", "--typos", "0", "1.5"], "typos=1.5"),
         (["--zero-shot", "--seen", "--top", "0"], "`top`"),
         (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),

@@ -33,6 +33,21 @@ def test_retrieval_table_shows_intervals_below_their_row():
     assert "24.0–26.0" in lines[2]
 
 
+def test_retrieval_table_has_the_recalls_asked_for_and_pairs_below():
+    side = {"R@1": 25.0, "R@5": 50.0, "R@10": 75.0, "R@20": 80.0, "median_rank": 3.0, "mean_rank": 3.5}
+    paired = {"R@1": 3.3, "R@5": 14.0, "R@10": 24.2, "R@20": 37.4, "median_rank": 33, "mean_rank": 101.25}
+    metrics = RetrievalMetrics(side, side, 4, 8, pairs=RetrievalMetrics(paired, paired, 3, 3))
+    assert retrieval_table(metrics).splitlines() == [
+        "4 images, 8 texts            R@1   R@5  R@10  R@20  median   mean",
+        "image → text                25.0  50.0  75.0  80.0     3.0    3.5",
+        "text → image                25.0  50.0  75.0  80.0     3.0    3.5",
+        "",
+        "3 pairs, one text an image   R@1   R@5  R@10  R@20  median   mean",
+        "image → text                 3.3  14.0  24.2  37.4    33.0  101.2",
+        "text → image                 3.3  14.0  24.2  37.4    33.0  101.2",
+    ]
+
+
 def test_entailment_table_is_in_percent():
     classes = {"entailment": 0.5, "neutral": 0.75, "contradiction": 1.0}
     metrics = EntailmentMetrics(12, 4, 0.75, 2 / 3, 0.8125, 0.9, 0.0625, classes)

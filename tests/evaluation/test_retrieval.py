@@ -1,4 +1,4 @@
-"""Retrieval metrics: oracles, brute force with ties, blocks, folds, and what is refused."""
+"""Retrieval metrics: oracles, brute force with ties, blocks, folds, pairs, and what is refused."""
 
 from __future__ import annotations
 
@@ -121,6 +121,105 @@ def test_a_constant_model_is_worst(images: int, captions: int, dim: int) -> None
     assert set(of_texts) == {images - 1}
 
 
+# Images a, b, c and two captions of each. Every image scores highest with one of its own among all six; among
+# a1, b1 and c1 alone, a prefers b1 and b prefers a1. Captions a1, b1 and c2 prefer a wrong image either way.
+#          a1   a2   b1   b2   c1   c2
+TABLE = [
+    [0.5, 0.9, 0.6, 0.1, 0.2, 0.3],  # a
+    [0.4, 0.2, 0.3, 0.8, 0.1, 0.7],  # b
+    [0.6, 0.3, 0.2, 0.4, 0.9, 0.5],  # c
+]
+
+
+def test_the_two_protocols_by_hand() -> None:
+    metrics = evaluate_retrieval(**given(TABLE, 2), similarity=DOT, recalls=(2, 1), pairs=3)
+    # Ranks 0, 0, 0 from images; 1, 0, 1, 0, 0, 1 from captions, whose median 0.5 is reported as 1.
+    check(metrics.image_to_text, {"R@1": 100, "R@5": 100, "R@10": 100, "medr_floor_plus_1": 1, "meanr": 1})
+    check(metrics.text_to_image, {"R@1": 50, "medr_floor_plus_1": 1, "meanr": 1.5})
+    assert (metrics.images, metrics.texts) == (3, 6)
+    # Ranks 1, 1, 0 both ways.
+    assert metrics.pairs is not None and metrics.pairs.pairs is None
+    for side in (metrics.pairs.image_to_text, metrics.pairs.text_to_image):
+        check(side, {"R@1": 100 / 3, "medr_floor_plus_1": 2, "meanr": 5 / 3})
+        assert list(side) == ["R@1", "R@2", "R@5", "R@10", "median_rank", "mean_rank"]
+        assert side["R@2"] == 100
+    assert (metrics.pairs.images, metrics.pairs.texts) == (3, 3)
+    # The first two pairs alone: a1 0.5 and b1 0.6 with image a, 0.4 and 0.3 with image b.
+    two = evaluate_retrieval(**given(TABLE, 2), similarity=DOT, pairs=2).pairs
+    assert two is not None and (two.image_to_text["R@1"], two.text_to_image["R@1"]) == (0, 50)
+
+
+def test_further_recalls_leave_the_recall_sum_alone() -> None:
+    inputs = random_split(3, images=30)
+    default = evaluate_retrieval(**inputs, similarity=DOT)
+    more = evaluate_retrieval(**inputs, similarity=DOT, recalls=(50, 20, 1))
+    names = ["R@1", "R@5", "R@10", "R@20", "R@50", "median_rank", "mean_rank"]
+    for side in SIDES:
+        assert list(getattr(more, side)) == names
+        assert list(getattr(default, side)) == [name for name in names if name not in ("R@20", "R@50")]
+        assert getattr(default, side).items() <= getattr(more, side).items()
+    assert more.image_to_text["R@10"] < more.image_to_text["R@20"] <= more.image_to_text["R@50"]
+    assert more.text_to_image["R@50"] == 100
+    assert more.recall_sum == default.recall_sum
+
+
+def test_folds_average_further_recalls_and_leave_pairs_alone() -> None:
+    inputs = random_split(4, images=24)
+    metrics = evaluate_retrieval(**inputs, similarity=DOT, folds=3, recalls=[3], pairs=20)
+    parts = []
+    for rows in np.split(np.arange(24), 3):
+        own = np.isin(inputs["text_image_ids"], inputs["image_ids"][rows])
+        ids = {"image_ids": inputs["image_ids"][rows], "text_image_ids": inputs["text_image_ids"][own]}
+        part = {"images": inputs["images"][rows], "texts": inputs["texts"][own], **ids}
+        parts.append(evaluate_retrieval(**part, similarity=DOT, recalls=[3]))
+    for side in SIDES:
+        means = {
+            name: np.mean([getattr(part, side)[name] for part in parts]) for name in parts[0].image_to_text
+        }
+        assert getattr(metrics, side) == means
+    assert metrics.pairs == evaluate_retrieval(**inputs, similarity=DOT, recalls=[3], pairs=20).pairs
+
+
+def slow_metrics(scores: np.ndarray, own: np.ndarray, recalls: list[int]) -> dict[str, float]:
+    """The metrics by sorting every row, the wrong candidates of a score before the right ones."""
+    order = np.lexsort((own, -scores), axis=1)
+    places = 1 + np.argmax(np.take_along_axis(own, order, axis=1), axis=1)
+    found = {f"R@{k}": 100 * np.count_nonzero(places <= k) / len(places) for k in recalls}
+    return {**found, "median_rank": np.floor(np.median(places)), "mean_rank": places.sum() / len(places)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_both_protocols_equal_sorting(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    inputs = random_split(100 + seed, images=int(generator.integers(1, 40)))
+    recalls = sorted({1, 5, 10, *(generator.permutation(60)[:3] + 1).tolist()})
+    count = int(generator.integers(1, len(inputs["images"]) + 1))
+    metrics = evaluate_retrieval(**inputs, similarity=DOT, recalls=recalls, pairs=count)
+    text_ids = inputs["text_image_ids"].tolist()
+    paired = [text_ids.index(image) for image in inputs["image_ids"][:count]]
+    scores = inputs["images"] @ inputs["texts"].T
+    own = inputs["image_ids"][:, None] == inputs["text_image_ids"][None]
+    chosen = np.ix_(range(count), paired)
+    for found, table, right in (
+        (metrics, scores, own),
+        (metrics.pairs, scores[chosen], np.eye(count, dtype=bool)),
+    ):
+        assert found is not None and (found.images, found.texts) == table.shape
+        for side, transposed in zip(SIDES, (False, True), strict=True):
+            expected = slow_metrics(*((table.T, right.T) if transposed else (table, right)), recalls)
+            # The scores are small integers and so exact; the means may be summed in another order.
+            assert getattr(found, side) == pytest.approx(expected, rel=1e-12)
+
+
+def test_pairs_of_a_constant_model_tie() -> None:
+    inputs = random_split(0) | {"images": np.ones((13, 5), np.float32)}
+    inputs["texts"] = np.ones((len(inputs["text_image_ids"]), 5), np.float32)
+    pairs = evaluate_retrieval(**inputs, similarity=DOT, pairs=7).pairs
+    assert pairs is not None
+    for side in SIDES:
+        check(getattr(pairs, side), {"R@1": 0, "R@5": 0, "R@10": 100, "medr_floor_plus_1": 7, "meanr": 7})
+
+
 def test_duplicate_images_tie() -> None:
     # Two images with one embedding: neither caption can tell them apart, so each is ranked behind.
     vector = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -163,6 +262,18 @@ def test_bad_folds(folds: int) -> None:
         evaluate_retrieval(**random_split(0), similarity=DOT, folds=folds)
 
 
+@pytest.mark.parametrize("pairs", [0, -1, 14, 2.5, True], ids=str)
+def test_bad_pairs(pairs) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"`pairs`.*from 1 to 13, the number of images"):
+        evaluate_retrieval(**random_split(0), similarity=DOT, pairs=pairs)
+
+
+@pytest.mark.parametrize("recalls", [[0], [5, -1], [20, 20], [2.5], [True], "10"], ids=str)
+def test_bad_recalls(recalls) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"`recalls`.*distinct integers >= 1"):
+        evaluate_retrieval(**random_split(0), similarity=DOT, recalls=recalls)
+
+
 def test_bootstrap_intervals() -> None:
     inputs = random_split(1, images=40)
     metrics = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1)
@@ -174,6 +285,13 @@ def test_bootstrap_intervals() -> None:
             assert low < high or name in ("R@10", "median_rank", "R@5", "R@1")
     again = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1)
     assert again.intervals == metrics.intervals
+    more = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1, recalls=[20], pairs=30)
+    assert more.intervals is not None and more.pairs is not None and more.pairs.intervals is not None
+    for side in SIDES:
+        assert metrics.intervals[side].items() <= more.intervals[side].items()
+        for found in (more, more.pairs):
+            low, high = found.intervals[side]["R@20"]
+            assert low < getattr(found, side)["R@20"] < high
     with pytest.raises(VsembError, match="bootstrap"):
         evaluate_retrieval(**inputs, similarity=DOT, bootstrap=-1)
 
@@ -182,4 +300,7 @@ def test_json_form() -> None:
     side = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "median_rank": 4.0, "mean_rank": 5.0}
     metrics = RetrievalMetrics(side, side, images=2, texts=10)
     assert metrics.recall_sum == 12
-    assert metrics.to_json() == {"image_to_text": side, "text_to_image": side, "images": 2, "texts": 10}
+    written = {"image_to_text": side, "text_to_image": side, "images": 2, "texts": 10}
+    assert metrics.to_json() == written
+    both = RetrievalMetrics(side, side, images=2, texts=10, pairs=metrics)
+    assert both.to_json() == {**written, "pairs": written}

@@ -1,7 +1,11 @@
 """Measure a run.
 
-Retrieval: recall at 1, 5 and 10, median and mean rank, from images to texts and back. Entailment: accuracy of
-two classes at the threshold that is best on the validation split, average precision and area under ROC.
+Retrieval: recall at 1, 5 and 10, median and mean rank, from images to texts and back. With --pairs a second
+table stands below, as the report of imgcap has it: the first text of each image and no other, so that both
+directions rank as many candidates as there are pairs. Figures of the two tables do not compare.
+
+Entailment: accuracy of two classes at the threshold that is best on the validation split, average precision
+and area under ROC.
 
 With --zero-shot: images are recognised among the classes of a split by the texts of these, and the classes'
 images retrieved (Reed et al. 2016). A tie counts against the model everywhere.
@@ -19,12 +23,13 @@ if TYPE_CHECKING:
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
   vsemb evaluate runs/coco --data data/coco --split test --folds 5
+  vsemb evaluate runs/tree --split test --pairs 1000 --recalls 1 5 10 20 50
   vsemb evaluate runs/snli --split test
   vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1"""
 
 # What goes with --zero-shot alone, and what without it alone: argument -> its default.
 _ZERO_SHOT = {"curve": False, "typos": None, "top": None, "seen": False, "seed": None, "picture": None}
-_RETRIEVAL = {"folds": 1, "bootstrap": 0}
+_RETRIEVAL = {"folds": 1, "bootstrap": 0, "recalls": None, "pairs": None}
 _TOP = 50
 
 
@@ -39,7 +44,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap", type=int, default=0, metavar="N", help="95 %% intervals from N resamplings (0: none)"
     )
-    parser.add_argument("--json", metavar="FILE", help="also write the table to FILE as JSON")
+    parser.add_argument(
+        "--recalls", type=int, nargs="+", metavar="K", help="recall at these K too, beside 1, 5 and 10"
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        nargs="?",
+        const=True,
+        metavar="N",
+        help="also measure the first N images (all of them), each with its first text, without folds",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write what was measured to FILE as JSON")
     group = parser.add_argument_group("zero-shot recognition")
     group.add_argument("--zero-shot", action="store_true", help="recognise classes by their texts")
     group.add_argument(
@@ -85,8 +101,16 @@ def run(arguments: argparse.Namespace) -> int:
             task = _zero_shot_task(arguments, opened, dataset)
             measured = _zero_shot(arguments, task)
         else:
+            # Without a number it is all of them.
+            every = arguments.pairs is True
             found = evaluate_run(
-                opened, dataset, arguments.split, folds=arguments.folds, bootstrap=arguments.bootstrap
+                opened,
+                dataset,
+                arguments.split,
+                folds=arguments.folds,
+                bootstrap=arguments.bootstrap,
+                recalls=arguments.recalls or (),
+                pairs=len(dataset.split(arguments.split)) if every else arguments.pairs,
             )
             measured = found.to_json()
             print(retrieval_table(found))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.evaluation.zero_shot import ZeroShotMetrics
 
-_COLUMNS = {"R@1": "R@1", "R@5": "R@5", "R@10": "R@10", "median_rank": "median", "mean_rank": "mean"}
+_RANKS = {"median_rank": "median", "mean_rank": "mean"}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
@@ -40,16 +40,24 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection
 
 
 def retrieval_table(metrics: RetrievalMetrics) -> str:
-    """Lays out retrieval metrics, with their intervals where they are there."""
-    rows = []
+    """Lays out retrieval metrics, with their intervals and, below, those of pairs where they are there."""
+    rows = _retrieval_rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
+    if metrics.pairs is not None:
+        rows.append([""] * len(rows[0]))
+        rows += _retrieval_rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text an image")
+    return table(rows[0], rows[1:])
+
+
+def _retrieval_rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
+    columns = list(metrics.image_to_text)
+    rows = [[title, *(_RANKS.get(column, column) for column in columns)]]
     for name in ("image_to_text", "text_to_image"):
         values = getattr(metrics, name)
-        rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in _COLUMNS)])
+        rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
         if metrics.intervals is not None:
             bounds = metrics.intervals[name]
-            rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in _COLUMNS)])
-    header = [f"{metrics.images} images, {metrics.texts} texts", *_COLUMNS.values()]
-    return table(header, rows)
+            rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
+    return rows
 
 
 def entailment_table(metrics: EntailmentMetrics, split: str) -> str:

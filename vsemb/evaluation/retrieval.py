@@ -1,13 +1,15 @@
 """Image-sentence retrieval: recall at K, median and mean rank, in both directions.
 
 The protocol of Hodosh et al. 2013 as Kiros et al. 2014 and all their successors report it: an image
-query takes the best rank among its own captions; a caption query has one right image.
+query takes the best rank among its own captions; a caption query has one right image. Beside it, the
+protocol of pairs: one caption an image, so that both directions rank as many candidates as there are pairs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.ranks import ranks as count_ranks
 from vsemb.similarities import Similarity
 
+# Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
 _BLOCK = 1000
 
@@ -26,11 +29,13 @@ class RetrievalMetrics:
     """The result of `evaluate_retrieval`.
 
     Attributes:
-        image_to_text: `R@1`, `R@5`, `R@10` in percent, `median_rank` and `mean_rank` from 1.
+        image_to_text: `R@1`, `R@5`, `R@10` and what else was asked for, ascending, in percent;
+            `median_rank` and `mean_rank` from 1.
         text_to_image: the same with captions as queries.
         images: number of images ranked.
         texts: number of captions ranked.
         intervals: 95 % bootstrap intervals in the same shape, where asked for.
+        pairs: the same by the protocol of pairs, where asked for.
     """
 
     image_to_text: dict[str, float]
@@ -38,10 +43,11 @@ class RetrievalMetrics:
     images: int
     texts: int
     intervals: dict[str, dict[str, list[float]]] | None = None
+    pairs: RetrievalMetrics | None = None
 
     @property
     def recall_sum(self) -> float:
-        """The sum of the six recalls, by which checkpoints are chosen."""
+        """The sum of the six recalls at 1, 5 and 10, by which checkpoints are chosen."""
         return sum(side[f"R@{k}"] for side in (self.image_to_text, self.text_to_image) for k in RECALLS)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,6 +60,8 @@ class RetrievalMetrics:
         }
         if self.intervals is not None:
             result["intervals_95"] = self.intervals
+        if self.pairs is not None:
+            result["pairs"] = self.pairs.to_json()
         return result
 
 
@@ -119,20 +127,47 @@ def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_im
         raise DataError(f"{len(missing)} texts describe images that are not there, e.g. id {missing[0]}.")
 
 
-def rank_metrics(ranks: np.ndarray) -> dict[str, float]:
+def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[str, float]:
     """Summarises ranks from 0 as recalls in percent, median and mean rank from 1.
 
     The median is floor(median) + 1, as the papers' code has it: ranks 0, 1, 2, 3 give 2.
 
     Example:
 
-    >>> rank_metrics(np.array([0, 1, 2, 3]))["median_rank"]
-    2
+    >>> rank_metrics(np.array([0, 1, 2, 3]), recalls=(1, 2))
+    {'R@1': 25.0, 'R@2': 50.0, 'median_rank': 2, 'mean_rank': 2.5}
     """
-    result: dict[str, float] = {f"R@{k}": 100.0 * float(np.mean(ranks < k)) for k in RECALLS}
+    result: dict[str, float] = {f"R@{k}": 100.0 * float(np.mean(ranks < k)) for k in recalls}
     result["median_rank"] = math.floor(float(np.median(ranks))) + 1
     result["mean_rank"] = float(np.mean(ranks)) + 1
     return result
+
+
+def check_protocol(
+    images: int,
+    *,
+    folds: int = 1,
+    bootstrap: int = 0,
+    recalls: Sequence[int] = RECALLS,
+    pairs: int | None = None,
+) -> None:
+    """Refuses what `evaluate_retrieval` would refuse of so many images, before they are embedded.
+
+    Raises:
+        InvalidArgumentError: see `evaluate_retrieval`.
+    """
+    if not 1 <= folds <= max(images, 1):
+        raise invalid_argument("folds", folds, f"an integer from 1 to {images}, the number of images")
+    if bootstrap < 0:
+        raise invalid_argument("bootstrap", bootstrap, "an integer >= 0")
+    if not all(_whole(k) and k >= 1 for k in recalls) or len(set(recalls)) < len(recalls):
+        raise invalid_argument("recalls", list(recalls), "distinct integers >= 1")
+    if pairs is not None and not (_whole(pairs) and 1 <= pairs <= images):
+        raise invalid_argument("pairs", pairs, f"an integer from 1 to {images}, the number of images")
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def evaluate_retrieval(
@@ -145,6 +180,8 @@ def evaluate_retrieval(
     folds: int = 1,
     bootstrap: int = 0,
     seed: int = 0,
+    recalls: Sequence[int] = RECALLS,
+    pairs: int | None = None,
 ) -> RetrievalMetrics:
     """Measures retrieval in both directions.
 
@@ -158,39 +195,72 @@ def evaluate_retrieval(
             texts, and all metrics, medians too, are averaged (COCO's "5 folds of 1K").
         bootstrap: number of resamplings of the queries for 95 % intervals; 0 for none.
         seed: of the resampling.
+        recalls: the K of recall at K, distinct; 1, 5 and 10 are measured even where they are not named.
+        pairs: also rank the first so many images among the first text of each, and these texts among
+            those images, as one set whatever the folds are; None for not.
 
     Raises:
-        InvalidArgumentError: for folds < 1 or more folds than images, or bootstrap < 0.
+        InvalidArgumentError: for folds < 1 or more folds than images, bootstrap < 0, recalls that are no
+            distinct integers >= 1, or pairs < 1 or more than images.
         DataError: as `retrieval_ranks`.
+
+    Example: the first image finds its second text and not its first.
+
+    >>> from vsemb.similarities import Dot
+    >>> images, texts = np.eye(2), np.array([[0, 0.5], [1, 0], [0.1, 1]])
+    >>> metrics = evaluate_retrieval(images, texts, np.arange(2), np.array([0, 0, 1]), Dot(), pairs=2)
+    >>> metrics.image_to_text["R@1"], metrics.pairs.image_to_text["R@1"]
+    (100.0, 50.0)
     """
-    if not 1 <= folds <= max(len(images), 1):
-        raise invalid_argument("folds", folds, f"an integer from 1 to {len(images)}, the number of images")
-    if bootstrap < 0:
-        raise invalid_argument("bootstrap", bootstrap, "an integer >= 0")
+    check_protocol(len(images), folds=folds, bootstrap=bootstrap, recalls=recalls, pairs=pairs)
     _check(images, texts, image_ids, text_image_ids)
-    ranked = []
-    for rows in np.array_split(np.arange(len(images)), folds):
-        keep = np.isin(text_image_ids, image_ids[rows])
-        ranked.append(
-            retrieval_ranks(images[rows], texts[keep], image_ids[rows], text_image_ids[keep], similarity)
-        )
-    sides = [[fold[side] for fold in ranked] for side in (0, 1)]
-    to_text, to_image = (_fold_mean(side) for side in sides)
+
+    def ranked(rows: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return retrieval_ranks(images[rows], texts[own], image_ids[rows], text_image_ids[own], similarity)
+
+    options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
+    blocks = np.array_split(np.arange(len(images)), folds)
+    metrics = _summary([ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks], *options)
+    if pairs is None:
+        return metrics
+    ids, first = np.unique(text_image_ids, return_index=True)
+    own = first[np.searchsorted(ids, image_ids[:pairs])]
+    return replace(metrics, pairs=_summary([ranked(np.arange(pairs), own)], *options))
+
+
+def _summary(
+    ranked: list[tuple[np.ndarray, np.ndarray]], recalls: Sequence[int], bootstrap: int, seed: int
+) -> RetrievalMetrics:
+    """Puts together the ranks of images and of texts in each fold."""
+    of_images, of_texts = ([fold[side] for fold in ranked] for side in (0, 1))
     intervals = None
     if bootstrap:
-        names = ("image_to_text", "text_to_image")
-        intervals = {n: _intervals(side, bootstrap, seed) for n, side in zip(names, sides, strict=True)}
-    return RetrievalMetrics(to_text, to_image, len(images), len(texts), intervals)
+        intervals = {
+            "image_to_text": _intervals(of_images, recalls, bootstrap, seed),
+            "text_to_image": _intervals(of_texts, recalls, bootstrap, seed),
+        }
+    return RetrievalMetrics(
+        _fold_mean(of_images, recalls),
+        _fold_mean(of_texts, recalls),
+        sum(map(len, of_images)),
+        sum(map(len, of_texts)),
+        intervals,
+    )
 
 
-def _fold_mean(folds: list[np.ndarray]) -> dict[str, float]:
-    each = [rank_metrics(ranks) for ranks in folds]
+def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
+    each = [rank_metrics(ranks, recalls) for ranks in folds]
     return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
 
 
-def _intervals(folds: list[np.ndarray], resamplings: int, seed: int) -> dict[str, list[float]]:
+def _intervals(
+    folds: list[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int
+) -> dict[str, list[float]]:
     generator = np.random.default_rng(seed)
-    drawn = [_fold_mean([generator.choice(ranks, len(ranks)) for ranks in folds]) for _ in range(resamplings)]
+    drawn = [
+        _fold_mean([generator.choice(ranks, len(ranks)) for ranks in folds], recalls)
+        for _ in range(resamplings)
+    ]
     return {
         name: [float(value) for value in np.percentile([metrics[name] for metrics in drawn], [2.5, 97.5])]
         for name in drawn[0]
