@@ -20,6 +20,7 @@ from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.losses import InfoNCE, MaxMargin, PairwiseRanking, StructuredJointEmbedding
 from vsemb.models import DualEncoder, EntailmentModel, LogitScale
 from vsemb.similarities import OrderViolation
+from vsemb.training import RisingMomentumSGD
 
 ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4
 
@@ -66,6 +67,7 @@ def make_model(loss: str, change: str) -> DualEncoder:
         LinearSentenceEncoder(WordEmbedding(WORDS, DIM, init_scale=1.0)),
         logit_scale=LogitScale(5.0) if learned else None,
         image_weight=0.7,
+        l2=0.3 if change == "l2" else 0.0,
     )
     model.build({"image": (None, 5), "text": (None, None)})
     if change == "regularised":
@@ -74,6 +76,8 @@ def make_model(loss: str, change: str) -> DualEncoder:
         model.similarity = OrderViolation()
     clip = 1.0 if change == "clipped" else None
     optimizer = keras.optimizers.SGD(0.05, global_clipnorm=clip)
+    if change == "momentum":
+        optimizer = RisingMomentumSGD(0.05, 0.9, momentum_start=0.2, momentum_steps=3.0)
     model.compile(optimizer, loss=build_loss(), jit_compile=False)
     return model
 
@@ -112,6 +116,8 @@ def main() -> int:
         ("structured", False, ""),
         ("structured-released", False, ""),
         ("all", False, "regularised"),
+        ("all", False, "l2"),
+        ("hardest", False, "momentum"),
         ("all", False, "clipped"),
         ("all", True, "order"),
         ("entailment", False, ""),

@@ -9,7 +9,15 @@ import tensorflow as tf
 
 from tests.contract import SAME, _without_shapes
 from tests.losses.slow import infonce_rows, ranking_rows, structured_rows
-from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+from vsemb.encoders import (
+    BagOfWordsEncoder,
+    HybridSentenceEncoder,
+    ImageEncoder,
+    LinearSentenceEncoder,
+    RecurrentSentenceEncoder,
+    TwinColumn,
+    WordEmbedding,
+)
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import InfoNCE, PairwiseRanking, StructuredJointEmbedding
 from vsemb.models import DualEncoder, LogitScale
@@ -316,3 +324,63 @@ def test_what_does_not_go_with_classes_is_refused() -> None:
         loss_of(make_model(StructuredJointEmbedding()), {**batch, **negatives})
     with pytest.raises(InvalidArgumentError, match="text_weight"):
         make_model(image_weight=0.0, text_weight=0.0)
+
+
+def test_l2_by_hand() -> None:
+    plain, batch = make_model(), make_batch([3, 1, 4])
+    model = make_model(l2=0.5)
+    # The image map is the one trained matrix; its bias and the word vectors are left out.
+    penalty = 0.25 * float(tf.reduce_sum(model.image_encoder.affine.kernel**2))
+    assert penalty > 0.1
+    np.testing.assert_allclose(loss_of(model, batch), loss_of(plain, batch) + penalty, rtol=1e-5)
+    gradients = []
+    for each in (plain, model):
+        tensors = {name: tf.constant(value) for name, value in batch.items()}
+        with tf.GradientTape() as tape:
+            loss = each.compute_loss(x=tensors, y_pred=each(tensors))
+        variables = [v.value for v in each.trainable_variables]
+        gradients.append([tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, variables)])
+    for variable, before, after in zip(model.trainable_variables, *gradients, strict=True):
+        added = 0.5 * variable.numpy() if variable.path.endswith("affine/kernel") else 0.0
+        np.testing.assert_allclose(after, before + added, rtol=1e-5, atol=1e-6)
+
+
+def test_l2_of_every_matrix_and_of_nothing_else() -> None:
+    words = WordEmbedding(WORDS, 3)
+    sequence = RecurrentSentenceEncoder(words, DIM, units=5)
+    bag = BagOfWordsEncoder(WordEmbedding(WORDS, DIM))
+    column = TwinColumn(ImageEncoder(6, projection=False, standardize=True), DIM)
+    model = DualEncoder(column, HybridSentenceEncoder(sequence, bag), l2=2.0)
+    model.build({"image": (None, 6), "text": (None, None)})
+    model.compile("sgd", loss=PairwiseRanking(0.2))
+    cell = sequence.recurrent.cell
+    # The GRU's bias has two rows and is none.
+    matrices = [column.first.kernel, column.second.kernel, cell.kernel, cell.recurrent_kernel]
+    matrices.append(sequence.projection.kernel)
+    batch = make_batch([3, 1, 4])
+    with_l2 = loss_of(model, batch)
+    model.l2 = 0.0
+    expected = sum(float(tf.reduce_sum(matrix**2)) for matrix in matrices)
+    np.testing.assert_allclose(with_l2 - loss_of(model, batch), expected, rtol=1e-5)
+
+
+def test_l2_is_kept_and_checked() -> None:
+    model = make_model(l2=1e-4)
+    assert DualEncoder.from_config(model.get_config()).l2 == 1e-4
+    for value in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidArgumentError, match="l2"):
+            make_model(l2=value)
+
+
+def test_equation_1_of_the_imgcap_report() -> None:
+    model = make_model(PairwiseRanking(1.0), similarity="dot")
+    batch = make_batch([3, 1, 4, 7])
+    x, y = (np.asarray(part, np.float64) for part in model(batch).values())
+    # J_i = sum over j != i of max(0, 1 - x_i y_i + x_i y_j) + max(0, 1 - x_i y_i + x_j y_i), over all i.
+    expected = 0.0
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                expected += max(0, 1 - x[i] @ y[i] + x[i] @ y[j]) + max(0, 1 - x[i] @ y[i] + x[j] @ y[i])
+    assert expected > 1
+    np.testing.assert_allclose(loss_of(model, batch), expected, rtol=1e-5)

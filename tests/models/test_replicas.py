@@ -13,11 +13,12 @@ import pytest
 SCRIPT = Path(__file__).parent / "replicas_script.py"
 CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
 CASES += ["all-regularised", "all-sampled-order", "entailment", "structured", "structured-released"]
+CASES += ["all-l2", "hardest-momentum"]
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, list]]:
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

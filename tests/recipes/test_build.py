@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -14,12 +16,14 @@ from vsemb.image.backbones import BackboneConfig
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.recipes import RECIPES, Recipe, build, texts
 from vsemb.recipes.schema import OptimizerConfig
+from vsemb.training import RisingMomentumSGD
 
 ALL = [
     (name, variant)
     for name, variants in RECIPES.items()
     for variant, recipe in variants.items()
-    if recipe.task == "retrieval" and recipe.batches.sampling == "pairs"  # test_sje.py has the others
+    # test_sje.py and test_tree_twin.py have the others.
+    if recipe.task == "retrieval" and recipe.batches.sampling == "pairs" and recipe.text.tokenizer != "trees"
 ]
 
 
@@ -110,6 +114,9 @@ def rate_at(config: OptimizerConfig, step: int, steps: int = 10, epochs: int = 4
             {0: 1.0, 10: 0.5**0.5, 20: 0.5},
         ),
         ({"schedule": "step", "decay_rate": 0.1, "decay_epochs": 2.0}, {0: 1.0, 19: 1.0, 20: 0.1, 39: 0.1}),
+        # Steps, however many an epoch has.
+        ({"schedule": "step", "decay_rate": 0.5, "decay_steps": 7}, {6: 1.0, 7: 0.5, 13: 0.5, 14: 0.25}),
+        ({"schedule": "exponential", "decay_rate": 0.5, "decay_steps": 8}, {4: 0.5**0.5, 8: 0.5}),
         # Half a cosine over 40 steps.
         ({"schedule": "cosine"}, {0: 1.0, 20: 0.5, 40: 0.0}),
         # A rise over 10 steps, then half a cosine over 30.
@@ -134,6 +141,45 @@ def test_optimizers(name: str) -> None:
     assert plain.global_clipnorm is None and not plain.use_ema
     none = build.build_optimizer(Recipe("x").with_overrides(["optimizer.ema=0"]), 10)
     assert none.ema_momentum == 0
+
+
+def with_optimizer(**fields) -> Recipe:
+    return dataclasses.replace(Recipe("x"), optimizer=OptimizerConfig(**fields))
+
+
+def test_momentum() -> None:
+    constant = build.build_optimizer(with_optimizer(name="sgd", momentum=0.9), 10)
+    assert type(constant) is keras.optimizers.SGD and constant.momentum == 0.9
+    assert build.build_optimizer(with_optimizer(name="sgd"), 10).momentum == 0
+    rising = with_optimizer(
+        name="sgd", momentum=0.9, momentum_start=0.0, momentum_steps=7.0, clip=2.0, ema=0.5
+    )
+    optimizer = build.build_optimizer(rising, 10)
+    assert isinstance(optimizer, RisingMomentumSGD)
+    assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)
+    assert optimizer.global_clipnorm == 2 and optimizer.ema_momentum == 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "adam", "momentum": 0.9}, "optimizer.name=sgd"),
+        ({"name": "adamw", "momentum": 0.9}, "optimizer.momentum"),
+        ({"name": "rmsprop", "momentum_start": 0.5}, "optimizer.momentum_start"),
+        ({"name": "sgd", "momentum_start": 0.5}, "up to optimizer.momentum"),
+        ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.1}, "optimizer.name=adamw"),
+    ],
+    ids=["adam", "adamw", "rmsprop", "falling", "decay"],
+)
+def test_fields_of_other_optimizers_are_refused(fields, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        build.build_optimizer(with_optimizer(**fields), 10)
+
+
+def test_l2() -> None:
+    recipe = Recipe("x").with_overrides(["loss.l2=0.5", "text.units=4", "embedding_dim=4"])
+    assert build.build_model(recipe, 9, 4).l2 == 0.5
+    assert build.build_model(recipe.with_overrides(["loss.l2=0"]), 9, 4).l2 == 0
 
 
 def test_linear_encoders_need_words_of_the_embeddings_size() -> None:

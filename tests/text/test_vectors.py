@@ -90,3 +90,10 @@ def test_no_such_file(tmp_path) -> None:
         read_word_vectors(tmp_path / "missing.txt", VOCABULARY)
     with pytest.raises(DataError):
         read_word_vectors(tmp_path, VOCABULARY)
+
+
+def test_capitalised_words_in_an_uncased_file(tmp_path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("london 1 2\nApple 3 4\napple 5 6\n")
+    vectors, found = read_word_vectors(path, Vocabulary(["London", "apple"]))
+    assert found == 2 and vectors[2:].tolist() == [[1, 2], [5, 6]]

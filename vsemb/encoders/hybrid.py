@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.encoders.words import word_ids
 from vsemb.ops.geometry import l2_normalize
 
 Tensor = Any
@@ -20,11 +21,11 @@ class HybridSentenceEncoder(keras.layers.Layer):
 
     Args:
         sequence: a sentence encoder that sees the order of words.
-        bag: one that does not, of the same size.
+        bag: one that does not, of the same size; of the words of a tree it is given the ids alone.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, 0 = padding.
+        token_ids: (batch, steps) int, 0 = padding; or (batch, steps, 2), id and head, for trees.
         training: whether dropout acts.
 
     Returns:
@@ -37,14 +38,14 @@ class HybridSentenceEncoder(keras.layers.Layer):
         self.bag = bag
 
     def build(self, input_shape: Any) -> None:
-        for encoder in (self.sequence, self.bag):
+        for encoder, shape in ((self.sequence, input_shape), (self.bag, input_shape[:2])):
             if not encoder.built:
-                encoder.build(input_shape)
+                encoder.build(shape)
         self.gain = self.add_weight(shape=(), initializer="ones", name="gain")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         sequence = l2_normalize(self.sequence(token_ids, training=training))
-        bag = l2_normalize(self.bag(token_ids, training=training))
+        bag = l2_normalize(self.bag(word_ids(token_ids), training=training))
         return ops.cast(sequence + ops.cast(self.gain, "float32") * bag, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> Any:

@@ -125,6 +125,17 @@ class WordEmbedding(keras.layers.Layer):
         }
 
 
+def word_ids(token_ids: Tensor) -> Tensor:
+    """Returns the ids of tokens that are words, (batch, steps), or words of trees, (batch, steps, 2).
+
+    Example:
+
+    >>> word_ids(ops.convert_to_tensor([[[7, 0], [9, 1]]])).numpy().tolist()
+    [[7, 9]]
+    """
+    return token_ids[..., 0] if len(token_ids.shape) == 3 else token_ids
+
+
 def padding_mask(token_ids: Tensor) -> Tensor:
     """Returns (batch, steps) bool, true where a token stands."""
     return ops.not_equal(token_ids, PADDING_ID)

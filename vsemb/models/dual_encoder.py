@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 from keras import ops
 
 from vsemb import losses, similarities
+from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.models.logit_scale import LogitScale
 from vsemb.models.replicated import ReplicatedModel
@@ -25,7 +27,7 @@ class DualEncoder(ReplicatedModel):
     `fit` takes batches of inputs alone (no `y`), as `vsemb.data.PairBatches` makes them:
 
         image           (n, ...) features or pixels
-        text            (n, steps) int token ids, row i describing image i
+        text            (n, steps) int token ids, row i describing image i; (n, steps, 2) for trees
         image_id        (n,) int64; rows with one id are never each other's negatives
         negative_image, negative_image_id   (m, ...), (m,)  optional: more negatives for the texts
         negative_text, negative_text_id     (m, steps), (m,)  optional: more negatives for the images;
@@ -47,6 +49,9 @@ class DualEncoder(ReplicatedModel):
         image_weight: weight of the loss whose queries are images.
         text_weight: weight of the loss whose queries are texts; with 0 for one of the two, the loss is
             asymmetric.
+        l2: L2 penalty: this much times half the sum of squares of all trained matrices is added to the loss,
+            once a step whatever the batch. Biases, scales and tables of word vectors (`WordEmbedding`) are
+            left out.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -75,18 +80,22 @@ class DualEncoder(ReplicatedModel):
         logit_scale: LogitScale | None = None,
         image_weight: float = 1.0,
         text_weight: float = 1.0,
+        l2: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if not (image_weight >= 0 and text_weight >= 0 and image_weight + text_weight > 0):
             received = (image_weight, text_weight)
             raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
+        if not 0 <= l2 < math.inf:
+            raise invalid_argument("l2", l2, "a finite number >= 0")
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.similarity = similarities.get(similarity)
         self.logit_scale = logit_scale
         self.image_weight = image_weight
         self.text_weight = text_weight
+        self.l2 = l2
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
 
@@ -178,10 +187,24 @@ class DualEncoder(ReplicatedModel):
             loss = loss + self.image_weight * row_loss(rel_texts, to_texts)
         if self.text_weight:
             loss = loss + self.text_weight * row_loss(rel_images, to_images)
-        for extra in self.losses:
+        for extra in [*self.losses, *self._penalties()]:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
+
+    def _penalties(self) -> list[Tensor]:
+        """The L2 penalty of each matrix, where there is one."""
+        if not self.l2:
+            return []
+        layers = self._flatten_layers(include_self=False)
+        tables = {id(layer.table) for layer in layers if isinstance(layer, WordEmbedding)}
+        # The bias of Keras' GRU has two axes.
+        matrices = [
+            variable
+            for variable in self.trainable_variables
+            if len(variable.shape) >= 2 and variable.name != "bias" and id(variable) not in tables
+        ]
+        return [0.5 * self.l2 * ops.sum(ops.square(ops.cast(matrix, "float32"))) for matrix in matrices]
 
     def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
         scores = self.similarity.scores(images, texts)
@@ -212,7 +235,7 @@ class DualEncoder(ReplicatedModel):
             name: keras.saving.serialize_keras_object(getattr(self, name))
             for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
         }
-        weights = {"image_weight": self.image_weight, "text_weight": self.text_weight}
+        weights = {"image_weight": self.image_weight, "text_weight": self.text_weight, "l2": self.l2}
         return {**super().get_config(), **parts, **weights}
 
     @classmethod

@@ -9,6 +9,7 @@ from vsemb.recipes.kiros2014 import KIROS2014, KIROS2014_LINEAR
 from vsemb.recipes.order_embedding import ORDER_EMBEDDING, ORDER_EMBEDDING_SYMMETRIC
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.sje import SJE
+from vsemb.recipes.tree_twin import TREE_TWIN
 from vsemb.recipes.vsepp import VSEPP
 
 __all__ = ["RECIPES", "Recipe", "get"]
@@ -22,6 +23,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "entailment": ENTAILMENT,
     "vsepp": VSEPP,
     "contrastive": CONTRASTIVE,
+    "tree-twin": TREE_TWIN,
     **SJE,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import keras
 
@@ -12,13 +13,14 @@ from vsemb.data.class_batches import ClassBatches
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
 from vsemb.data.store import Dataset, Split
-from vsemb.encoders import ImageEncoder, PixelEncoder
+from vsemb.encoders import ImageEncoder, PixelEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.recipes.schema import OptimizerConfig, Recipe
-from vsemb.recipes.texts import build_text_encoder
+from vsemb.recipes.texts import build_text_encoder, token_shape
 from vsemb.text.tokenizers import Tokenizer
+from vsemb.training import RisingMomentumSGD
 
 SAMPLINGS = ("pairs", "classes")
 PRECISIONS = ("float32", "mixed_bfloat16")
@@ -66,8 +68,11 @@ def with_feature_size(recipe: Recipe, store: FeatureStore | None) -> Recipe:
         store: the features, where the recipe starts from features.
 
     Raises:
-        InvalidArgumentError: if the features are to be the embedding and a backbone is trained.
+        InvalidArgumentError: if the features are to be the embedding and a backbone is trained, or columns
+            of a twin network stand behind them.
     """
+    if recipe.twin:
+        _check_column(recipe)
     if recipe.image.projection:
         return recipe
     if store is None:
@@ -100,27 +105,11 @@ def build_model(
     if recipe.training.precision not in PRECISIONS:
         raise unknown_name("training.precision", recipe.training.precision, PRECISIONS)
     keras.utils.set_random_seed(recipe.training.seed)
-    dtype = recipe.training.precision
-    image, loss = recipe.image, recipe.loss
-    config = backbone_config(recipe)
-    if not image.projection and config is None and feature_dim != recipe.embedding_dim:
-        allowed = f"{feature_dim}, the features' size, with image.projection=false"
-        raise invalid_argument("embedding_dim", recipe.embedding_dim, allowed)
-    image_encoder: keras.layers.Layer = ImageEncoder(
-        recipe.embedding_dim,
-        use_bias=image.use_bias,
-        dropout=image.dropout,
-        standardize=image.standardize,
-        init_scale=image.init_scale,
-        projection=image.projection,
-        dtype=dtype,
-    )
-    if config is not None:
-        backbone = build_backbone(config, image.weights, seed=recipe.training.seed)
-        image_encoder = PixelEncoder(
-            backbone, image_encoder, frozen_statistics=image.frozen_statistics, dtype=dtype
-        )
+    loss = recipe.loss
+    image_encoder = _image_encoder(recipe, feature_dim)
     text_encoder = build_text_encoder(recipe, vocabulary_size, attribute_dim)
+    if recipe.twin:
+        image_encoder, text_encoder = _column(recipe, image_encoder), _column(recipe, text_encoder)
     learned = loss.name == "infonce" and loss.learn_temperature
     model = DualEncoder(
         image_encoder,
@@ -129,10 +118,64 @@ def build_model(
         logit_scale=LogitScale(1 / loss.temperature) if learned else None,
         image_weight=loss.image_weight,
         text_weight=loss.text_weight,
+        l2=loss.l2,
     )
+    config = backbone_config(recipe)
     shape = (None, feature_dim) if config is None else (None, config.size, config.size, 3)
-    model.build({"image": shape, "text": (None, None)})
+    model.build({"image": shape, "text": (None, None, *token_shape(recipe))})
     return model
+
+
+def _image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
+    """The image encoder up to the shared space, or, with columns of a twin network, up to its features."""
+    image, config, dtype = recipe.image, backbone_config(recipe), recipe.training.precision
+    if recipe.twin:
+        _check_column(recipe)
+    elif not image.projection and config is None and feature_dim != recipe.embedding_dim:
+        allowed = f"{feature_dim}, the features' size, with image.projection=false"
+        raise invalid_argument("embedding_dim", recipe.embedding_dim, allowed)
+
+    def head(features: int | None) -> ImageEncoder:
+        if recipe.twin:
+            assert features is not None
+            return ImageEncoder(
+                features, dropout=image.dropout, standardize=image.standardize, projection=False, dtype=dtype
+            )
+        return ImageEncoder(
+            recipe.embedding_dim,
+            use_bias=image.use_bias,
+            dropout=image.dropout,
+            standardize=image.standardize,
+            init_scale=image.init_scale,
+            projection=image.projection,
+            dtype=dtype,
+        )
+
+    if config is None:
+        return head(feature_dim)
+    # A map is made before the backbone, since random weights follow from the order too.
+    before = None if recipe.twin else head(None)
+    backbone = build_backbone(config, image.weights, seed=recipe.training.seed)
+    after = before or head(backbone.output_shape[-1])
+    return PixelEncoder(backbone, after, frozen_statistics=image.frozen_statistics, dtype=dtype)
+
+
+def _column(recipe: Recipe, encoder: keras.layers.Layer) -> TwinColumn:
+    return TwinColumn(
+        encoder,
+        recipe.embedding_dim,
+        activate_first=recipe.twin_activate_first,
+        dtype=recipe.training.precision,
+    )
+
+
+def _check_column(recipe: Recipe) -> None:
+    """Refuses what is said about the map of an image encoder in whose place a column stands."""
+    for name, allowed in (("projection", True), ("use_bias", True), ("init_scale", None)):
+        value = getattr(recipe.image, name)
+        if value != allowed:
+            fix = "The layers of a twin column take the place of the affine map."
+            raise invalid_argument(f"image.{name}", value, f"{allowed}, the default, with twin=true", fix)
 
 
 def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
@@ -176,14 +219,18 @@ def build_schedule(
         return rate
     return keras.optimizers.schedules.ExponentialDecay(
         rate,
-        max(round(config.decay_epochs * steps_per_epoch), 1),
+        config.decay_steps or max(round(config.decay_epochs * steps_per_epoch), 1),
         config.decay_rate,
         staircase=config.schedule == "step",
     )
 
 
 def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-    """Returns the recipe's optimizer."""
+    """Returns the recipe's optimizer.
+
+    Raises:
+        InvalidArgumentError: for one that does not exist, or a field that it does not read.
+    """
     config = recipe.optimizer
     options = {
         "learning_rate": build_schedule(config, steps_per_epoch, recipe.training.epochs),
@@ -192,17 +239,38 @@ def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Op
         "ema_momentum": 0.99 if config.ema is None else config.ema,
     }
     if config.name == "adamw":
+        _check_unread(config, "sgd", "momentum", "momentum_start")
         return keras.optimizers.AdamW(weight_decay=config.weight_decay, **options)
-    if config.weight_decay:
-        raise invalid_argument("optimizer.weight_decay", config.weight_decay, "0, or optimizer.name=adamw")
-    optimizers = {
-        "sgd": keras.optimizers.SGD,
-        "adam": keras.optimizers.Adam,
-        "rmsprop": keras.optimizers.RMSprop,
-    }
+    _check_unread(config, "adamw", "weight_decay")
+    if config.name == "sgd":
+        return _sgd(config, options)
+    _check_unread(config, "sgd", "momentum", "momentum_start")
+    optimizers = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}
     if config.name not in optimizers:
-        raise unknown_name("optimizer.name", config.name, [*optimizers, "adamw"])
+        raise unknown_name("optimizer.name", config.name, ["sgd", *optimizers, "adamw"])
     return optimizers[config.name](**options)
+
+
+def _sgd(config: OptimizerConfig, options: dict[str, Any]) -> keras.optimizers.SGD:
+    if config.momentum_start is None:
+        return keras.optimizers.SGD(momentum=config.momentum, **options)
+    if config.momentum_start > config.momentum:
+        allowed = f"null, or a number in [0, {config.momentum}], up to optimizer.momentum"
+        raise invalid_argument("optimizer.momentum_start", config.momentum_start, allowed)
+    return RisingMomentumSGD(
+        momentum=config.momentum,
+        momentum_start=config.momentum_start,
+        momentum_steps=config.momentum_steps,
+        **options,
+    )
+
+
+def _check_unread(config: OptimizerConfig, reader: str, *names: str) -> None:
+    """Refuses fields that another optimizer reads."""
+    for name in names:
+        if getattr(config, name):
+            allowed = f"the default, or optimizer.name={reader}"
+            raise invalid_argument(f"optimizer.{name}", getattr(config, name), allowed)
 
 
 def build_batches(recipe: Recipe, split: Split, images: ImageSource, tokenizer: Tokenizer) -> PairBatches:

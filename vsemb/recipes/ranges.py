@@ -17,6 +17,8 @@ _Range = tuple[Callable[[float], bool], str]
 _COUNT: _Range = (lambda value: value >= 1, "an integer >= 1")
 # Far beyond any use, and where memory and integers of 32 bits end.
 _SIZE: _Range = (lambda value: 1 <= value <= 65536, "an integer from 1 to 65536")
+# A tree's encoder has 2 slots * (3 + 2 slots) recurrent matrices.
+_SLOTS: _Range = (lambda value: 1 <= value <= 16, "an integer from 1 to 16")
 _PAIRS: _Range = (lambda value: value >= 2, "an integer >= 2")
 _SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 _POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
@@ -35,6 +37,7 @@ RANGES: dict[str, _Range] = {
     "text.word_dropout": _SHARE,
     "text.embedding_dropout": _SHARE,
     "text.units": _SIZE,
+    "text.slots": _SLOTS,
     "text.dropout": _SHARE,
     "text.bag_dropout": _SHARE,
     "text.init_scale": _POSITIVE,
@@ -48,11 +51,16 @@ RANGES: dict[str, _Range] = {
     "loss.label_smoothing": _SHARE,
     "loss.image_weight": _NOT_NEGATIVE,
     "loss.text_weight": _NOT_NEGATIVE,
+    "loss.l2": _NOT_NEGATIVE,
     "optimizer.learning_rate": _POSITIVE,
     "optimizer.decay_rate": _POSITIVE,
     "optimizer.decay_epochs": _POSITIVE,
+    "optimizer.decay_steps": _COUNT,
     "optimizer.warmup_epochs": _NOT_NEGATIVE,
     "optimizer.weight_decay": _NOT_NEGATIVE,
+    "optimizer.momentum": _SHARE,
+    "optimizer.momentum_start": _SHARE,
+    "optimizer.momentum_steps": _POSITIVE,
     "optimizer.clip": _POSITIVE,
     "optimizer.ema": _SHARE,
     "batches.size": _PAIRS,

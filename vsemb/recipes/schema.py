@@ -18,8 +18,8 @@ class TextConfig:
     """The text tower.
 
     Attributes:
-        tokenizer: `words`, `characters`, or `classes`: the name of the image's class in place of its
-            captions.
+        tokenizer: `words`, `characters`, `trees` (dependency trees of the captions, see `vsemb parse`), or
+            `classes`: the name of the image's class in place of its captions.
         min_count: words seen less often in the training captions are unknown.
         max_words: size limit of the vocabulary.
         max_length: longer captions are cut to so many words or characters.
@@ -34,13 +34,16 @@ class TextConfig:
         embedding_dropout: share of word-vector entries dropped in training.
         encoder: `gru`, `lstm` or `peephole-lstm`; `sum` or `mean` of word vectors, `average` (their mean
             and a linear map) or `bow` (which words are there, and a linear map); `cnn`, or `cnn-rnn`,
-            `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`.
-        units: size of the recurrent state of each direction; of the layer behind the convolutions of
-            `cnn`.
+            `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`;
+            `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`.
+        units: size of the recurrent state of each direction, or of a node of a tree; of the layer behind the
+            convolutions of `cnn`.
+        slots: of `tree-lstm`, the children on each side of a node that have matrices of their own; those
+            beyond are summed into the last.
         directions: `forward`, `concat` or `average`.
-        pooling: `last`, `mean`, `max` or `mean+max`.
+        pooling: `last`, which is the root of a tree, `mean`, `max` or `mean+max`.
         dropout: share of pooled entries dropped in training.
-        bag: whether a bag of words stands beside the recurrent encoder.
+        bag: whether a bag of words stands beside the recurrent or the tree encoder.
         bag_dropout: share of the bag's words left out in training.
         init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
     """
@@ -58,6 +61,7 @@ class TextConfig:
     embedding_dropout: float = 0.0
     encoder: str = "gru"
     units: int = 1024
+    slots: int = 2
     directions: str = "forward"
     pooling: str = "last"
     dropout: float = 0.0
@@ -119,6 +123,7 @@ class LossConfig:
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
         reduction: over queries or pairs, `sum` or `mean`; null for the loss' own.
+        l2: this much times half the sum of squares of all trained matrices is added, word vectors left out.
     """
 
     name: str = "ranking"
@@ -132,6 +137,7 @@ class LossConfig:
     image_weight: float = 1.0
     text_weight: float = 1.0
     reduction: str | None = None
+    l2: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,12 @@ class OptimizerConfig:
             `step` (the same, at once); `cosine` (to zero at the last step).
         decay_rate: see `schedule`.
         decay_epochs: see `schedule`.
+        decay_steps: steps in the place of `decay_epochs`; null for those.
         warmup_epochs: linear rise from zero, for `cosine`.
         weight_decay: of `adamw`.
+        momentum: of `sgd`.
+        momentum_start: of `sgd`: what momentum rises from, to `momentum`; null: it is constant.
+        momentum_steps: steps after which the rise is 63 % done, see `vsemb.training.RisingMomentumSGD`.
         clip: gradients are scaled to this global norm at most; null for none.
         ema: decay of an exponential moving average of the weights, which is then what is measured
             and kept; null for none.
@@ -157,8 +167,12 @@ class OptimizerConfig:
     schedule: str = "constant"
     decay_rate: float = 0.1
     decay_epochs: float = 15.0
+    decay_steps: int | None = None
     warmup_epochs: float = 0.0
     weight_decay: float = 0.0
+    momentum: float = 0.0
+    momentum_start: float | None = None
+    momentum_steps: float = 2500.0
     clip: float | None = None
     ema: float | None = None
 
@@ -219,6 +233,9 @@ class Recipe:
         embedding_dim: size of the shared space.
         similarity: `cosine`, `dot` or `order`.
         reversed: with `order`, images above texts instead of texts above images.
+        twin: whether each encoder has a column of two layers behind it, of `embedding_dim`, in place of its
+            own map to the shared space, see `vsemb.encoders.TwinColumn`.
+        twin_activate_first: whether a leaky ReLU follows the column's first layer too.
 
     Raises:
         InvalidArgumentError: for a number outside its range, see `vsemb.recipes.ranges`.
@@ -236,6 +253,8 @@ class Recipe:
     embedding_dim: int = 1024
     similarity: str = "cosine"
     reversed: bool = False
+    twin: bool = False
+    twin_activate_first: bool = True
     text: TextConfig = field(default_factory=TextConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     loss: LossConfig = field(default_factory=LossConfig)

@@ -17,6 +17,7 @@ from vsemb.encoders import (
     ImageEncoder,
     WordEmbedding,
 )
+from vsemb.encoders.twin import unwrapped
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.recipes.schema import Recipe
@@ -57,27 +58,36 @@ def start_model(
     if recipe.training.start not in STARTS:
         raise unknown_name("training.start", recipe.training.start, STARTS)
     features = None if store is None else store.rows(split.ids)
-    encoder = model.image_encoder
+    encoder = unwrapped(model.image_encoder)
     if isinstance(encoder, ImageEncoder) and encoder.scaling is not None and features is not None:
         encoder.scaling.adapt(features)
     words, bag = text_parts(model)
-    if isinstance(model.text_encoder, AttributeEncoder):
+    text_encoder = unwrapped(model.text_encoder)
+    if isinstance(text_encoder, AttributeEncoder):
         assert attributes is not None
         known = attributes.matrix(tokenizer.vocabulary.words)
         # Padding and unknown classes have none.
-        model.text_encoder.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))
+        text_encoder.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))
     if words is None:
         _refuse_word_starts(recipe)
         return
-    ids, offsets = tokenizer.encode(split.captions)
+    tokens, offsets = tokenizer.encode(split.captions)
+    ids = _word_ids(tokens)
     counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
     if bag is not None:
         bag.set_document_frequencies(counts, len(split.captions))
     if recipe.training.start == "cca":
+        if recipe.twin:
+            raise invalid_argument("training.start", "cca", "random with twin=true")
         if features is None or not isinstance(encoder, ImageEncoder) or encoder.affine is None:
             raise invalid_argument("training.start", "cca", "random where features are not projected")
         _start_from_cca(recipe, model, words, bag, ids, offsets, counts, split, features)
     start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
+
+
+def _word_ids(tokens: np.ndarray) -> np.ndarray:
+    """The ids of tokens that are words, (tokens,), or words of trees, (tokens, 2)."""
+    return tokens if tokens.ndim == 1 else tokens[:, 0]
 
 
 def start_word_vectors(
@@ -117,7 +127,7 @@ def text_parts(
     model: DualEncoder | EntailmentModel,
 ) -> tuple[WordEmbedding | None, BagOfWordsEncoder | None]:
     """Returns the word vectors of a model's sequence encoder and its bag of words, if there are such."""
-    encoder = model.text_encoder
+    encoder = unwrapped(model.text_encoder)
     if isinstance(encoder, HybridSentenceEncoder):
         return encoder.sequence.words, encoder.bag
     return getattr(encoder, "words", None), None

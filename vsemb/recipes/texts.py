@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import keras
 
 from vsemb.data.attributes import ClassAttributes
+from vsemb.data.parses import Parses
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders import (
     AttributeEncoder,
@@ -16,43 +17,73 @@ from vsemb.encoders import (
     IndicatorEncoder,
     LinearSentenceEncoder,
     RecurrentSentenceEncoder,
+    TreeLSTMEncoder,
     WordEmbedding,
 )
 from vsemb.encoders.convolutional import CHARACTER_STAGES, WORD_STAGES
+from vsemb.encoders.pooling import POOLINGS
 from vsemb.encoders.recurrent import CELLS
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.recipes.schema import Recipe
 from vsemb.text.characters import CharacterTokenizer, alphabet_vocabulary
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
+from vsemb.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from vsemb.text.vocabulary import Vocabulary
 
 USUAL_SPLITS = ("train", "val", "test")
-TOKENIZERS = ("words", "characters", "classes")
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    "words": WordTokenizer,
+    "characters": CharacterTokenizer,
+    "trees": TreeTokenizer,
+    "classes": ClassTokenizer,
+}
 #: Name of a convolutional encoder -> what reads its last feature map.
 CONVOLUTIONAL = {"cnn": None, "cnn-rnn": "rnn", "cnn-gru": "gru", "cnn-lstm": "lstm"}
 LINEAR = ("sum", "mean", "average")
-ENCODERS = (*CELLS, *LINEAR, "bow", *CONVOLUTIONAL, "attributes")
+#: Name of an encoder of trees -> how it tells a node's children apart.
+TREES = {"tree-lstm": "slots", "child-sum-tree-lstm": "sum"}
+ENCODERS = (*CELLS, *LINEAR, "bow", *CONVOLUTIONAL, *TREES, "attributes")
+#: Encoders that need a tokenizer of their own, which in turn needs one of them.
+_TOGETHER = {"attributes": "classes", **dict.fromkeys(TREES, "trees")}
 
 
-def read_texts(recipe: Recipe, split: Split, training: bool = False) -> Split:
+def read_texts(recipe: Recipe, split: Split, training: bool = False, parses: Parses | None = None) -> Split:
     """Returns a split with the texts that the recipe reads in place of its captions.
 
     Args:
         recipe: the recipe.
         split: the split.
         training: whether it is trained on, where the recipe may read few captions an image.
+        parses: of the split's dataset, where the recipe reads trees.
+
+    Returns:
+        The split; where trees are read, its captions are parsed texts, see `vsemb.text.trees`.
 
     Raises:
-        DataError: for an image without a class where class names are read.
+        DataError: without parses where trees are read; for an image without a class where class names are.
     """
     few = recipe.batches.captions_per_image if training else None
     if recipe.text.tokenizer == "classes":
         names, classes = split.class_ids()
         return split.with_captions([[names[place]] for place in classes])
+    if recipe.text.tokenizer == "trees":
+        if parses is None:
+            raise DataError(
+                "The recipe reads dependency trees and the dataset has none. Make them with: vsemb parse "
+                "DATA --model en_core_web_sm, or --conllu FILE for those of another parser."
+            )
+        return _with_trees(split, parses.texts(split), few)
     if few is None:
         return split
     return split.with_captions([entry["captions"][:few] for entry in split.entries])
+
+
+def _with_trees(split: Split, trees: list[str], few: int | None) -> Split:
+    texts: list[list[str]] = [[] for _ in range(len(split))]
+    for row, tree in zip(split.caption_rows.tolist(), trees, strict=True):
+        texts[row].append(tree)
+    return split.with_captions([of_image[:few] for of_image in texts])
 
 
 def class_attributes(recipe: Recipe, dataset: Dataset) -> ClassAttributes | None:
@@ -82,13 +113,18 @@ def build_vocabulary(
 
     Args:
         recipe: the recipe.
-        captions: of the training split.
+        captions: of the training split, as `read_texts` gives them.
         attributes: what `class_attributes` returned; None where there are no classes.
 
     Raises:
-        InvalidArgumentError: if the recipe reads the names of classes and there are none.
+        InvalidArgumentError: if the recipe reads the names of classes, or trees, and there are none.
     """
     text = recipe.text
+    if text.tokenizer == "trees":
+        if recipe.task == "entailment":
+            allowed = "another where sentences have no parses"
+            raise invalid_argument("text.tokenizer", text.tokenizer, allowed)
+        return tree_vocabulary(captions, text.min_count, text.max_words)
     if text.tokenizer == "characters":
         return alphabet_vocabulary()
     if text.tokenizer == "classes":
@@ -109,15 +145,28 @@ def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> Tokenizer:
         return WordTokenizer(vocabulary, text.max_length)
     if text.tokenizer == "characters":
         return CharacterTokenizer(vocabulary, text.max_length)
+    if text.tokenizer == "trees":
+        return TreeTokenizer(vocabulary, text.max_length)
     if text.tokenizer == "classes":
         return ClassTokenizer(vocabulary)
     raise unknown_name("text.tokenizer", text.tokenizer, TOKENIZERS)
 
 
+def token_shape(recipe: Recipe) -> tuple[int, ...]:
+    """Returns the shape of a token of the recipe's tokenizer, see `vsemb.text.Tokenizer.token_shape`.
+
+    Raises:
+        InvalidArgumentError: for a tokenizer that does not exist.
+    """
+    if recipe.text.tokenizer not in TOKENIZERS:
+        raise unknown_name("text.tokenizer", recipe.text.tokenizer, TOKENIZERS)
+    return TOKENIZERS[recipe.text.tokenizer].token_shape
+
+
 def build_text_encoder(
     recipe: Recipe, vocabulary_size: int, attribute_dim: int | None = None
 ) -> keras.layers.Layer:
-    """Builds the recipe's sentence encoder.
+    """Builds the recipe's sentence encoder, without the column of a twin network.
 
     Args:
         recipe: the recipe.
@@ -127,12 +176,14 @@ def build_text_encoder(
     Raises:
         InvalidArgumentError: for a field with a value that is not allowed.
     """
-    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
     if text.encoder not in ENCODERS:
         raise unknown_name("text.encoder", text.encoder, ENCODERS)
-    if (text.encoder == "attributes") != (text.tokenizer == "classes"):
-        allowed = "attributes with text.tokenizer='classes', and another without"
-        raise invalid_argument("text.encoder", text.encoder, allowed)
+    for tokenizer in sorted(set(_TOGETHER.values())):
+        if (_TOGETHER.get(text.encoder) == tokenizer) != (text.tokenizer == tokenizer):
+            theirs = " or ".join(name for name, needed in _TOGETHER.items() if needed == tokenizer)
+            allowed = f"{theirs} with text.tokenizer={tokenizer!r}, and another without"
+            raise invalid_argument("text.encoder", text.encoder, allowed)
     if text.encoder == "attributes":
         if attribute_dim is None:
             raise invalid_argument("attribute_dim", attribute_dim, "a number of attributes")
@@ -160,8 +211,21 @@ def build_text_encoder(
     return HybridSentenceEncoder(sequence, bag, dtype=dtype)
 
 
+def _text_dim(recipe: Recipe) -> int:
+    """The size of a sentence's vector: the shared space's, or the encoder's own before a twin column."""
+    text = recipe.text
+    if not recipe.twin:
+        return recipe.embedding_dim
+    if text.encoder in ("sum", "mean"):
+        return text.word_dim
+    if text.encoder in (*CELLS, *TREES):
+        directions = 2 if text.encoder in CELLS and text.directions == "concat" else 1
+        return text.units * directions * len(POOLINGS.get(text.pooling, ("unknown",)))
+    return recipe.embedding_dim
+
+
 def _linear(recipe: Recipe, words: WordEmbedding) -> LinearSentenceEncoder:
-    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
     if text.encoder == "average":
         return LinearSentenceEncoder(words, "mean", dim, dtype=dtype)
     if text.word_dim != dim:
@@ -171,7 +235,20 @@ def _linear(recipe: Recipe, words: WordEmbedding) -> LinearSentenceEncoder:
 
 
 def _sequence(recipe: Recipe, words: WordEmbedding) -> keras.layers.Layer:
-    text, dtype, dim = recipe.text, recipe.training.precision, recipe.embedding_dim
+    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
+    if text.encoder in TREES:
+        return TreeLSTMEncoder(
+            words,
+            dim,
+            units=text.units,
+            slots=text.slots,
+            children=TREES[text.encoder],
+            # A sentence's last state is that of its root.
+            pooling="root" if text.pooling == "last" else text.pooling,
+            dropout=text.dropout,
+            init_scale=text.init_scale,
+            dtype=dtype,
+        )
     if text.encoder in CONVOLUTIONAL:
         return ConvolutionalSentenceEncoder(
             words,

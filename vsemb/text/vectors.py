@@ -16,7 +16,7 @@ def read_word_vectors(
     """Reads the vectors of a vocabulary's words from a GloVe or word2vec text file.
 
     Both formats are `word v1 … vd` a line; word2vec's starts with a line `count dim`. A word is
-    looked up as it stands and, where the file has no such word, in lower case. Words without a vector
+    looked up as it stands and, where the file has no such word, whatever its case. Words without a vector
     are drawn from the normal distribution fitted to each dimension of those found; padding is zero.
 
     Args:
@@ -41,6 +41,8 @@ def read_word_vectors(
     ([3.0, 4.0], 1)
     """
     wanted = {word: row for row, word in enumerate(vocabulary.tokens)}
+    # In trees "London" is the word of the vocabulary, and in an uncased file "london" that of the vector.
+    uncased = {word.lower(): row for word, row in reversed(wanted.items())}
     rows: dict[int, np.ndarray] = {}
     exact: set[int] = set()
     dim: int | None = None
@@ -62,7 +64,7 @@ def read_word_vectors(
                         f"{path}, line {number}: expected a word and its numbers, separated by blanks "
                         "(the text format of GloVe and word2vec)."
                     )
-                row = wanted.get(word, wanted.get(word.lower()))
+                row = wanted.get(word, uncased.get(word.lower()))
                 # In a cased file "Apple" may come before "apple", and is another word.
                 if row is None or row in exact or (row in rows and word not in wanted):
                     continue

@@ -3,6 +3,7 @@
 from vsemb.training.averaging import averaged_weights
 from vsemb.training.hypernymy import HypernymHistory, train_hypernymy
 from vsemb.training.logs import MetricsLog, ProgressBar
+from vsemb.training.momentum import RisingMomentumSGD
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
 from vsemb.training.validation import EntailmentValidation, RetrievalValidation, ZeroShotValidation
@@ -13,6 +14,7 @@ __all__ = [
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",
+    "RisingMomentumSGD",
     "SelectBest",
     "TrainingState",
     "ZeroShotValidation",
