@@ -18,6 +18,7 @@ COMMANDS = {
     "scenes": "generate the synthetic scenes dataset",
     "prepare": "turn images and captions into a dataset",
     "features": "run a pretrained backbone once and cache its features",
+    "parse": "find the dependency trees of a dataset's captions",
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
     "evaluate": "measure a run: recall and rank, or zero-shot",
