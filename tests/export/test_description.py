@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import tensorflow as tf
@@ -30,3 +31,11 @@ def test_the_command_survives_a_shell(tmp_path):
     assert verify[2] == serve[2] == str(tmp_path / "my models" / "dogs")
     assert f"--model_base_path={tmp_path / 'my models' / 'dogs'}" in server and "--model_name=dogs" in server
     assert curl[-1] == "http://localhost:8501/v1/models/dogs:predict"
+
+
+def test_a_model_of_trees_is_asked_for_one(tmp_path):
+    lines = serving_command(tmp_path / "trees" / "1", trees=True).splitlines()
+    (body,) = [words[2] for words in map(shlex.split, lines[:3]) if words[0] == "curl"]
+    assert json.loads(body) == {
+        "instances": [{"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}],
+    }

@@ -2,9 +2,11 @@
 
 Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. It is loaded and compared
 with the run before it appears; a contract of what it takes and gives is written to contracts/NAME.json, see
-`vsemb verify`. Neither the dataset nor the network is needed. With --classes it classifies images too: each
-class is the texts that its name makes with the templates, see `vsemb classify`. With --index it searches too,
-among the items of an index that `vsemb index RUN` made, and needs no index beside it then.
+`vsemb verify`, and a model card to contracts/NAME.md. Neither the dataset nor the network is needed. With
+--classes it classifies images too: each class is the texts that its name makes with the templates, see
+`vsemb classify`. With --index it searches too, among the items of an index that `vsemb index RUN` made, and
+needs no index beside it then. A model of dependency trees takes trees in place of strings, since a
+SavedModel cannot parse; see `vsemb parse`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import sys
 
 from vsemb.cli.classify import add_classes, chosen_classes
+from vsemb.cli.parsers import add_parser, use_parser
 
 EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
   vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
@@ -26,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
     add_classes(parser)
     parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
+    add_parser(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
 
@@ -43,6 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     names = chosen_classes(arguments)
     opened = open_run(arguments.run)
+    use_parser(arguments, opened)
     classes = None
 
     def report(line: str) -> None:
@@ -58,11 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]
     print(table(["signature", "", "name", "type", "shape"], rows, text=range(5)))
+    trees = "encode_tree" in signatures
+    if trees:
+        print("\nno encode_text: a SavedModel cannot parse; vsemb.serving.Client(parser=...) parses before")
     if opened.task == "entailment":
         print("\nno encode_image: the run is for entailment, between sentences")
     elif "encode_image" not in signatures:
         print("\nno encode_image: the run was trained on precomputed features and holds no image network")
-    print(f"\nverify it, serve it and ask it:\n{serving_command(path)}")
+    print(f"\nverify it, serve it and ask it:\n{serving_command(path, trees)}")
     if arguments.json:
         write_json(arguments.json, {"path": str(path), "signatures": signatures})
     return 0

@@ -1,7 +1,8 @@
 """Export room: a trained model as a SavedModel with string and byte inputs."""
 
+from vsemb.export.card import ModelFacts
 from vsemb.export.corpus import Corpus
 from vsemb.export.savedmodel import export_savedmodel
 from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 
-__all__ = ["ClassPrompts", "Corpus", "ImageInput", "ServedModel", "export_savedmodel"]
+__all__ = ["ClassPrompts", "Corpus", "ImageInput", "ModelFacts", "ServedModel", "export_savedmodel"]

@@ -22,6 +22,11 @@ from vsemb.files import read_json, replacing, sha256_file
 
 FORMAT, VERSION = "vsemb-contract", 1
 
+# Fields that contracts of earlier exports do not have.
+_LATER = ("max_tokens",)
+# A list of strings is written on one line if none is longer.
+_SHORT = 40
+
 _GEOMETRIES = {
     "Dot": "raw",
     "Cosine": "unit length",
@@ -61,11 +66,13 @@ class Contract:
         dim: size of an embedding.
         similarity: its class and constructor arguments.
         geometry: what all embeddings have in common.
-        max_text_bytes: what is behind them is not read.
+        max_text_bytes: what is behind them is not read; None where no texts are taken.
         max_pixels: images of more are not valid; None where no images are taken.
         libraries: those beside TensorFlow that a server needs.
         versions: of vsemb and TensorFlow, as exported.
         sha256: of the files of the SavedModel.
+        max_tokens: the words, or other pieces, of a text or tree that are read; None where there is no limit
+            or, in contracts of earlier exports, it is not said.
     """
 
     model: str
@@ -78,11 +85,12 @@ class Contract:
     dim: int
     similarity: dict[str, Any]
     geometry: str
-    max_text_bytes: int
+    max_text_bytes: int | None
     max_pixels: int | None
     libraries: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of the file."""
@@ -109,7 +117,8 @@ class Contract:
         if content.get("version") != VERSION:
             raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
         try:
-            values = {key.name: content[key.name] for key in fields(cls)}
+            values = {key.name: content[key.name] for key in fields(cls) if key.name not in _LATER}
+            values |= {name: content[name] for name in _LATER if name in content}
             values["golden"] = {
                 name: _golden(rows, values["signatures"][name]) for name, rows in content["golden"].items()
             }
@@ -159,7 +168,9 @@ def _text(value: Any, indent: str = "") -> str:
     """Writes JSON with short values, and lists of plain ones, on one line: an embedding is a long list."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(line) <= 80 or not any(isinstance(item, dict | list | str) for item in inner):
+    if len(line) <= 80 or not any(
+        isinstance(item, dict | list) or (isinstance(item, str) and len(item) > _SHORT) for item in inner
+    ):
         return line
     more = indent + "  "
     if isinstance(value, dict):

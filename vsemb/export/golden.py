@@ -27,6 +27,40 @@ def golden_texts(tokenizer: Any) -> list[bytes]:
     return [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
 
 
+def golden_trees(tokenizer: Any) -> Arrays:
+    """Returns trees to try an export with, and rows that are none: `tokens` and `heads`, padded alike.
+
+    Args:
+        tokenizer: a `vsemb.text.tree_tokenizer.TreeTokenizer`.
+    """
+    # A vocabulary may be of one word.
+    words = (tokenizer.vocabulary.words or ("dog",)) * 6
+    longest = tokenizer.max_length + 6
+    rows: list[tuple[list[str | bytes], list[int]]] = [
+        ([words[0]], [0]),
+        ([*words[:6]], [0, 1, 2, 3, 4, 5]),
+        ([*words[:5]], [3, 3, 0, 3, 3]),
+        ([*words[1:5]], [3, 4, 0, 3]),  # Not projective: the arcs 1-3 and 2-4 cross.
+        ([words[2].upper(), words[2].title(), words[2].lower()], [2, 0, 2]),
+        (["zyzzyva", b"\xff\xfe"], [2, 0]),
+        (["", words[0], words[1]], [0, 2, 0]),  # Padding may come first.
+        ([words[number % 6] for number in range(longest)], [*range(longest)]),
+        ([], []),
+        ([*words[:2]], [2, 1]),
+        ([*words[:3]], [0, 3, 2]),
+        ([*words[:2]], [0, 0]),
+        ([*words[:2]], [0, 3]),
+        ([*words[:2]], [0, -1]),
+        ([words[0], "", words[1]], [0, 1, 1]),
+    ]
+    tokens = np.full((len(rows), longest), b"", object)
+    heads = np.zeros((len(rows), longest), np.int32)
+    for row, (sentence, numbers) in enumerate(rows):
+        tokens[row, : len(sentence)] = [word.encode() if isinstance(word, str) else word for word in sentence]
+        heads[row, : len(numbers)] = numbers
+    return {"tokens": tokens, "heads": heads}
+
+
 def golden_images() -> list[bytes]:
     """Returns images to try an export with: a JPEG, a PNG with alpha, a truncated one and no image."""
     random = np.random.default_rng(0)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from vsemb import __version__
 from vsemb.errors import DataError
+from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path, write_card
 from vsemb.export.contract import (
     Contract,
     Golden,
@@ -25,7 +26,7 @@ from vsemb.export.contract import (
     version_contract_path,
 )
 from vsemb.export.corpus import Corpus
-from vsemb.export.golden import Arrays, compare, golden_images, golden_k, golden_texts, part
+from vsemb.export.golden import Arrays, compare, golden_images, golden_k, golden_texts, golden_trees, part
 from vsemb.export.servable import check_servable, signature_specs
 from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
 from vsemb.export.versions import publishing
@@ -57,6 +58,7 @@ def export_savedmodel(
     corpus: Corpus | None = None,
     version: int | None = None,
     fingerprint: str | None = None,
+    card: ModelFacts | None = None,
     report: Callable[[str], None] = warnings.warn,
 ) -> Path:
     """Writes a model as `out/<version>/`, whole or not at all.
@@ -64,22 +66,26 @@ def export_savedmodel(
     Signatures, with the batch as 0th dimension: `encode_text` (`text` string [B]), also as
     `serving_default`, and `encode_image` (`image_bytes` string [B]), each to `embedding` float32
     [B, D] and `valid` bool [B]; with classes also `classify` (`image_bytes` string [B]) to `classes`
-    string [B, C], `scores` float32 [B, C] and `valid` bool [B]. Core TensorFlow operations only, so any
+    string [B, C], `scores` float32 [B, C] and `valid` bool [B]. A model that takes dependency trees has
+    `encode_tree` (`tokens` string [B, T], `heads` int32 [B, T]) in place of `encode_text`; see
+    `vsemb.export.signatures.ServedModel`. Core TensorFlow operations only, so any
     TensorFlow Serving runs it. Before it is published it is loaded and must give what the Keras model gives.
 
-    Beside it, in `assets.extra`, go warm-up requests and the contract; once published, the contract also
-    becomes `contracts/NAME.json` next to `out`, see `vsemb.export.contract`.
+    Beside it, in `assets.extra`, go warm-up requests, the contract and the model card; once published, the
+    last two also become `contracts/NAME.json` and `contracts/NAME.md` next to `out`, see
+    `vsemb.export.contract` and `vsemb.export.card`.
 
     Args:
         model: the trained model.
-        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word; its lookup
-            tables go into the SavedModel.
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
+            `vsemb.text.tree_tokenizer.TreeTokenizer`; its lookup tables go into the SavedModel.
         out: the model's directory, e.g. `savedmodels/flickr8k`.
         image_input: from bytes to the model's image input; None leaves `encode_image` out.
         classes: what `classify` tells apart; None leaves it out.
-        corpus: what `search_text` and `search_image` search; None leaves them out.
+        corpus: what `search_text` (or `search_tree`) and `search_image` search; None leaves them out.
         version: its number, from 1; None for the next.
         fingerprint: of the run, for the contract.
+        card: what the model card says beside what the model itself tells; None where none of it is known.
         report: takes a line for each thing that clients of the export before will notice: a signature that
             is gone, another type or size.
 
@@ -96,6 +102,7 @@ def export_savedmodel(
         export_savedmodel(run.model, run.tokenizer, "savedmodels/flickr8k", image_input=None)
     """
     served = ServedModel(model, tokenizer, image_input, classes, corpus)
+    facts = ModelFacts() if card is None else card
     base = Path(os.path.realpath(out))
     with publishing(base, version) as publication:
         write(served, publication.temporary)
@@ -108,10 +115,17 @@ def export_savedmodel(
         ]
         write_warmup(publication.temporary, base.name, requests)
         contract = _contract(served, golden, base.name, fingerprint, publication.temporary)
-        inside = version_contract_path(publication.temporary)
-        publication.numbered = lambda number: replace(contract, model_version=number).write(inside)
+
+        def write_numbered(number: int) -> None:
+            numbered = replace(contract, model_version=number)
+            numbered.write(version_contract_path(publication.temporary))
+            write_card(model_card(numbered, facts), version_card_path(publication.temporary))
+
+        publication.numbered = write_numbered
     assert publication.path is not None
-    publish_contract(replace(contract, model_version=int(publication.path.name)), base, report)
+    published = replace(contract, model_version=int(publication.path.name))
+    publish_contract(published, base, report)
+    write_card(model_card(published, facts), card_path(base))
     return publication.path
 
 
@@ -126,7 +140,10 @@ def write(served: ServedModel, directory: Path) -> None:
     module.tables = [value for value in vars(served.tokenizer).values() if _is_table(value)]
     try:
         with _quiet():
-            tf.saved_model.save(module, str(directory), signatures=signatures)
+            # Nobody trains a served model, and gradients of one's own, as the tree encoders have, cannot be
+            # written where they hold values of a loop.
+            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+            tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
     except tf.errors.OpError as error:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 
@@ -161,34 +178,44 @@ def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
         if len(none["valid"]) != 0:
             raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
         golden[name] = Golden(inputs, outputs, scale)
-    return {"serving_default": golden["encode_text"], **golden}
+    return {"serving_default": golden[served.sentences], **golden}
 
 
 def _cases(served: ServedModel) -> list[tuple[str, Callable[..., Any], Arrays, float]]:
     """Returns signature, the Keras model's function, inputs, and the least differences are relative to."""
-    texts, images = (np.array(rows, object) for rows in (golden_texts(served.tokenizer), golden_images()))
+    images = {"image_bytes": np.array(golden_images(), object)}
+    encode: Callable[..., Any]
+    search_rows: Callable[..., Any]
+    if served.encode_tree is None:
+        sentences = {"text": np.array(golden_texts(served.tokenizer), object)}
+        encode, search, search_rows = served.text_rows, "search_text", served.text_search_rows
+    else:
+        sentences = golden_trees(served.tokenizer)
+        encode, search, search_rows = served.tree_rows, "search_tree", served.tree_search_rows
     cases: list[tuple[str, Callable[..., Any], Arrays, float]] = []
-    cases.append(("encode_text", served.text_rows, {"text": texts}, 1.0))
+    cases.append((served.sentences, encode, sentences, 1.0))
     if served.image_input is not None:
-        cases.append(("encode_image", served.image_rows, {"image_bytes": images}, 1.0))
+        cases.append(("encode_image", served.image_rows, images, 1.0))
     if served.classes is not None:
         scale = _score_scale(served.image_rows, images, served.classes.embeddings)
-        cases.append(("classify", served.class_rows, {"image_bytes": images}, scale))
+        cases.append(("classify", served.class_rows, images, scale))
     if served.corpus is not None:
         items = served.corpus.embeddings
-        inputs = {"text": texts, "k": golden_k(len(texts))}
-        scale = _score_scale(served.text_rows, texts, items)
-        cases.append(("search_text", served.text_search_rows, inputs, scale))
+        scale = _score_scale(encode, sentences, items)
+        cases.append((search, search_rows, _with_k(sentences), scale))
         if served.image_input is not None:
-            inputs = {"image_bytes": images, "k": golden_k(len(images))}
             scale = _score_scale(served.image_rows, images, items)
-            cases.append(("search_image", served.image_search_rows, inputs, scale))
+            cases.append(("search_image", served.image_search_rows, _with_k(images), scale))
     return cases
 
 
-def _score_scale(encode: Callable[..., Any], rows: np.ndarray, others: np.ndarray) -> float:
+def _with_k(inputs: Arrays) -> Arrays:
+    return {**inputs, "k": golden_k(len(next(iter(inputs.values()))))}
+
+
+def _score_scale(encode: Callable[..., Any], inputs: Arrays, others: np.ndarray) -> float:
     """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0."""
-    embedded = encode(tf.constant(rows.tolist()))["embedding"].numpy()
+    embedded = encode(**_tensors(inputs))["embedding"].numpy()
     largest = [np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]
     scale = float(np.prod(largest))
     # What is not finite is reported where it is found.
@@ -216,10 +243,11 @@ def _contract(
         golden=golden,
         tolerance=tolerance,
         tolerance_reason=_REASON,
-        dim=golden["encode_text"].outputs["embedding"].shape[1],
+        dim=golden[served.sentences].outputs["embedding"].shape[1],
         similarity={"name": type(similarity).__name__, "config": similarity.get_config()},
         geometry=geometry(similarity),
-        max_text_bytes=MAX_BYTES,
+        max_text_bytes=MAX_BYTES if served.encode_tree is None else None,
+        max_tokens=getattr(served.tokenizer, "max_length", None),
         max_pixels=None if served.image_input is None else MAX_PIXELS,
         versions={"vsemb": __version__, "tensorflow": tf.__version__},
         sha256=hashes(directory),
@@ -232,7 +260,7 @@ def _run(function: Any, inputs: Arrays) -> Arrays:
 
 def _tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
     return {
-        key: tf.constant(values.tolist(), tf.string) if values.dtype == object else tf.constant(values)
+        key: tf.constant(values, tf.string if values.dtype == object else None)
         for key, values in inputs.items()
     }
 

@@ -1,4 +1,4 @@
-"""The functions that serving, search and export share: raw strings and image bytes in, embeddings out.
+"""The functions that serving, search and export share: raw strings, trees and image bytes in, embeddings out.
 
 They exist once, so that what TensorFlow Serving answers is what was searched and measured.
 """
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.export.corpus import Corpus
+from vsemb.export.trees import Parse, from_the_left, parsed_texts, takes_trees
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.image.views import encode_images
@@ -103,16 +104,21 @@ class ServedModel:
 
     All functions take a batch of any size, zero included, and return `embedding`, float32
     (batch, dim) in the geometry of the model's similarity (or scores of classes), and `valid`, bool
-    (batch,). A text without a word, or bytes that are no image, give `valid` false and a zero row, and
-    leave the other rows as they are. They can be called from Python, and are what a SavedModel's signatures
-    hold.
+    (batch,). A text without a word, what is no tree, or bytes that are no image, give `valid` false and a
+    zero row, and leave the other rows as they are. They can be called from Python, and are what a
+    SavedModel's signatures hold.
+
+    A model that takes dependency trees has `encode_tree` and `search_tree` in place of the signatures of
+    texts, since a SavedModel cannot parse; `encode_text` parses in Python and is no signature then.
 
     Args:
         model: the trained model; one for entailment embeds texts alone.
-        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word.
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
+            `vsemb.text.tree_tokenizer.TreeTokenizer`.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
         classes: what images are classified among, if at all.
         corpus: what is searched, if anything.
+        parse: for a model that takes trees, from raw texts to parsed texts; None where none is raw.
 
     Raises:
         InvalidArgumentError: for classes where images cannot be embedded, or a corpus of another size of
@@ -120,11 +126,15 @@ class ServedModel:
 
     Attributes:
         encode_text: `text` string (batch,) -> {"embedding", "valid"}.
+        encode_tree: `tokens` string (batch, steps), "" as padding on either side, and `heads` int32
+            (batch, steps), the number of each word's head among the words of its row, counted from 1, and 0
+            for the root and padding -> {"embedding", "valid"}, or None.
         encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, or None.
         classify: `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order
             given, "scores" float32 (batch, c), "valid"}, or None.
         search_text: `text` string (batch,), `k` int32 (batch,) -> {"ids", "scores", "keys", "valid"}, see
             `Corpus.search`, or None.
+        search_tree: `tokens` and `heads` as above, `k` int32 (batch,) -> the same, or None.
         search_image: `image_bytes` string (batch,), `k` int32 (batch,) -> the same, or None.
 
     Example:
@@ -140,6 +150,7 @@ class ServedModel:
         image_input: ImageInput | None = None,
         classes: ClassPrompts | None = None,
         corpus: Corpus | None = None,
+        parse: Parse | None = None,
     ) -> None:
         if classes is not None and image_input is None:
             fix = "A run on precomputed features, or one for sentences alone, holds no image network."
@@ -151,39 +162,71 @@ class ServedModel:
         self.image_input = image_input
         self.classes = classes
         self.corpus = corpus
+        self.parse = parse
         text, image_bytes = (tf.TensorSpec([None], tf.string, name=name) for name in ("text", "image_bytes"))
+        tree = (
+            tf.TensorSpec([None, None], tf.string, name="tokens"),
+            tf.TensorSpec([None, None], tf.int32, name="heads"),
+        )
         k = tf.TensorSpec([None], tf.int32, name="k")
-        self.encode_text = _function(self.text_rows, text)
+        self.encode_text: Any = self.text_rows
+        self.encode_tree: Any = None
         self.encode_image: Any = None
         self.classify: Any = None
         self.search_text: Any = None
+        self.search_tree: Any = None
         self.search_image: Any = None
+        #: Which of the signatures embeds texts or trees, and is the default.
+        self.sentences = "encode_tree" if takes_trees(tokenizer) else "encode_text"
+        if takes_trees(tokenizer):
+            self.encode_tree = _function(self.tree_rows, *tree)
+            # Parsing is none of TensorFlow's business, but what follows it is compiled.
+            self._encode_ids = _function(self._id_rows, tf.TensorSpec([None, None, 2], tf.int32))
+        else:
+            self.encode_text = _function(self.text_rows, text)
+            self._encode_ids = self._id_rows
         if image_input is not None:
             self.encode_image = _function(self.image_rows, image_bytes)
         if classes is not None:
             self.classify = _function(self.class_rows, image_bytes)
         if corpus is not None:
-            dim = self.encode_text.get_concrete_function().structured_outputs["embedding"].shape[-1]
+            dim = self.signatures["serving_default"].structured_outputs["embedding"].shape[-1]
             if corpus.embeddings.shape[1] != dim:
                 raise invalid_argument(
                     "corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}"
                 )
-            self.search_text = _function(self.text_search_rows, text, k)
+            if takes_trees(tokenizer):
+                self.search_tree = _function(self.tree_search_rows, *tree, k)
+            else:
+                self.search_text = _function(self.text_search_rows, text, k)
             if image_input is not None:
                 self.search_image = _function(self.image_search_rows, image_bytes, k)
 
     def text_rows(self, text: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
-        ids = self.tokenizer(_one_row_at_least(text))
+        rows = tf.shape(text)[0]
+        if self.encode_tree is not None:
+            given = tf.convert_to_tensor(text).numpy().tolist()
+            text = tf.constant(parsed_texts(given, self.parse), tf.string)
+        return _first(self._encode_ids(self.tokenizer(_one_row_at_least(text))), rows)
+
+    def tree_rows(self, tokens: tf.Tensor, heads: tf.Tensor) -> Outputs:
+        """What `encode_tree` computes, step by step where it is called outside a graph."""
+        assert takes_trees(self.tokenizer)
+        rows = tf.shape(tokens)[0]
+        ids = self.tokenizer.from_tokens(*from_the_left(_one_row_at_least(tokens), _one_row_at_least(heads)))
+        return _first(self._id_rows(ids), rows)
+
+    def _id_rows(self, ids: tf.Tensor) -> Outputs:
         with _kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
-        return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=1), tf.shape(text)[0])
+        return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
 
     def image_rows(self, image_bytes: tf.Tensor) -> Outputs:
         """What `encode_image` computes, step by step where it is called outside a graph."""
         assert self.image_input is not None
         images, valid = self.image_input(_one_row_at_least(image_bytes))
-        return _outputs(self.model.encode_images(images), valid, tf.shape(image_bytes)[0])
+        return _first(_outputs(self.model.encode_images(images), valid), tf.shape(image_bytes)[0])
 
     def class_rows(self, image_bytes: tf.Tensor) -> Outputs:
         """What `classify` computes, step by step where it is called outside a graph."""
@@ -198,6 +241,10 @@ class ServedModel:
         """What `search_text` computes, step by step where it is called outside a graph."""
         return self._search(self.text_rows(text), k, "text")
 
+    def tree_search_rows(self, tokens: tf.Tensor, heads: tf.Tensor, k: tf.Tensor) -> Outputs:
+        """What `search_tree` computes, step by step where it is called outside a graph."""
+        return self._search(self.tree_rows(tokens, heads), k, "text")
+
     def image_search_rows(self, image_bytes: tf.Tensor, k: tf.Tensor) -> Outputs:
         """What `search_image` computes, step by step where it is called outside a graph."""
         return self._search(self.image_rows(image_bytes), k, "image")
@@ -209,9 +256,9 @@ class ServedModel:
     @property
     def signatures(self) -> dict[str, Any]:
         """The concrete functions by signature name, `serving_default` first."""
-        text = self.encode_text.get_concrete_function()
-        named = {"serving_default": text, "encode_text": text}
-        for name in ("encode_image", "classify", "search_text", "search_image"):
+        sentences = getattr(self, self.sentences).get_concrete_function()
+        named = {"serving_default": sentences, self.sentences: sentences}
+        for name in ("encode_image", "classify", "search_text", "search_tree", "search_image"):
             if getattr(self, name) is not None:
                 named[name] = getattr(self, name).get_concrete_function()
         return named
@@ -224,12 +271,15 @@ def _function(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
 def _one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
     # TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph: it gets one row.
     none = tf.cast(tf.equal(tf.shape(rows)[0], 0), tf.int32)
-    return tf.concat([rows, tf.fill([none], b"")], axis=0)
+    return tf.pad(rows, [[0, none], *[[0, 0]] * (rows.shape.rank - 1)])
 
 
-def _outputs(embedding: tf.Tensor, valid: tf.Tensor, rows: tf.Tensor) -> Outputs:
-    embedding = tf.where(valid[:, None], embedding, 0.0)
-    return {"embedding": embedding[:rows], "valid": valid[:rows]}
+def _outputs(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
+    return {"embedding": tf.where(valid[:, None], embedding, 0.0), "valid": valid}
+
+
+def _first(outputs: Outputs, rows: tf.Tensor) -> Outputs:
+    return {name: values[:rows] for name, values in outputs.items()}
 
 
 @contextlib.contextmanager

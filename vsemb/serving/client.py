@@ -9,13 +9,14 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.serving.client_inputs import no_rows, parse_address, to_array, to_images, to_texts
+from vsemb.serving.client_results import Classes, Embeddings, Found
+from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, to_trees
 from vsemb.serving.transports import (
     Arrays,
     ServingError,
@@ -38,51 +39,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Embeddings:
-    """What texts or images were embedded to.
-
-    Attributes:
-        embedding: (n, dim) float32, zero in rows that are not valid.
-        valid: (n,) bool, whether there was anything to embed: a word, an image.
-    """
-
-    embedding: np.ndarray
-    valid: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """How images were classified.
-
-    Attributes:
-        classes: the c names, in the order of the scores.
-        scores: (n, c) float32, the higher the better; zero in rows that are not valid.
-        valid: (n,) bool.
-    """
-
-    classes: list[str]
-    scores: np.ndarray
-    valid: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """What was found for each query, best first.
-
-    Attributes:
-        ids: (n, k) int64, -1 in rows that are not valid; fewer than k columns where the model holds fewer.
-        scores: (n, k) float32.
-        keys: n lists of k names, empty in rows that are not valid.
-        valid: (n,) bool.
-    """
-
-    ids: np.ndarray
-    scores: np.ndarray
-    keys: list[list[str]]
-    valid: np.ndarray
-
-
 class Client(AbstractContextManager["Client"]):
     """Asks a model on a server. Its methods may be called from several threads.
 
@@ -96,6 +52,9 @@ class Client(AbstractContextManager["Client"]):
         retries: further attempts where the server cannot be reached or is busy. Nothing else is tried again.
         batch_size: rows of a request at most; longer inputs are sent in parts.
         batch_bytes: bytes of text and images in a request at most, unless a single row has more.
+        parser: what makes trees of texts for a model that takes nothing but dependency trees: a name or path
+            as for `vsemb.text.parsers.open_parser`, opened when it is first needed, or a function from a list
+            of texts to as many trees, see `encode_tree`.
 
     Raises:
         InvalidArgumentError: for an argument that is not allowed.
@@ -118,6 +77,7 @@ class Client(AbstractContextManager["Client"]):
         retries: int = 2,
         batch_size: int = 64,
         batch_bytes: int = 16 * 2**20,
+        parser: ParserLike | None = None,
     ) -> None:
         if version is not None and label is not None:
             raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
@@ -135,6 +95,7 @@ class Client(AbstractContextManager["Client"]):
         ):
             if not _is_integer(value, least):
                 raise invalid_argument(name, value, f"an integer >= {least}")
+        self._parse = TextParser(parser)
         scheme, address = parse_address(url, model, version, label)
         self.url = url
         self.timeout, self.retries = timeout, retries
@@ -227,13 +188,42 @@ class Client(AbstractContextManager["Client"]):
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
         """Embeds texts.
 
+        Where the model takes trees and no texts, they are parsed here first, with the client's parser.
+
         Args:
             texts: n of them, any number.
 
         Raises:
+            InvalidArgumentError: if they have to be parsed and the client has no parser.
+            MissingExtraError: if the parser is a pipeline and the extra `parse` is not installed.
             ServingError: as `predict`.
         """
-        found = self.predict("encode_text", text=to_texts(texts))
+        rows = to_texts(texts)
+        if self._takes_trees("encode"):
+            return self.encode_tree(self._parse(rows))
+        found = self.predict("encode_text", text=rows)
+        return Embeddings(found["embedding"], found["valid"])
+
+    def encode_tree(self, trees: Sequence[AnyTree]) -> Embeddings:
+        """Embeds dependency trees.
+
+        Args:
+            trees: n of them, each a pair of words and heads, or what has both, such as
+                `vsemb.text.trees.Tree`. A head is the number of a word, counted from 1, and 0 for the root.
+
+        Returns:
+            What is no tree is not valid.
+
+        Raises:
+            InvalidArgumentError: for words and heads of different lengths.
+            ServingError: as `predict`.
+
+        Example:
+
+            client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
+        """
+        tokens, heads = to_trees(trees)
+        found = self.predict("encode_tree", tokens=tokens, heads=heads)
         return Embeddings(found["embedding"], found["valid"])
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
@@ -265,11 +255,29 @@ class Client(AbstractContextManager["Client"]):
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
         """Finds the best items for texts among those that the model was exported with.
 
+        Where the model takes trees and no texts, they are parsed here first, with the client's parser.
+
         Args:
             texts: n queries.
             k: results of each, 1 to 1,000.
+
+        Raises:
+            VsembError: as `encode_text`.
         """
-        return self._search("search_text", k, text=to_texts(texts))
+        rows = to_texts(texts)
+        if self._takes_trees("search"):
+            return self.search_tree(self._parse(rows), k)
+        return self._search("search_text", k, text=rows)
+
+    def search_tree(self, trees: Sequence[AnyTree], k: int = 10) -> Found:
+        """Finds the best items for dependency trees among those that the model was exported with.
+
+        Args:
+            trees: n queries, as `encode_tree`.
+            k: results of each, 1 to 1,000.
+        """
+        tokens, heads = to_trees(trees)
+        return self._search("search_tree", k, tokens=tokens, heads=heads)
 
     def search_image(self, images: Sequence[bytes | str | os.PathLike[str]], k: int = 10) -> Found:
         """Finds the best items for images among those that the model was exported with.
@@ -280,11 +288,16 @@ class Client(AbstractContextManager["Client"]):
         """
         return self._search("search_image", k, image_bytes=to_images(images))
 
-    def _search(self, signature: str, k: int, **queries: list[bytes]) -> Found:
+    def _takes_trees(self, verb: str) -> bool:
+        """Whether the model takes trees where others take texts."""
+        known = self.signatures()
+        return f"{verb}_tree" in known and f"{verb}_text" not in known
+
+    def _search(self, signature: str, k: int, **queries: Any) -> Found:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= 1000:
             raise invalid_argument("k", k, "an integer from 1 to 1000")
-        (rows,) = queries.values()
-        found = self.predict(signature, **queries, k=np.full(len(rows), k, np.int32))
+        rows = len(next(iter(queries.values())))
+        found = self.predict(signature, **queries, k=np.full(rows, k, np.int32))
         ids, scores = found["ids"], found["scores"]
         # A server that puts requests together may give all rows as many places as the largest k asks for.
         ids, scores, keys = ids[:, :k], scores[:, :k], found["keys"][:, :k]
@@ -315,8 +328,9 @@ class Client(AbstractContextManager["Client"]):
         """Yields the first and the last row but one of each request."""
         sizes = np.zeros(len(arrays[0]), np.int64)
         for array in arrays:
-            if array.dtype == object and array.ndim == 1:
-                sizes += [len(value) for value in array]
+            if array.dtype == object:
+                flat = array.reshape(len(array), -1)
+                sizes += [sum(map(len, row)) for row in flat]
             else:
                 sizes += array[:1].nbytes
         start, size = 0, 0

@@ -1,0 +1,244 @@
+"""The model card: what an exported model is, was made of, and cannot do, for people to read.
+
+One copy lies in the version, `NAME/N/assets.extra/MODEL_CARD.md`, where servers do not look; the newest
+export's also beside the contract, `contracts/NAME.md`. What the model itself tells comes from the contract,
+what its training tells from whoever exports it, and what nobody told is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import one_line
+from vsemb.export.contract import Contract, contract_path
+from vsemb.export.description import written_shape
+from vsemb.files import replacing
+
+CARD = "MODEL_CARD.md"
+
+_NO_PARSING = (
+    "A SavedModel cannot parse: send tokens and heads (`encode_tree`). The parser used for training was {}. "
+    "`vsemb.serving.Client(parser=…)` and `vsemb search` parse before the call."
+)
+_MISSING = {
+    "encode_image": "It embeds no images: it holds no image network.",
+    "classify": "It classifies no images: it was exported without classes.",
+    "search": "It searches nothing: it was exported without a corpus.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What is known about a model beside what it tells itself; "" and empty where it is not known.
+
+    Attributes:
+        recipe: name of the recipe, e.g. `"tree-twin"`.
+        variant: of the recipe.
+        paper: whom the recipe follows.
+        dataset: name of the dataset that it was trained on.
+        dataset_fingerprint: hex.
+        images: what an image was in training, e.g. `"features of MobileNetV2 at 224 pixels"`.
+        features_fingerprint: hex, of the features.
+        selection: how the weights were chosen, e.g. `"the best recall_sum on the split val, epoch 7"`.
+        metrics: what the chosen weights reach on the validation split, by metric.
+        parser: what parsed the training captions, e.g. `str(ParserInfo)`; of models that take trees.
+        licence: of the weights, or of the data that they were made of.
+        notes: further sentences, each a line of its own.
+
+    Example:
+
+    >>> ModelFacts(recipe="vsepp", variant="tuned").dataset
+    ''
+    """
+
+    recipe: str = ""
+    variant: str = ""
+    paper: str = ""
+    dataset: str = ""
+    dataset_fingerprint: str = ""
+    images: str = ""
+    features_fingerprint: str = ""
+    selection: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    parser: str = ""
+    licence: str = ""
+    notes: Sequence[str] = ()
+
+
+def model_card(contract: Contract, facts: ModelFacts) -> str:
+    """Writes a model card.
+
+    Args:
+        contract: of the version.
+        facts: what else is known.
+
+    Returns:
+        Markdown.
+
+    Example:
+
+        print(model_card(Contract.read("savedmodels/contracts/flickr8k.json"), ModelFacts(recipe="vsepp")))
+    """
+    parts = [
+        f"# {_plain(contract.model)}, version {contract.model_version}",
+        _what(contract, facts),
+        "## What it was trained on",
+        _pairs(
+            {
+                "dataset": facts.dataset,
+                "dataset fingerprint": _code(facts.dataset_fingerprint),
+                "images": facts.images,
+                "features fingerprint": _code(facts.features_fingerprint),
+                **({"parser of the captions": facts.parser} if _trees(contract) else {}),
+            }
+        ),
+        "## How its weights were chosen",
+        _chosen(facts),
+        "## What it takes and gives",
+        _signatures(contract),
+        _geometry(contract),
+        "## Limits",
+        _lines(_limits(contract)),
+        "## What it cannot do",
+        _lines(_cannot(contract, facts)),
+        "## What is not known",
+        _lines(_unknown(facts)),
+        *(["## Notes", _lines(facts.notes)] if facts.notes else []),
+        f"The contract, `contracts/{_plain(contract.model)}.json`, has examples of what it answers; "
+        "`vsemb verify` holds it to them.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def version_card_path(version: Path) -> Path:
+    """Returns where the card of a version lies."""
+    return version / "assets.extra" / CARD
+
+
+def card_path(base: str | os.PathLike[str]) -> Path:
+    """Returns where the card of a model's newest export lies.
+
+    Example:
+
+    >>> card_path("/models/flickr8k").as_posix()
+    '/models/contracts/flickr8k.md'
+    """
+    contract = contract_path(base)
+    # A model's name may have a dot in it.
+    return contract.with_name(f"{contract.name.removesuffix('.json')}.md")
+
+
+def write_card(card: str, path: str | os.PathLike[str]) -> None:
+    """Writes the file, whole or not at all.
+
+    Raises:
+        DataError: if the file system refuses.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(card, encoding="utf-8")
+
+
+def _what(contract: Contract, facts: ModelFacts) -> str:
+    takes = "dependency trees" if _trees(contract) else "sentences"
+    both = f"{takes} and images" if "encode_image" in contract.signatures else takes
+    rows = {
+        "recipe": ", ".join(filter(None, [facts.recipe, facts.variant and f"variant {facts.variant}"])),
+        "paper": facts.paper,
+        "run": _code(contract.fingerprint or ""),
+        "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
+    }
+    return f"Embeds {both} as {contract.dim} numbers each, which can be compared.\n\n{_pairs(rows)}"
+
+
+def _chosen(facts: ModelFacts) -> str:
+    said = f"Chosen: {_plain(facts.selection)}." if facts.selection else "How they were chosen is not known."
+    if not facts.metrics:
+        return said
+    rows = [[name, f"{value:.4g}"] for name, value in facts.metrics.items()]
+    return f"{said}\n\n{_table(['validation', 'value'], rows)}"
+
+
+def _signatures(contract: Contract) -> str:
+    rows = [
+        [_code(name), *("; ".join(_spec(*item) for item in sides[side].items()) for side in _SIDES)]
+        for name, sides in contract.signatures.items()
+    ]
+    return _table(["signature", *_SIDES], rows)
+
+
+_SIDES = ("inputs", "outputs")
+
+
+def _spec(name: str, spec: Mapping[str, Any]) -> str:
+    return f"{_code(name)} {spec['dtype']} {written_shape(spec['shape'])}"
+
+
+def _geometry(contract: Contract) -> str:
+    similarity = contract.similarity
+    config = ", ".join(f"{name}={value}" for name, value in similarity["config"].items())
+    name = f"{_code(similarity['name'])}{f' ({_plain(config)})' if config else ''}"
+    return f"Two embeddings are compared by {name}; their geometry is: {_plain(contract.geometry)}."
+
+
+def _limits(contract: Contract) -> list[str]:
+    found = []
+    if contract.max_text_bytes is not None:
+        found.append(f"Of a text, what is behind {contract.max_text_bytes:,} bytes is not read.")
+    if contract.max_tokens is not None:
+        what = "A tree" if _trees(contract) else "A text"
+        found.append(f"{what} is read up to {contract.max_tokens} tokens.")
+    if contract.max_pixels is not None:
+        found.append(f"Images are JPEG or PNG, of {contract.max_pixels:,} pixels at most.")
+    found.append(
+        "A row that cannot be read is answered by `valid` false and zeros, and costs its neighbours nothing."
+    )
+    found.append("Embeddings of two versions are not comparable.")
+    return found
+
+
+def _cannot(contract: Contract, facts: ModelFacts) -> list[str]:
+    found = [_NO_PARSING.format(_plain(facts.parser) or "not recorded")] if _trees(contract) else []
+    for name, said in _MISSING.items():
+        if not any(signature.startswith(name) for signature in contract.signatures):
+            found.append(said)
+    return [*found, "It makes no captions: it compares what it is given."]
+
+
+def _unknown(facts: ModelFacts) -> list[str]:
+    licence = "The licence of the weights, and of the data behind them: ask whoever made this file."
+    return [
+        f"Licence: {_plain(facts.licence)}." if facts.licence else licence,
+        "Bias: it was not measured. What captions and images have of it, the embeddings may have too.",
+        "How it does on other data than that of its validation split.",
+    ]
+
+
+def _trees(contract: Contract) -> bool:
+    return "encode_tree" in contract.signatures
+
+
+def _pairs(rows: Mapping[str, str]) -> str:
+    return _table(["", ""], [[name, value or "not known"] for name, value in rows.items()])
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    written = [[_plain(cell).replace("|", "\\|") for cell in row] for row in [header, *rows]]
+    lines = [f"| {' | '.join(row)} |" for row in written]
+    return "\n".join([lines[0], f"|{' --- |' * len(header)}", *lines[1:]])
+
+
+def _lines(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {_plain(sentence)}" for sentence in sentences)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _plain(text: str) -> str:
+    """Keeps what others named, such as datasets, from breaking lines and tables, or being HTML."""
+    return one_line(text, 2_000).replace("<", "&lt;")
