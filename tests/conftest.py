@@ -116,3 +116,38 @@ def tiny_pixel_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory
 
     recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-pixels")
+
+
+@pytest.fixture(scope="session")
+def spacy_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a tiny spaCy pipeline with a parser; treat it as read-only."""
+    pytest.importorskip("spacy", reason="the extra parse is not installed")
+    from tests.spacy_pipeline import write_pipeline
+
+    return write_pipeline(tmp_path_factory.mktemp("parsers") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A copy of `scenes` whose captions are parsed; treat it as read-only."""
+    from vsemb.data.parsing import parse_dataset
+    from vsemb.data.store import Dataset
+    from vsemb.text.parsers import open_parser
+
+    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "parsed"))
+    parse_dataset(dataset, open_parser(spacy_pipeline))
+    return dataset
+
+
+@pytest.fixture(scope="session")
+def tree_recipe(tiny_recipe):
+    """`tiny_recipe` over dependency trees."""
+    return tiny_recipe.with_overrides(["text.tokenizer=trees", "text.encoder=tree-lstm", "text.pooling=last"])
+
+
+@pytest.fixture(scope="session")
+def tree_run(parsed_scenes, tree_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `Run` of two epochs on the dependency trees of `parsed_scenes`; treat it as read-only."""
+    from vsemb.recipes.train import train
+
+    return train(tree_recipe, parsed_scenes, tmp_path_factory.mktemp("runs") / "tree")

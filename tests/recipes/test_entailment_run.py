@@ -230,6 +230,8 @@ def test_the_wrong_command_says_what_is_needed(
         ),
         (["evaluate", run, "--folds", "5"], "1 for an entailment run"),
         (["evaluate", run, "--bootstrap", "10"], "0 for an entailment run"),
+        (["evaluate", run, "--recalls", "20"], "nothing for an entailment run"),
+        (["evaluate", run, "--pairs"], "nothing for an entailment run"),
         (["evaluate", run, "--split", "tests"], "Did you mean 'test'"),
         (["evaluate", run, "--data", str(scenes_path)], "no column premise"),
         (["evaluate", str(tiny_run.path), "--data", str(snli_path)], "vsemb prepare"),

@@ -15,10 +15,10 @@ from vsemb.data import scenes as generator
 from vsemb.data.features import FeatureStore, write_precomputed
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.recipes import run as run_module
-from vsemb.recipes import texts
+from vsemb.recipes import entering, texts
+from vsemb.recipes.entering import prepare_run
 from vsemb.recipes.measure import evaluate_run
-from vsemb.recipes.run import Run, prepare_run
+from vsemb.recipes.run import Run
 from vsemb.recipes.train import train
 
 
@@ -161,7 +161,7 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
     class Killed(BaseException):
         pass
 
-    real = run_module.write_json
+    real = entering.write_json
     for fatal in (1, 2):
         calls = []
 
@@ -171,7 +171,7 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
                 raise Killed
             real(path, value)
 
-        monkeypatch.setattr(run_module, "write_json", write)
+        monkeypatch.setattr(entering, "write_json", write)
         with pytest.raises(Killed):
             prepare_run(tiny_recipe, scenes, out, vocabulary, store)
     monkeypatch.undo()

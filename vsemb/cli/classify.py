@@ -10,6 +10,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from vsemb.cli.parsers import add_parser, use_parser
+
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.export import ClassPrompts
@@ -63,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=int, metavar="N", help=f"classes to show for each image ({_TOP})")
     parser.add_argument("--data", help="the dataset (the one the run was trained on)")
     parser.add_argument("--split", help=f"the split to classify where no image is given ({_SPLIT})")
+    add_parser(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
 
 
@@ -82,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.images and arguments.top is not None:
         raise invalid_argument("top", arguments.top, "nothing where no image is given")
     opened = Run.open(arguments.run)
+    use_parser(arguments, opened)
     prompts = embed_classes(
         opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr)
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 
+from vsemb.cli.parsers import add_parser, use_parser
+
 EXAMPLE = """  vsemb demo runs/vsepp --open
   vsemb demo runs/order --data data/flickr8k --split test --port 8080"""
 
@@ -18,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run directory")
     parser.add_argument("--data", help="the dataset to search (the one the run was trained on)")
     parser.add_argument("--split", default="all", help="the split to search, or all (%(default)s)")
+    add_parser(parser)
     parser.add_argument("--port", type=int, default=7860, help="0 takes any that is free (%(default)s)")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
@@ -29,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.run import Run
 
     opened = Run.open(arguments.run)
+    use_parser(arguments, opened)
     serve_demo(
         opened,
         Dataset.open(arguments.data or opened.data_path),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from vsemb.cli.parsers import add_parser, use_parser
+
 EXAMPLE = """  vsemb report runs/vsepp
   vsemb report runs/vsepp --data data/flickr8k --split test --out report.html
   vsemb report runs/vsepp --arithmetic beach.jpg pink red"""
@@ -30,6 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show this: an image of the split, a word taken away, another added; repeatable "
         "(six are chosen)",
     )
+    add_parser(parser)
     parser.add_argument("--seed", type=int, default=0, help="of all draws (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the retrieval table to FILE as JSON")
 
@@ -43,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.run import Run
 
     opened = Run.open(arguments.run)
+    use_parser(arguments, opened)
     path, metrics = write_report(
         opened,
         Dataset.open(arguments.data or opened.data_path),

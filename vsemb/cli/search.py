@@ -13,6 +13,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from vsemb.cli.parsers import add_parser, use_parser
+
 if TYPE_CHECKING:
     from vsemb.recipes.searching import Query, Result
 
@@ -57,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run", dest="index_run", metavar="RUN", help="the run that made the index, where it was moved"
     )
+    add_parser(parser)
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
 
 
@@ -90,6 +93,7 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
     if arguments.index_run is not None:
         raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
     opened = Run.open(arguments.run)
+    use_parser(arguments, opened)
     return search_run(
         opened,
         Dataset.open(arguments.data or opened.data_path),
@@ -111,6 +115,7 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
 
     index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
     try:
+        use_parser(arguments, opened)
         holds = f"{index.source.kind}s of {', '.join(index.source.splits)}"
         for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
             if value is not None:

@@ -149,7 +149,8 @@ class PairBatches:
 
         size, spec = self.batch_size, self.images.spec
         image = tf.TensorSpec((size, *spec.shape), spec.dtype)
-        text, ids = tf.TensorSpec((size, None), tf.int32), tf.TensorSpec((size,), tf.int64)
+        text = tf.TensorSpec((size, None, *self._ids.shape[1:]), tf.int32)
+        ids = tf.TensorSpec((size,), tf.int64)
         signature = {"image": image, "text": text, "image_id": ids, "seed": tf.TensorSpec((2,), tf.int32)}
         signature |= dict.fromkeys(self._labels(np.zeros(0, np.int64)), ids)
         if self.negatives == "sampled":
@@ -194,12 +195,12 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     """Gathers ragged rows of token ids, padded with 0 to the longest, at least one step.
 
     Args:
-        ids: (tokens,) int32, all texts one behind the other.
+        ids: (tokens, ...) int32, all texts one behind the other.
         offsets: (texts + 1,) int64.
         rows: (n,) the texts wanted.
 
     Returns:
-        (n, steps) int32.
+        (n, steps, ...) int32.
 
     Example:
 
@@ -209,8 +210,9 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     lengths = offsets[rows + 1] - offsets[rows]
     steps = np.arange(max(int(lengths.max(initial=0)), 1))
     inside = steps < lengths[:, None]  # (n, steps)
-    where = np.where(inside, offsets[rows][:, None] + steps, 0)
-    return np.where(inside, ids[where] if len(ids) else 0, 0).astype(np.int32)
+    padded = np.zeros((*inside.shape, *ids.shape[1:]), np.int32)
+    padded[inside] = ids[(offsets[rows][:, None] + steps)[inside]]
+    return padded
 
 
 def text_batches(
@@ -218,8 +220,13 @@ def text_batches(
 ) -> tuple[tf.data.Dataset, np.ndarray]:
     """Batches all texts by length, for embedding them.
 
+    Args:
+        ids: (tokens, ...) int32, all texts one behind the other, as `Tokenizer.encode` returns them.
+        offsets: (texts + 1,) int64.
+        batch_size: texts a batch.
+
     Returns:
-        dataset: of {"text": (n, steps) int32}.
+        dataset: of {"text": (n, steps, ...) int32}.
         order: (texts,) the text behind each row of the dataset.
     """
     order = np.argsort(np.diff(offsets), kind="stable")
@@ -228,7 +235,7 @@ def text_batches(
         for start in range(0, len(order), batch_size):
             yield {"text": pad_ids(ids, offsets, order[start : start + batch_size])}
 
-    signature = {"text": tf.TensorSpec((None, None), tf.int32)}
+    signature = {"text": tf.TensorSpec((None, None, *ids.shape[1:]), tf.int32)}
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     cardinality = tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))
     return dataset.apply(cardinality).prefetch(2), order

@@ -46,7 +46,7 @@ class Embedder:
         return self._run("image", image_batches(images, count, batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
-        """Embeds tokenized texts (as `WordTokenizer.encode` returns them), in order.
+        """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.
 
         Returns:
             (texts, dim) float32.

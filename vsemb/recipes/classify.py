@@ -25,7 +25,6 @@ from vsemb.export import ClassPrompts
 from vsemb.recipes.images import embed_image
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
-from vsemb.text.tokenizers import Tokenizer
 
 PLACE = "{}"
 _UNKNOWN = 1
@@ -89,19 +88,21 @@ def embed_classes(
     """
     prompts = class_prompts(classes, templates)
     flat = [prompt for texts in prompts for prompt in texts]
-    ids = run.tokenizer(tf.constant(flat)).numpy()
-    for prompt, known in zip(flat, (ids > _UNKNOWN).any(axis=1), strict=True):
+    read = tf.constant(run.read(flat))
+    ids = run.tokenizer(read).numpy()
+    has_known = np.any(run.tokenizer.word_ids(ids) > _UNKNOWN, axis=1)
+    for prompt, known in zip(flat, has_known.tolist(), strict=True):
         if not known:
             allowed = "a text with something in it that the run was trained with"
             fix = "The run's vocabulary.txt lists what it knows."
             raise invalid_argument("prompt", prompt, allowed, fix)
     names = [name.strip() for name in classes]
     _check_distinct(names, ids.reshape(len(names), -1))
-    unheard = _unheard(run.tokenizer, names)
+    unheard = _unheard(run, names)
     if unheard:
         more = f" and {len(unheard) - _SHOWN} more" if len(unheard) > _SHOWN else ""
         report(f"Warning: not known to the run: {', '.join(unheard[:_SHOWN])}{more}.")
-    outputs = run_encoders(run, images=False).encode_text(tf.constant(flat))
+    outputs = run_encoders(run, images=False).encode_text(read)
     embedded = outputs["embedding"].numpy().reshape(len(names), len(prompts[0]), -1)
     return ClassPrompts(tuple(names), embedded)
 
@@ -120,10 +121,12 @@ def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
             )
 
 
-def _unheard(tokenizer: Tokenizer, names: Sequence[str]) -> list[str]:
+def _unheard(run: Run, names: Sequence[str]) -> list[str]:
     """Returns names without a token that is known, and of the others the tokens that are not."""
-    texts = tf.constant(names)
-    tokens, ids = tokenizer.pieces(texts).to_list(), tokenizer.ragged(texts).to_list()
+    texts = tf.constant(run.read(names))
+    tokens = run.tokenizer.pieces(texts).to_list()
+    ragged = run.tokenizer.ragged(texts)
+    ids = ragged.with_flat_values(run.tokenizer.word_ids(ragged.flat_values)).to_list()
     found: dict[str, None] = {}
     for name, pieces, numbers in zip(names, tokens, ids, strict=True):
         unknown = [

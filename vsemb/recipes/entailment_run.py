@@ -25,8 +25,9 @@ from vsemb.evaluation.binary import find_threshold
 from vsemb.losses import MaxMargin
 from vsemb.models import EntailmentModel
 from vsemb.recipes import build, texts
+from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
-from vsemb.recipes.run import RECIPE, StoredRun, check_out, enter_run
+from vsemb.recipes.run import RECIPE, StoredRun
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_word_vectors, text_parts
 from vsemb.text.tokenizers import Tokenizer

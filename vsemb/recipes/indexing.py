@@ -287,23 +287,24 @@ def _caption_queries(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
     parts = [dataset.split(name) for name in index.source.splits]
-    captions = [text for part in parts for text in part.captions]
+    captions = [text for part in parts for text in run.captions_of(part)]
     own = np.concatenate([part.ids[part.caption_rows] for part in parts])
     drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
-    embedded = Embedder(run.model).texts(*run.tokenizer.encode([captions[row] for row in drawn]))
+    embedded = Embedder(run.model).texts(*run.encode([captions[row] for row in drawn]))
     return np.asarray(embedded), own[drawn]
 
 
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
     if run.recipe.text.tokenizer == "classes":
         raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
+    captions = run.captions_of(split)
     blocks = []
     with tqdm(
         total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None
     ) as bar:
-        for start in range(0, len(split.captions), _TEXTS):
-            texts = split.captions[start : start + _TEXTS]
-            blocks.append(embedder.texts(*run.tokenizer.encode(texts)))
+        for start in range(0, len(captions), _TEXTS):
+            texts = captions[start : start + _TEXTS]
+            blocks.append(embedder.texts(*run.encode(texts)))
             bar.update(len(texts))
     return np.concatenate(blocks)
 

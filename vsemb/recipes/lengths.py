@@ -107,7 +107,7 @@ def compare_lengths(
     for run in runs:
         embedder = Embedder(run.model)
         embedded = embedder.images(run.images_of(dataset, part), count)
-        texts = embedder.texts(*run.tokenizer.encode(captions))
+        texts = embedder.texts(*run.encode(run.captions_of(part)[: len(rows)]))
         analyses.append(analyse_lengths(embedded, texts, ids, ids[rows], chosen, run.model.similarity))
     return LengthComparison(part.name, part.keys[:count], captions, rows, words, chosen, analyses)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vsemb.data.store import Dataset
 from vsemb.evaluation import Embedder, RetrievalMetrics, evaluate_retrieval
+from vsemb.evaluation.retrieval import RECALLS, check_protocol
 from vsemb.recipes.run import Run
 
 
 def evaluate_run(
-    run: Run, dataset: Dataset, split: str = "val", *, folds: int = 1, bootstrap: int = 0
+    run: Run,
+    dataset: Dataset,
+    split: str = "val",
+    *,
+    folds: int = 1,
+    bootstrap: int = 0,
+    recalls: Sequence[int] = RECALLS,
+    pairs: int | None = None,
 ) -> RetrievalMetrics:
     """Measures image-sentence retrieval on a split.
 
@@ -18,15 +28,19 @@ def evaluate_run(
         split: name of the split.
         folds: see `evaluate_retrieval`.
         bootstrap: see `evaluate_retrieval`.
+        recalls: see `evaluate_retrieval`.
+        pairs: see `evaluate_retrieval`; images are in the order of the dataset's index, captions in the
+            order in which the image has them.
 
     Raises:
-        VsembError: if run and dataset do not fit, or the split is not there.
+        VsembError: if run and dataset do not fit, the split is not there, or the protocol cannot be.
     """
     part = dataset.split(split)
+    check_protocol(len(part), folds=folds, bootstrap=bootstrap, recalls=recalls, pairs=pairs)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
     captions, rows = run.texts_of(part)
-    texts = embedder.texts(*run.tokenizer.encode(captions))
+    texts = embedder.texts(*run.encode(captions))
     return evaluate_retrieval(
         images,
         texts,
@@ -35,4 +49,6 @@ def evaluate_run(
         run.model.similarity,
         folds=folds,
         bootstrap=bootstrap,
+        recalls=recalls,
+        pairs=pairs,
     )

@@ -26,7 +26,6 @@ from vsemb.recipes.run import Run
 from vsemb.recipes.thumbnails import square_thumbnail, text_tile
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.normalize import split_words
-from vsemb.text.tokenizers import WordTokenizer
 
 #: The folder inside a run where the projector's files lie.
 PROJECTOR = "projector"
@@ -142,15 +141,16 @@ def _thumbnails(part: Split, rows: np.ndarray, side: int | None = None) -> list[
 
 
 def _sentences(run: Run, part: Split, rows: np.ndarray, count: int) -> ProjectorTensor:
-    texts = run.texts_of(part)[0]
+    read, read_rows = run.texts_of(part)
+    texts = run.shown_texts_of(part)
     of_rows: list[list[int]] = [[] for _ in range(len(part))]
-    for text, row in enumerate(run.texts_of(part)[1]):
+    for text, row in enumerate(read_rows):
         of_rows[row].append(text)
     most = max(len(own) for own in of_rows)
     turns = [(row, of_rows[row][turn]) for turn in range(most) for row in rows if turn < len(of_rows[row])]
     chosen = sorted(turns[:count])
     said = [texts[text] for _, text in chosen]
-    embedded = Embedder(run.model).texts(*run.tokenizer.encode(said))
+    embedded = Embedder(run.model).texts(*run.encode([read[text] for _, text in chosen]))
     columns: dict[str, list[object]] = {
         "sentence": list(said),
         "key": [part.keys[row] for row, _ in chosen],
@@ -194,13 +194,10 @@ def _words(run: Run, part: Split, count: int) -> list[ProjectorTensor]:
     for start in range(0, len(part.captions), _TEXTS):
         block = split_words(tf.constant(part.captions[start : start + _TEXTS]))
         counts.update(word.decode() for word in block.flat_values.numpy().tolist())
-    known = set(counts)
-    if isinstance(run.tokenizer, WordTokenizer):
-        known &= set(run.vocabulary.words)
-    chosen = sorted(known, key=lambda word: (-counts[word], word))[:count]
+    chosen = sorted(filter(run.knows, counts), key=lambda word: (-counts[word], word))[:count]
     if not chosen:
         return []
-    embedded = Embedder(run.model).texts(*run.tokenizer.encode(chosen))
+    embedded = Embedder(run.model).texts(*run.encode(chosen))
     columns: dict[str, list[object]] = {"word": list(chosen), "count": [counts[word] for word in chosen]}
     if run.recipe.similarity == "dot":
         # Elsewhere all have length 1.

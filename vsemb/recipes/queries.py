@@ -183,11 +183,11 @@ def _embed_query(
             vector, same = place.embed_image(encoders, part.value)
             own |= same
         else:
-            vector = embed_text(encoders, run.tokenizer, part.value, part.name, report)
+            vector = embed_text(encoders, run, part.value, part.name, report)
         vectors.append(vector)
     vector = vectors[0] if len(vectors) == 1 else _OPERATIONS[parts[0].name](*vectors)
     minus, plus = (
-        [embed_text(encoders, run.tokenizer, text, name, report) for text in getattr(query, name)]
+        [embed_text(encoders, run, text, name, report) for text in getattr(query, name)]
         for name in ("minus", "plus")
     )
     if minus or plus:
@@ -196,13 +196,13 @@ def _embed_query(
 
 
 def embed_text(
-    encoders: ServedModel, tokenizer: Tokenizer, text: str, name: str, report: Callable[[str], None]
+    encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]
 ) -> np.ndarray:
     """Embeds a text that someone typed, and says which of it the run does not know.
 
     Args:
         encoders: the run's.
-        tokenizer: the run's.
+        run: the run.
         text: the text.
         name: what it is called in an error.
         report: called with a line about words that are not known.
@@ -212,9 +212,12 @@ def embed_text(
 
     Raises:
         InvalidArgumentError: if there is nothing in it that the run was trained with.
+        DataError: if it has to be parsed and the run knows no parser.
     """
-    words = [piece.decode() for piece in tokenizer.pieces(tf.constant([text])).flat_values.numpy()]
-    ids = tokenizer.ragged(tf.constant([text])).flat_values.numpy()
+    tokenizer = run.tokenizer
+    read = tf.constant(run.read([text]))
+    words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]
+    ids = tokenizer.word_ids(tokenizer.ragged(read).flat_values.numpy())
     unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
     piece, pieces = _piece(tokenizer)
     if not words:
@@ -228,7 +231,7 @@ def embed_text(
         )
     if unknown:
         report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
-    return encoders.encode_text(tf.constant([text]))["embedding"].numpy()[0]
+    return encoders.encode_text(read)["embedding"].numpy()[0]
 
 
 def _piece(tokenizer: Tokenizer) -> tuple[str, str]:

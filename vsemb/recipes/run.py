@@ -9,15 +9,15 @@ checkpoints/best.weights.h5    selected on validation
 checkpoints/state.npz          where training goes on after an interruption
 backbone/            configuration and weights of the feature backbone, so that the run can embed
                      images without the dataset it was trained on
+parser/              where the run reads dependency trees: the parser of new sentences
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,11 +29,13 @@ import numpy as np
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, one_line
-from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.files import read_json, sha256_bytes, sha256_file
 from vsemb.models import DualEncoder
 from vsemb.recipes import build, texts
+from vsemb.recipes.parsing import find_parses, parsed_texts, stored_parser
 from vsemb.recipes.schema import Recipe
+from vsemb.text.parsers import Parser, open_parser
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -187,6 +189,48 @@ class Run(StoredRun):
             store = self._features_of(dataset)
         return build.build_images(self.recipe, split, store)
 
+    @property
+    def reads_trees(self) -> bool:
+        """Whether the run reads dependency trees in place of raw texts."""
+        return self.recipe.text.tokenizer == "trees"
+
+    @cached_property
+    def parser(self) -> Parser | None:
+        """What parses new sentences for a run that reads trees, or None."""
+        return stored_parser(self.path) if self.reads_trees else None
+
+    def use_parser(self, name: str | os.PathLike[str]) -> None:
+        """Parses new sentences with another parser than the one of the training captions.
+
+        Args:
+            name: as for `vsemb.text.parsers.open_parser`.
+
+        Raises:
+            InvalidArgumentError: if the run reads no trees, or there is no such parser.
+        """
+        if not self.reads_trees:
+            raise invalid_argument("parser", str(name), "none for a run that reads no trees")
+        vars(self)["parser"] = open_parser(name)
+
+    def read(self, raw: Sequence[str]) -> list[str]:
+        """Returns raw texts as the run's tokenizer takes them: as they are, or parsed where it reads trees.
+
+        Raises:
+            DataError: if a sentence has to be parsed and no parser is known.
+        """
+        return parsed_texts(raw, lambda: self.parser, self.path) if self.reads_trees else list(raw)
+
+    def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Tokenizes any number of raw texts, or of those that `texts_of` returns.
+
+        Returns:
+            ids and offsets, as `vsemb.text.tokenizers.Tokenizer.encode`.
+
+        Raises:
+            DataError: as `read`.
+        """
+        return self.tokenizer.encode(self.read(raw))
+
     def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
         """Returns a split's texts as the model reads them: its captions, or the names of its classes.
 
@@ -197,7 +241,7 @@ class Run(StoredRun):
         Raises:
             DataError: for a class whose attributes the run does not know.
         """
-        read = texts.read_texts(self.recipe, split)
+        read = self._read_split(split)
         if self.recipe.text.tokenizer == "classes":
             unknown = sorted(set(read.captions) - set(self.vocabulary.words))
             if unknown:
@@ -206,6 +250,32 @@ class Run(StoredRun):
                     f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}."
                 )
         return read.captions, read.caption_rows
+
+    def captions_of(self, split: Split) -> list[str]:
+        """Returns a split's captions as `encode` takes them: parsed where the run reads trees.
+
+        Raises:
+            DataError: if it reads trees and the dataset has none.
+        """
+        return self._read_split(split).captions if self.reads_trees else split.captions
+
+    def shown_texts_of(self, split: Split) -> list[str]:
+        """Returns what `texts_of` returns as people write it: captions unparsed."""
+        return split.captions if self.reads_trees else self.texts_of(split)[0]
+
+    def _read_split(self, split: Split) -> Split:
+        parses = None if split.dataset is None else find_parses(self.recipe, split.dataset)
+        return texts.read_texts(self.recipe, split, parses=parses)
+
+    def knows(self, word: str) -> bool:
+        """Whether the run can embed a word by itself."""
+        if self.recipe.text.tokenizer in ("words", "trees"):
+            return word.lower() in self._known_words
+        return self.recipe.text.tokenizer != "classes"
+
+    @cached_property
+    def _known_words(self) -> frozenset[str]:
+        return frozenset(word.lower() for word in self.vocabulary.words)
 
     def _features_of(self, dataset: Dataset) -> FeatureStore:
         wanted = self.info["features"]
@@ -239,128 +309,3 @@ def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
 def _without_downloads(recipe: Recipe) -> Recipe:
     """The recipe with the backbone's weights random: the selected weights replace them anyway."""
     return recipe.with_overrides(["image.weights=null"])
-
-
-def prepare_run(
-    recipe: Recipe, dataset: Dataset, out: Path, vocabulary: Vocabulary, store: FeatureStore | None
-) -> dict[str, Any]:
-    """Makes or re-enters the run directory.
-
-    Returns:
-        The contents of `run.json`.
-
-    Raises:
-        DataError: if `out` holds something else, or a run of another recipe or dataset.
-    """
-    info: dict[str, Any] = {
-        "dataset": dataset.fingerprint,
-        "dataset_name": dataset.name,
-        "data": str(dataset.path.resolve()),
-        "features": None if store is None else store.fingerprint,
-        "feature_dim": None if store is None else store.dim,
-    }
-    attributes = texts.class_attributes(recipe, dataset)
-    if attributes is not None:
-        info |= {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
-    classes = dataset.split("train").class_names
-    if all(classes):
-        # What is recognised later is compared with these, on whatever dataset.
-        info["classes"] = sorted({name for name in classes if name})
-    return enter_run(recipe, info, out, vocabulary, store)
-
-
-def check_out(out: Path) -> None:
-    """Refuses a directory that holds something else than a run.
-
-    Raises:
-        DataError: if it does.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is no run. Choose another --out.")
-
-
-def enter_run(
-    recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, store: FeatureStore | None = None
-) -> dict[str, Any]:
-    """Makes or re-enters a run directory, whatever its task.
-
-    Args:
-        recipe: the recipe.
-        info: what `run.json` says about the data; fingerprints in it must not change.
-        out: the directory.
-        vocabulary: that of the training texts.
-        store: features whose backbone is kept with the run.
-
-    Returns:
-        The contents of `run.json`.
-
-    Raises:
-        DataError: if `out` holds something else, or a run of another recipe or dataset.
-    """
-    info = info | {
-        "vocabulary": vocabulary.fingerprint,
-        "vocabulary_size": len(vocabulary),
-        "versions": _versions(),
-        "status": "running",
-    }
-    if (out / RECIPE).exists():
-        return _check_same(recipe, info, out)
-    check_out(out)
-    # Whole or not at all: half of it would be no run, and refused when the same command comes again.
-    with replacing_directory(out) as folder:
-        (folder / "checkpoints").mkdir()
-        vocabulary.save(folder / VOCABULARY)
-        if store is not None and store.backbone is not None and store.weights_path is not None:
-            _copy_backbone(store, folder / BACKBONE)
-        write_json(folder / STATUS, info)
-        write_json(folder / RECIPE, recipe.to_json())
-    return info
-
-
-def _copy_backbone(store: FeatureStore, folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    assert store.weights_path is not None and store.backbone is not None
-    target = folder / BACKBONE_WEIGHTS
-    target.unlink(missing_ok=True)
-    try:
-        os.link(store.weights_path, target)
-    except OSError:
-        shutil.copyfile(store.weights_path, target)
-    write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
-
-
-def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
-    # Fields that an earlier version did not have are as they are by default.
-    stored = read_recipe(out).to_json()
-    differences = _differences(stored, recipe.to_json())
-    if differences:
-        path, old, new = differences[0]
-        raise DataError(
-            f"{out} holds a run of another recipe: {path} is {old!r} there and {new!r} now"
-            f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
-            "Choose another --out, or remove it."
-        )
-    names = [name for name in ("dataset", "features", "vocabulary", "attributes") if name in info]
-    status = read_status(out, (*names, "status"))
-    for name in names:
-        if status[name] != info[name]:
-            raise DataError(
-                f"{out} was trained on another {name} ({str(status[name])[:12]} there, "
-                f"{str(info[name])[:12]} now). Choose another --out."
-            )
-    return status
-
-
-def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for name in sorted({*old, *new}):
-            found += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
-        return found
-    return [] if old == new else [(path, old, new)]
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    return {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")}

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
+from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
+from vsemb.recipes.parsing import stored_parser_name
 from vsemb.recipes.run import Run, StoredRun
 from vsemb.search import SearchIndex, StaleIndexError
 
@@ -44,7 +46,8 @@ def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
         encoders = run_encoders(Run.open("runs/vsepp"))
         encoders.encode_text(tf.constant(["a dog on a beach"]))["embedding"]
     """
-    return ServedModel(run.model, run.tokenizer, image_input(run) if images else None)
+    parse = run.read if isinstance(run, Run) and run.reads_trees else None
+    return ServedModel(run.model, run.tokenizer, image_input(run) if images else None, parse=parse)
 
 
 def check_run(index: SearchIndex, run: StoredRun) -> None:
@@ -101,5 +104,38 @@ def export_run(
         corpus=None if index is None else Corpus.of(index),
         version=version,
         fingerprint=run.fingerprint,
+        card=model_facts(run),
         report=report,
     )
+
+
+def model_facts(run: Run | EntailmentRun) -> ModelFacts:
+    """Returns what a run knows of itself, for the model card of its exports."""
+    info, recipe = run.info, run.recipe
+    best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
+    epoch = best.pop("epoch", None)
+    selection = "" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}"
+    return ModelFacts(
+        recipe=recipe.name,
+        variant=recipe.variant,
+        paper=recipe.paper,
+        dataset=info.get("dataset_name", ""),
+        dataset_fingerprint=info["dataset"],
+        images=_image_facts(run),
+        features_fingerprint=info.get("features") or "",
+        selection=selection,
+        metrics=best,
+        parser=stored_parser_name(run.path),
+    )
+
+
+def _image_facts(run: Run | EntailmentRun) -> str:
+    if isinstance(run, EntailmentRun):
+        return "none, pairs of sentences alone"
+    trained = build.backbone_config(run.recipe)
+    if trained is not None:
+        return f"pixels, {trained.size} a side, read by {trained.name}, which was trained too"
+    if run.feature_backbone is None:
+        return "precomputed features of an unknown network"
+    kept = BackboneConfig.from_json(run.feature_backbone[0])
+    return f"features of {kept.name}, images of {kept.size} pixels a side"

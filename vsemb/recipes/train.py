@@ -9,11 +9,19 @@ from pathlib import Path
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, unknown_name
 from vsemb.recipes import build
+from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
-from vsemb.recipes.run import RECIPE, Run, check_out, prepare_run
+from vsemb.recipes.run import RECIPE, Run
+from vsemb.recipes.parsing import find_parses
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
-from vsemb.recipes.texts import USUAL_SPLITS, build_tokenizer, build_vocabulary, class_attributes, read_texts
+from vsemb.recipes.texts import (
+    USUAL_SPLITS,
+    build_tokenizer,
+    build_vocabulary,
+    class_attributes,
+    read_texts,
+)
 from vsemb.training import RetrievalValidation, ZeroShotValidation
 from vsemb.training.collapse import CollapseWarning
 
@@ -54,8 +62,9 @@ def train(
     out = Path(out)
     check_selection(recipe, dataset)
     attributes = class_attributes(recipe, dataset)
-    train_split = read_texts(recipe, dataset.split("train"), training=True)
-    val_split = read_texts(recipe, dataset.split("val"))
+    parses = find_parses(recipe, dataset)
+    train_split = read_texts(recipe, dataset.split("train"), training=True, parses=parses)
+    val_split = read_texts(recipe, dataset.split("val"), parses=parses)
     store = build.find_features(recipe, dataset)
     recipe = build.with_feature_size(recipe, store)
     vocabulary = build_vocabulary(recipe, train_split.captions, attributes)

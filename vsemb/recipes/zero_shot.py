@@ -70,7 +70,7 @@ class ZeroShotTask:
         return self._embed(self.texts)
 
     def _embed(self, texts: list[str]) -> np.ndarray:
-        return self._embedder.texts(*self.run.tokenizer.encode(texts))
+        return self._embedder.texts(*self.run.encode(texts))
 
     def measure(
         self,
@@ -110,7 +110,7 @@ class ZeroShotTask:
             )
         texts = self.text_embeddings
         if corrupt:
-            texts = self._embed(typos.corrupt(self.texts, corrupt, seed))
+            texts = self._embed(typos.corrupt(self.run.shown_texts_of(self._part), corrupt, seed))
         classes = self.text_classes
         if texts_per_class is not None:
             rows = sample_texts(classes, texts_per_class, np.random.default_rng(seed))

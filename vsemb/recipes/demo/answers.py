@@ -272,7 +272,7 @@ class Demo:
             line = line.removeprefix("Warning: ")
             notes.append(line[0].upper() + line[1:])
 
-        return embed_text(self._encoders, self.run.tokenizer, text, name, note)
+        return embed_text(self._encoders, self.run, text, name, note)
 
     def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
         """Returns the embedding, and the places in the index that are the image itself."""

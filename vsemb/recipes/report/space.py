@@ -16,7 +16,6 @@ from vsemb.recipes.run import Run
 from vsemb.recipes.thumbnails import data_uri, thumbnail
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.normalize import split_words
-from vsemb.text.tokenizers import WordTokenizer
 
 #: Longer side of a thumbnail in pixels.
 SIDE = 112
@@ -68,9 +67,10 @@ class Space:
         self.run = run
         self.part = dataset.split(split)
         self._embedder = Embedder(run.model)
-        self.text_list, self.text_rows = run.texts_of(self.part)
+        texts, self.text_rows = run.texts_of(self.part)
+        self.text_list = run.shown_texts_of(self.part)
         self.images = self._embedder.images(run.images_of(dataset, self.part), len(self.part))
-        self.texts = self.embed(self.text_list)
+        self.texts = self.embed(texts)
         self._pictures: dict[int, Picture] = {}
 
     @property
@@ -80,7 +80,7 @@ class Space:
 
     def embed(self, texts: list[str]) -> np.ndarray:
         """Embeds texts: (len(texts), dim) float32."""
-        return self._embedder.texts(*self.run.tokenizer.encode(texts))
+        return self._embedder.texts(*self.run.encode(texts))
 
     def scores(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Scores images against texts: (images, texts) float32."""
@@ -112,12 +112,3 @@ class Space:
                 said[row].update({word.decode() for word in caption})
         return said
 
-    def knows(self, word: str) -> bool:
-        """Whether the run can embed a word by itself."""
-        if isinstance(self.run.tokenizer, WordTokenizer):
-            return word in self._vocabulary
-        return not self.reads_classes
-
-    @cached_property
-    def _vocabulary(self) -> frozenset[str]:
-        return frozenset(self.run.vocabulary.words)

@@ -1,0 +1,164 @@
+"""Making and re-entering the run directory that `vsemb.recipes.run` describes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.features import FeatureStore
+from vsemb.data.parses import Parses
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+from vsemb.files import replacing_directory, write_json
+from vsemb.recipes import texts
+from vsemb.recipes.parsing import find_parses, keep_parser
+from vsemb.recipes.run import (
+    BACKBONE,
+    BACKBONE_CONFIG,
+    BACKBONE_WEIGHTS,
+    RECIPE,
+    STATUS,
+    VOCABULARY,
+    read_recipe,
+    read_status,
+)
+from vsemb.recipes.schema import Recipe
+from vsemb.text.vocabulary import Vocabulary
+
+
+def prepare_run(
+    recipe: Recipe, dataset: Dataset, out: Path, vocabulary: Vocabulary, store: FeatureStore | None
+) -> dict[str, Any]:
+    """Makes or re-enters the run directory.
+
+    Returns:
+        The contents of `run.json`.
+
+    Raises:
+        DataError: if `out` holds something else, or a run of another recipe or dataset.
+    """
+    info: dict[str, Any] = {
+        "dataset": dataset.fingerprint,
+        "dataset_name": dataset.name,
+        "data": str(dataset.path.resolve()),
+        "features": None if store is None else store.fingerprint,
+        "feature_dim": None if store is None else store.dim,
+    }
+    attributes = texts.class_attributes(recipe, dataset)
+    if attributes is not None:
+        info |= {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
+    parses = find_parses(recipe, dataset)
+    if parses is not None:
+        info["parses"] = parses.fingerprint
+    classes = dataset.split("train").class_names
+    if all(classes):
+        # What is recognised later is compared with these, on whatever dataset.
+        info["classes"] = sorted({name for name in classes if name})
+    return enter_run(recipe, info, out, vocabulary, store, parses)
+
+
+def check_out(out: Path) -> None:
+    """Refuses a directory that holds something else than a run.
+
+    Raises:
+        DataError: if it does.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} exists and is no run. Choose another --out.")
+
+
+def enter_run(
+    recipe: Recipe,
+    info: dict[str, Any],
+    out: Path,
+    vocabulary: Vocabulary,
+    store: FeatureStore | None = None,
+    parses: Parses | None = None,
+) -> dict[str, Any]:
+    """Makes or re-enters a run directory, whatever its task.
+
+    Args:
+        recipe: the recipe.
+        info: what `run.json` says about the data; fingerprints in it must not change.
+        out: the directory.
+        vocabulary: that of the training texts.
+        store: features whose backbone is kept with the run.
+        parses: dependency trees whose parser is kept with the run.
+
+    Returns:
+        The contents of `run.json`.
+
+    Raises:
+        DataError: if `out` holds something else, or a run of another recipe or dataset.
+    """
+    info = info | {
+        "vocabulary": vocabulary.fingerprint,
+        "vocabulary_size": len(vocabulary),
+        "versions": _versions(),
+        "status": "running",
+    }
+    if (out / RECIPE).exists():
+        return _check_same(recipe, info, out)
+    check_out(out)
+    # Whole or not at all: half of it would be no run, and refused when the same command comes again.
+    with replacing_directory(out) as folder:
+        (folder / "checkpoints").mkdir()
+        vocabulary.save(folder / VOCABULARY)
+        if store is not None and store.backbone is not None and store.weights_path is not None:
+            _copy_backbone(store, folder / BACKBONE)
+        if parses is not None:
+            keep_parser(parses, folder)
+        write_json(folder / STATUS, info)
+        write_json(folder / RECIPE, recipe.to_json())
+    return info
+
+
+def _copy_backbone(store: FeatureStore, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    assert store.weights_path is not None and store.backbone is not None
+    target = folder / BACKBONE_WEIGHTS
+    target.unlink(missing_ok=True)
+    try:
+        os.link(store.weights_path, target)
+    except OSError:
+        shutil.copyfile(store.weights_path, target)
+    write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
+
+
+def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
+    # Fields that an earlier version did not have are as they are by default.
+    stored = read_recipe(out).to_json()
+    differences = _differences(stored, recipe.to_json())
+    if differences:
+        path, old, new = differences[0]
+        raise DataError(
+            f"{out} holds a run of another recipe: {path} is {old!r} there and {new!r} now"
+            f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
+            "Choose another --out, or remove it."
+        )
+    names = [name for name in ("dataset", "features", "vocabulary", "attributes", "parses") if name in info]
+    status = read_status(out, (*names, "status"))
+    for name in names:
+        if status[name] != info[name]:
+            raise DataError(
+                f"{out} was trained on another {name} ({str(status[name])[:12]} there, "
+                f"{str(info[name])[:12]} now). Choose another --out."
+            )
+    return status
+
+
+def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for name in sorted({*old, *new}):
+            found += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
+        return found
+    return [] if old == new else [(path, old, new)]
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")}
