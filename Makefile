@@ -34,6 +34,7 @@ lint: $(VENV)/installed-dev
 benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m tests.benchmarks.training
 	$(BIN)/python -m tests.benchmarks.order
+	$(BIN)/python -m tests.benchmarks.trees
 	$(BIN)/python -m tests.benchmarks.search
 	$(BIN)/python -m tests.benchmarks.serving
 

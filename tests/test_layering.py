@@ -39,8 +39,8 @@ LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 # Written with Keras alone, so that they run on any of its backends.
 ANY_BACKEND = {"ops", "encoders", "similarities", "losses", "models"}
 
-# What no `keras.ops` offers, each behind a function that is the identity on backends without it.
-BACKENDS_OWN = {"replicas", "compilation"}
+# What no `keras.ops` offers, each behind a function that does without it on other backends.
+BACKENDS_OWN = {"replicas", "compilation", "tree_levels"}
 
 
 def room_of(path: Path) -> str:

@@ -11,6 +11,8 @@ from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.scaling import FeatureScaling
+from vsemb.encoders.tree_lstm import TreeLSTMEncoder
+from vsemb.encoders.twin import TwinColumn
 from vsemb.encoders.words import WordEmbedding
 
 __all__ = [
@@ -28,5 +30,7 @@ __all__ = [
     "PixelEncoder",
     "RecurrentSentenceEncoder",
     "SequencePooling",
+    "TreeLSTMEncoder",
+    "TwinColumn",
     "WordEmbedding",
 ]
