@@ -26,6 +26,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.benchmarks.timing import median_seconds
 from vsemb.cli.tables import table
 from vsemb.encoders import RecurrentSentenceEncoder, TreeLSTMEncoder, WordEmbedding
 from vsemb.files import write_json
@@ -134,20 +135,19 @@ def seconds(units: int, data: list[tf.Tensor], rounds: int) -> dict[str, float]:
         "reference": reference_step(tree()),
         "schedule": schedule,
     }
+    slow = steps.pop("reference")
     times: dict[str, list[float]] = {name: [] for name in steps}
     for round_number in range(rounds + 1):
-        for number, ids in enumerate(data):
+        for ids in data:
             for name, step in steps.items():
-                if name == "reference" and number >= 3:  # by far the slowest
-                    continue
                 start = time.perf_counter()
                 step(ids).numpy()
                 if round_number:  # the first round traces
                     times[name].append(time.perf_counter() - start)
-    few = [t for start in range(0, rounds * len(data), len(data)) for t in times["lstm"][start : start + 3]]
     medians = {name: float(np.median(values)) for name, values in times.items()}
-    # Compared with the LSTM over the same three batches.
-    medians["reference"] *= medians["lstm"] / float(np.median(few))
+    # By far the slowest: one batch, in steps of the LSTM over the same one.
+    first = float(np.median(times["lstm"][:: len(data)]))
+    medians["reference"] = median_seconds(lambda: slow(data[0]).numpy(), 1) * medians["lstm"] / first
     return medians
 
 
@@ -172,9 +172,10 @@ def main() -> None:
     lines = []
     for units in arguments.units:
         medians = seconds(units, data, arguments.rounds)
-        ratios = {name: round(value / medians["lstm"], 2) for name, value in medians.items()}
+        kinds = ["tree_lstm", "child_sum", "reference", "schedule"]
+        ratios = {name: round(medians[name] / medians["lstm"], 2) for name in kinds}
         report["ratios_to_lstm"][units] = ratios
-        lines.append([str(units), f"{1e3 * medians['lstm']:.0f} ms", *map(str, list(ratios.values())[1:])])
+        lines.append([str(units), f"{1e3 * medians['lstm']:.0f} ms", *map(str, ratios.values())])
     print(table(["units", "lstm", "tree-lstm", "child-sum", "reference", "schedule"], lines))
     if arguments.json:
         write_json(arguments.json, report)

@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.conftest import TINY
-from vsemb import recipes
 from vsemb.cli.__main__ import main
-from vsemb.data.parses import write_parses
+from vsemb.data.parses import Parses, write_parses
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.recipes.classify import embed_classes
-from vsemb.recipes.indexing import open_index
+from vsemb.recipes.demo import Demo
+from vsemb.recipes.indexing import build_index, open_index, open_indexed
 from vsemb.recipes.measure import evaluate_run
+from vsemb.recipes.parsing import keep_parser, stored_parser, stored_parser_name
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import Query, search_run
 from vsemb.recipes.serve import export_run, model_facts, run_encoders
 from vsemb.recipes.train import train
+from vsemb.search import StaleIndexError
 from vsemb.serving import Server
 from vsemb.serving.client import Client
 from vsemb.text.trees import Tree, is_parsed
@@ -37,6 +38,24 @@ def without_parser(parsed_scenes, tree_run, tmp_path: Path) -> Run:
     path = Path(shutil.copytree(tree_run.path, tmp_path / "run"))
     shutil.rmtree(path / "parser")
     return Run.open(path)
+
+
+@pytest.fixture
+def parsed_copy(parsed_scenes, tmp_path: Path) -> Dataset:
+    """A copy of the dataset, to be changed."""
+    return Dataset.open(shutil.copytree(parsed_scenes.path, tmp_path / "data"))
+
+
+def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
+    """Hangs all words of each caption on its first."""
+    flat = {
+        name: [
+            Tree(tree.words, (0, *[1] * (len(tree) - 1)))
+            for tree in dataset.parses.trees(dataset.split(name))
+        ]
+        for name in dataset.splits
+    }
+    return write_parses(dataset, flat, parser=parser, overwrite=True)
 
 
 def test_what_a_run_keeps(tree_run, parsed_scenes, spacy_pipeline) -> None:
@@ -73,8 +92,20 @@ def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
     assert without_parser.parser is None
     parsed = "a\t2\ndog\t0"
     assert without_parser.read([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", "  "]
-    with pytest.raises(DataError, match=r"knows no parser .*'a dog'.*--parser"):
-        without_parser.read(["a dog"])
+    assert without_parser.read(["\0", "red\0"]) == ["\0", "red\t0"]
+    for sentence in ("a dog", "a\tdog"):
+        with pytest.raises(DataError, match=r"knows no parser .*'a.*dog'.*--parser"):
+            without_parser.read([sentence])
+
+
+def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkeypatch) -> None:
+    known = frozenset({"'s", "not", "t-shirt"})
+    for run in (tree_run, without_parser):
+        monkeypatch.setitem(vars(run), "_known_words", known)
+    assert without_parser.read(["'s", "T-Shirt"]) == ["'s\t0", "T-Shirt\t0"]
+    # A parser may split what has no gap.
+    monkeypatch.setitem(vars(tree_run), "parser", lambda texts: [Tree(("can", "not"), (0, 1))] * len(texts))
+    assert tree_run.read(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
 
 
 def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
@@ -93,7 +124,9 @@ def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
     results = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", report=print)
     assert len(results) == 10
     assert results[0].item.caption in parsed_scenes.split("val").captions
-    by_caption = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print)
+    by_caption = search_run(
+        tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print
+    )
     assert by_caption[0].item.caption in parsed_scenes.split("val").captions
     with pytest.raises(InvalidArgumentError, match="trained with"):
         search_run(tree_run, parsed_scenes, Query("zyzzyva"), split="val", report=print)
@@ -107,6 +140,63 @@ def test_the_index_of_captions_holds_the_parsed_ones(tree_run, parsed_scenes) ->
     wanted = Embedder(tree_run.model).texts(*tree_run.encode(tree_run.captions_of(split)))
     np.testing.assert_allclose(index.embeddings, wanted, rtol=1e-4, atol=1e-5)
     index.close()
+
+
+def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tmp_path) -> None:
+    run = Run.open(shutil.copytree(tree_run.path, tmp_path / "run"))
+    for kind in ("image", "text"):
+        build_index(run, parsed_copy, "val", kind, out=tmp_path / kind)
+        index, _, found = open_indexed(tmp_path / kind, run.path)
+        assert found is not None
+        index.close()
+    before = open_index(run, parsed_copy, "val", "text", report=print)
+    flatten(parsed_copy)
+    lines: list[str] = []
+    after = open_index(run, parsed_copy, "val", "text", report=lines.append)
+    assert "Embedding anew" in lines[0]
+    assert np.abs(after.embeddings - before.embeddings).max() > 1e-3
+    with pytest.raises(StaleIndexError, match="another dataset or parses"):
+        open_indexed(tmp_path / "text", run.path, parsed_copy.path)
+    assert open_indexed(tmp_path / "text", run.path)[2] is None
+    assert open_indexed(tmp_path / "image", run.path, parsed_copy.path)[2] is not None
+
+
+@pytest.mark.parametrize(
+    ("parser", "name"),
+    [
+        ({"name": "stanza"}, ""),
+        (
+            {"library": "Stanza 1.10", "name": "ewt", "version": "1", "language": "en", "fingerprint": None},
+            "ewt 1 (Stanza 1.10)",
+        ),
+    ],
+    ids=["as others write it", "as we do"],
+)
+def test_a_parser_that_is_none_of_spacy(parsed_copy, tmp_path, parser, name) -> None:
+    keep_parser(flatten(parsed_copy, parser), tmp_path)
+    assert stored_parser(tmp_path) is None
+    assert stored_parser_name(tmp_path) == name
+
+
+def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
+    folder = parsed_copy.parses.parser_folder
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        keep_parser(parsed_copy.parses, tmp_path)
+        kept = tmp_path / "parser" / "pipeline"
+        assert all(path.stat().st_mode & 0o200 for path in (kept, *kept.rglob("*")))
+    finally:
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755)
+
+
+def test_a_demonstration_says_that_it_has_no_parser(without_parser, parsed_scenes) -> None:
+    lines: list[str] = []
+    demo = Demo(without_parser, parsed_scenes, "val", lines.append)
+    assert any("--parser" in line for line in lines)
+    assert demo.by_text("red", 2).images
+    demo.close()
 
 
 def test_classes_are_read_as_trees(tree_run, without_parser) -> None:
@@ -126,8 +216,8 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     assert model_facts(tree_run).parser in card
     wanted = run_encoders(tree_run, images=False).encode_text(tf.constant([SENTENCE, ""]))
     with (
-        Server(tmp_path / "models" / "trees", rest_port=0, grpc_port=0) as server,
-        Client(server.rest_url, "trees", parser=spacy_pipeline) as client,
+        Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,
+        Client(f"http://127.0.0.1:{server.rest_port}", "trees", parser=spacy_pipeline, timeout=60) as client,
     ):
         found = client.encode_text([SENTENCE, ""])
     assert found.valid.tolist() == [True, False]
@@ -140,16 +230,11 @@ def test_variants_train(parsed_scenes, tree_recipe, tmp_path, changed) -> None:
     assert evaluate_run(run, parsed_scenes).recall_sum > 0
 
 
-def test_other_parses_are_another_training(parsed_scenes, tree_recipe, tree_run, tmp_path) -> None:
-    copy = Dataset.open(shutil.copytree(parsed_scenes.path, tmp_path / "data"))
-    flat = {
-        name: [Tree(tree.words, (0, *[1] * (len(tree.words) - 1))) for tree in copy.parses.trees(copy.split(name))]
-        for name in copy.splits
-    }
-    write_parses(copy, flat, overwrite=True)
+def test_other_parses_are_another_training(parsed_copy, tree_recipe, tree_run, tmp_path) -> None:
+    flatten(parsed_copy)
     run = shutil.copytree(tree_run.path, tmp_path / "run")
     with pytest.raises(DataError, match="another parses"):
-        train(tree_recipe, copy, run)
+        train(tree_recipe, parsed_copy, run)
 
 
 def test_without_parses_the_way_to_them_is_named(scenes, tree_recipe, tmp_path, capsys) -> None:
@@ -172,8 +257,6 @@ def test_the_commands(without_parser, tree_run, parsed_scenes, spacy_pipeline, t
     page = (tmp_path / "report.html").read_text()
     assert parsed_scenes.split("val").captions[0].split()[0] in page
     assert "\t" not in page.split("<body>")[-1]
-    columns = (tmp_path / "projector" / "sentences.tsv").read_text() if (
-        tmp_path / "projector" / "sentences.tsv"
-    ).exists() else ""
-    assert "\t0\n" not in columns
-    main(["search", str(tree_run.path), "circle", "--minus", "red", *data])
+    columns = (tmp_path / "projector" / "sentences.metadata.tsv").read_text().split("\n")
+    assert columns[1].split("\t")[0] in parsed_scenes.split("val").captions
+    assert main(["search", str(tree_run.path), "circle", "--minus", "red", *data]) == 0

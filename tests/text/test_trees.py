@@ -29,7 +29,13 @@ def test_trees(tree: Tree) -> None:
 def test_the_text_of_a_tree() -> None:
     assert TREE.text == "A\t2\ndog\t3\nruns\t0"
     assert len(TREE) == 3
-    assert not is_parsed("A dog runs")
+
+
+@pytest.mark.parametrize(
+    "text", ["A dog runs", "A dog\truns", "A\t2\ndog", "\t0", "a\t2\n", "a\tb\t0", "a\t-1"]
+)
+def test_a_tab_in_a_raw_text_is_white_space(text: str) -> None:
+    assert not is_parsed(text)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from vsemb.cli.parsers import add_parser, use_parser
+
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.recipes.run import Run
@@ -55,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="also measure the first N images (all of them), each with its first text, without folds",
     )
+    add_parser(parser)
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to FILE as JSON")
     group = parser.add_argument_group("zero-shot recognition")
     group.add_argument("--zero-shot", action="store_true", help="recognise classes by their texts")
@@ -85,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _refuse(arguments, _ZERO_SHOT, "without --zero-shot")
     opened = open_run(arguments.run)
+    use_parser(arguments, opened)
     measured: dict[str, Any]
     task: ZeroShotTask | None = None
     if isinstance(opened, EntailmentRun):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -154,3 +155,17 @@ def parser_files(folder: Path) -> dict[str, Path]:
     if not found:
         raise DataError(f"No parser at {folder}: the folder is empty.")
     return dict(sorted(found.items()))
+
+
+def copy_parser(files: Mapping[str, Path], folder: Path) -> None:
+    """Copies the files of a parser, without the rights of the originals.
+
+    Args:
+        files: as `parser_files` returns them.
+        folder: where to.
+    """
+    for relative, file in files.items():
+        target = folder / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The content alone: a read-only original must not make a copy that cannot be removed.
+        shutil.copyfile(file, target)

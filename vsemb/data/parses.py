@@ -15,7 +15,6 @@ import functools
 import gzip
 import json
 import os
-import shutil
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from vsemb.data.parse_files import (
     PARSER,
     VERSION,
     conllu_name,
+    copy_parser,
     fingerprint,
     parser_files,
     read_list,
@@ -215,12 +215,8 @@ def write_parses(
         splits = {}
         for name in dataset.splits:
             splits[name] = _write_split(folder, dataset.split(name), trees[name])
-        for relative, file in (sources or {}).items():
-            target = folder / PARSER / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # The content alone: a read-only original must not make a copy that cannot be removed.
-            shutil.copyfile(file, target)
         if sources is not None:
+            copy_parser(sources, folder / PARSER)
             verify(folder / PARSER, described["parser_files"])
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
     vars(dataset).pop("parses", None)

@@ -65,7 +65,8 @@ def parse_dataset(
     Args:
         dataset: the dataset.
         parser: the parser.
-        processes: how many processes parse; each loads the parser.
+        processes: how many processes parse; each loads the parser. With several, a script must do its work
+            under `if __name__ == "__main__":`, since they import it too.
         overwrite: whether parses that are there are made anew.
         report: called with lines worth showing.
 

@@ -14,8 +14,10 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
+from vsemb.files import sha256_bytes
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.images import embed_image_bytes, has_features
+from vsemb.recipes.parsing import find_parses
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import check_run, run_encoders
 from vsemb.search import (
@@ -60,11 +62,19 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
     """Returns what an index of this run over these splits is made from."""
     return IndexSource(
         run=run.fingerprint,
-        dataset=dataset.fingerprint,
+        dataset=_content(run, dataset, kind),
         splits=split_names(dataset, split),
         kind=kind,
         similarity=similarity_name(run.recipe),
     )
+
+
+def _content(run: Run, dataset: Dataset, kind: str) -> str:
+    """Returns a fingerprint of what is embedded, which the trees of captions are a part of."""
+    parses = find_parses(run.recipe, dataset) if kind == "text" else None
+    if parses is None:
+        return dataset.fingerprint
+    return sha256_bytes(f"{dataset.fingerprint} {parses.fingerprint}".encode())
 
 
 def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
@@ -151,7 +161,8 @@ def open_indexed(
     """
     index = SearchIndex.open(directory)
     try:
-        return index, _run_of(index, directory, run), _dataset_of(index, data)
+        opened = _run_of(index, directory, run)
+        return index, opened, _dataset_of(index, opened, data)
     except BaseException:
         index.close()
         raise
@@ -166,18 +177,22 @@ def _run_of(index: SearchIndex, directory: str | os.PathLike[str], run: str | os
     return opened
 
 
-def _dataset_of(index: SearchIndex, data: str | os.PathLike[str] | None) -> Dataset | None:
+def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | None) -> Dataset | None:
     if data is None:
         try:
             dataset = Dataset.open(index.recorded.get("data", ""))
+            content = _content(run, dataset, index.source.kind)
         except VsembError:
             return None
-        return dataset if dataset.fingerprint == index.source.dataset else None
+        return dataset if content == index.source.dataset else None
     dataset = Dataset.open(data)
-    if dataset.fingerprint != index.source.dataset:
+    content = _content(run, dataset, index.source.kind)
+    if content != index.source.dataset:
+        parses = " or parses" if content != dataset.fingerprint else ""
         raise StaleIndexError(
-            f"The index was made from another dataset than {dataset.path} ({index.source.dataset[:12]}, not "
-            f"{dataset.fingerprint[:12]}). Name the right one with --data, or make it again."
+            f"The index was made from another dataset{parses} than {dataset.path} "
+            f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it "
+            "again."
         )
     return dataset
 

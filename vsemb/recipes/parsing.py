@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from vsemb.data.parse_files import copy_parser, parser_files
 from vsemb.data.parses import Parses
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
@@ -41,12 +42,15 @@ def keep_parser(parses: Parses, run: Path) -> None:
         parses: the dataset's parses.
         run: the run's directory, while it is made.
     """
-    if parses.parser is None:
+    info = None
+    with contextlib.suppress(DataError):  # What others wrote of their parser need not be as ours.
+        info = ParserInfo.from_json(parses.parser)
+    if info is None:
         return
     folder = run / PARSER
     folder.mkdir()
     if parses.parser_folder is not None:
-        shutil.copytree(parses.parser_folder, folder / _PIPELINE)
+        copy_parser(parser_files(parses.parser_folder), folder / _PIPELINE)
     write_json(folder / _INFO, parses.parser)
 
 
@@ -57,13 +61,14 @@ def stored_parser(run: Path) -> Parser | None:
         run: the run's directory.
 
     Returns:
-        None where the parses of the training captions came from a file and no parser was named.
+        None where the parses of the training captions came from a file and no parser was named, or one that
+        is none of spaCy's.
 
     Raises:
         VsembError: if it is named and cannot be opened.
     """
     info = _stored_info(run)
-    if info is None:
+    if info is None or not info.library.startswith("spaCy "):
         return None
     pipeline = run / PARSER / _PIPELINE
     return open_parser(pipeline if pipeline.is_dir() else info.name)
@@ -79,41 +84,52 @@ def _stored_info(run: Path) -> ParserInfo | None:
     return ParserInfo.from_json(read_json(path, "parser")) if path.exists() else None
 
 
-def parsed_texts(texts: Sequence[str], find_parser: Callable[[], Parser | None], run: Path) -> list[str]:
+def parsed_texts(
+    texts: Sequence[str], knows: Callable[[str], bool], find_parser: Callable[[], Parser | None], run: Path
+) -> list[str]:
     """Parses raw texts.
 
     Args:
         texts: raw texts; one that is parsed already stays as it is, and so does one without a word.
-        find_parser: opens the run's parser, if there is one; called for sentences alone, since a single word of
-            letters and digits is a tree by itself.
+        knows: whether the run knows a word. It was a word of a tree then, and is a tree by itself.
+        find_parser: opens the run's parser, if there is one; called where other texts have to be parsed.
         run: the run's directory, for the error.
 
     Returns:
         A parsed text for each, see `vsemb.text.trees`.
 
     Raises:
-        DataError: for a sentence where there is no parser.
+        DataError: for a sentence where there is no parser; there, letters and digits alone are one word.
 
     Example:
 
-    >>> parsed_texts(["dogs", ""], lambda: None, Path("runs/tree"))
+    >>> parsed_texts(["dogs", ""], lambda word: word == "dogs", lambda: None, Path("runs/tree"))
     ['dogs\\t0', '']
     """
     result = list(texts)
     sentences = []
     for place, text in enumerate(texts):
-        if text.strip().isalnum():
-            result[place] = Tree((text.strip(),), (0,)).text
-        elif text.strip() and not is_parsed(text):
+        if is_parsed(text) or not (plain := _plain(text)):
+            continue
+        if knows(plain):
+            result[place] = Tree((plain,), (0,)).text
+        else:
             sentences.append(place)
-    if not sentences:
+    parser = find_parser() if sentences else None
+    if parser is not None:
+        for place, tree in zip(sentences, parser([texts[place] for place in sentences]), strict=True):
+            result[place] = tree.text
         return result
-    parser = find_parser()
-    if parser is None:
-        raise DataError(
-            f"{run} reads dependency trees, and those of its captions came from a file, so it knows no parser "
-            f"for {texts[sentences[0]]!r}. Name one with --parser, e.g. --parser en_core_web_sm."
-        )
-    for place, tree in zip(sentences, parser([texts[place] for place in sentences]), strict=True):
-        result[place] = tree.text
+    for place in sentences:
+        if not (plain := _plain(texts[place])).isalnum():
+            raise DataError(
+                f"{run} reads dependency trees and knows no parser for {plain[:80]!r}, since none of spaCy's "
+                "was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
+            )
+        result[place] = Tree((plain,), (0,)).text
     return result
+
+
+def _plain(text: str) -> str:
+    # A parser takes NUL for a blank.
+    return text.replace("\0", " ").strip()

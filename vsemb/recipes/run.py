@@ -218,7 +218,9 @@ class Run(StoredRun):
         Raises:
             DataError: if a sentence has to be parsed and no parser is known.
         """
-        return parsed_texts(raw, lambda: self.parser, self.path) if self.reads_trees else list(raw)
+        if not self.reads_trees:
+            return list(raw)
+        return parsed_texts(raw, self.knows, lambda: self.parser, self.path)
 
     def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes any number of raw texts, or of those that `texts_of` returns.

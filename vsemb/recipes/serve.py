@@ -114,7 +114,7 @@ def model_facts(run: Run | EntailmentRun) -> ModelFacts:
     info, recipe = run.info, run.recipe
     best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)
-    selection = "" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}"
+    chosen = "" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}"
     return ModelFacts(
         recipe=recipe.name,
         variant=recipe.variant,
@@ -123,7 +123,7 @@ def model_facts(run: Run | EntailmentRun) -> ModelFacts:
         dataset_fingerprint=info["dataset"],
         images=_image_facts(run),
         features_fingerprint=info.get("features") or "",
-        selection=selection,
+        selection=chosen,
         metrics=best,
         parser=stored_parser_name(run.path),
     )

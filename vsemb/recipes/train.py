@@ -11,8 +11,8 @@ from vsemb.errors import DataError, unknown_name
 from vsemb.recipes import build
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
-from vsemb.recipes.run import RECIPE, Run
 from vsemb.recipes.parsing import find_parses
+from vsemb.recipes.run import RECIPE, Run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
 from vsemb.recipes.texts import (

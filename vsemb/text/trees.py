@@ -22,6 +22,7 @@ from vsemb.files import replacing
 # A head as it stands in text. Longer numbers are heads of no sentence, nor would int32 hold them.
 _HEAD = re.compile(r"[0-9]{1,9}")
 _SEPARATORS = "\t\n\r\0"
+_PARSED = re.compile(r"[^\t\n\r\0]+\t[0-9]{1,9}(?:\n[^\t\n\r\0]+\t[0-9]{1,9})*")
 
 _COMMENT = re.compile(r"#\s*(sent_id|text)\s*= ?(.*)")
 _ID = re.compile(r"\S|\S[^\r\n]*\S")
@@ -141,14 +142,14 @@ class Tree:
 
 
 def is_parsed(text: str) -> bool:
-    r"""Tells a parsed text from a raw caption, which has no tab.
+    r"""Tells a parsed text, be it of a tree or not, from a raw one, in which a tab is white space.
 
     Example:
 
-    >>> is_parsed("A dog"), is_parsed("A\t2\ndog\t0")
-    (False, True)
+    >>> is_parsed("A dog"), is_parsed("A\tdog"), is_parsed("A\t2\ndog\t0")
+    (False, False, True)
     """
-    return "\t" in text
+    return "\t" in text and _PARSED.fullmatch(text) is not None
 
 
 def _check_strings(where: str, name: str, values: Sequence[str]) -> None:

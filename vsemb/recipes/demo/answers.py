@@ -103,6 +103,8 @@ class Demo:
         self._encoders = run_encoders(run)
         self._images = open_index(run, dataset, split, "image", self._encoders, report)
         self._captions: SearchIndex | None = None
+        if run.reads_trees and run.parser is None:
+            report("The run knows no parser: only single words can be asked for. Name one with --parser.")
         names = self._images.source.splits
         self.items = index_items(dataset, names, "image")
         if self.has_captions:

@@ -111,4 +111,3 @@ class Space:
             for row, caption in zip(rows[start : start + _TEXTS], words, strict=True):
                 said[row].update({word.decode() for word in caption})
         return said
-
