@@ -10,6 +10,8 @@ from vsemb.export import export_savedmodel
 from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.export.contract import Contract, contract_path, hashes
 
+TRAINED = "What it was trained on"
+
 FACTS = ModelFacts(
     recipe="vsepp",
     variant="tuned",
@@ -102,3 +104,15 @@ def test_the_next_export_has_its_own(everything_copy, tiny_run):
 
 def test_a_name_with_a_dot_keeps_it():
     assert card_path("/models/flickr8k.v2").name == "flickr8k.v2.md"
+
+
+def test_images_that_are_no_features_have_no_fingerprint_to_be_known(contract):
+    for images in ("pixels at 32", "none, pairs of sentences alone"):
+        assert "features" not in sections(model_card(contract, ModelFacts(images=images)))[TRAINED]
+
+
+def test_a_model_of_names_takes_no_sentences(contract):
+    card = model_card(contract, ModelFacts(texts="names of 60 classes"))
+    assert "Embeds names of 60 classes and images as" in card and "sentences" not in card
+    assert "A text is one of the names of 60 classes, written as in training." in card
+    assert "tokens." not in card

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_texts_that_need_it_are_parsed_at_once():
         calls.append(texts)
         return parse(texts)
 
-    texts = [b"the dog", b"", b"a\t0", b" \n\0 ", b"runs \xff", b"x" * 5000]
+    texts = [b"the dog", b"", b"a\t0", b" \n\0 ", b"runs \xff", b" " * 5000 + b"x" * 5000]
     found = parsed_texts(texts, record)
     assert found == ["the\t2\ndog\t0", "", "a\t0", "", "runs\t2\n�\t0", "x" * 4096 + "\t0"]
     assert calls == [["the dog", "runs �", "x" * 4096]]
@@ -188,6 +189,16 @@ def test_other_encoders_of_trees(options, tmp_path):
     model, tokenizer = tree_parts("cosine", **options)
     path = export_savedmodel(model, tokenizer, tmp_path / "trees", image_input=None)
     assert path == tmp_path / "trees" / "1"
+
+
+def test_nothing_is_said_of_gradients(tmp_path, caplog):
+    model, tokenizer = tree_parts()
+    logging.getLogger("absl").addHandler(caplog.handler)
+    try:
+        export_savedmodel(model, tokenizer, tmp_path / "trees", image_input=None)
+    finally:
+        logging.getLogger("absl").removeHandler(caplog.handler)
+    assert not [record.getMessage() for record in caplog.records if "gradient" in record.getMessage()]
 
 
 def test_the_contract_says_what_goes_in(exported):

@@ -62,6 +62,18 @@ def test_a_row_without_steps_is_zero(name: str, dtype: str) -> None:
     assert not tf.cast(tape.gradient(pooled, states), tf.float32).numpy().any()
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)], ids=["no rows", "no steps", "neither"])
+@pytest.mark.parametrize("name", POOLS)
+def test_nothing_to_pool(name: str, shape: tuple[int, int]) -> None:
+    states = tf.zeros((*shape, 4))
+    with tf.GradientTape() as tape:
+        tape.watch(states)
+        pooled = POOLS[name](states, np.zeros(shape, bool))
+    assert pooled.shape == (shape[0], 4)
+    assert not pooled.numpy().any()
+    assert tape.gradient(pooled, states).shape == states.shape
+
+
 def test_a_gap_in_the_mask_is_skipped() -> None:
     mask = np.array([[True, False, True]])
     np.testing.assert_allclose(masked_mean(STATES, mask)[0], [5, 3.5])

@@ -168,8 +168,15 @@ def test_momentum() -> None:
         ({"name": "rmsprop", "momentum_start": 0.5}, "optimizer.momentum_start"),
         ({"name": "sgd", "momentum_start": 0.5}, "up to optimizer.momentum"),
         ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.1}, "optimizer.name=adamw"),
+        ({"name": "adam", "momentum_start": 0.0}, "momentum_start=0.0. Expected: null, the default"),
+        ({"name": "adam", "momentum_steps": 7.0}, "optimizer.momentum_steps"),
+        ({"name": "sgd", "momentum": 0.9, "momentum_steps": 7.0}, "optimizer.momentum_start=null"),
+        (
+            {"name": "adam", "momentum": 0.9, "momentum_start": 0.5},
+            "--set optimizer.momentum=0.0 --set optimizer.momentum_start=null",
+        ),
     ],
-    ids=["adam", "adamw", "rmsprop", "falling", "decay"],
+    ids=["adam", "adamw", "rmsprop", "falling", "decay", "from-zero", "steps", "no-rise", "all-at-once"],
 )
 def test_fields_of_other_optimizers_are_refused(fields, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):

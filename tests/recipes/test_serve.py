@@ -14,7 +14,7 @@ from vsemb.evaluation import Embedder
 from vsemb.image.backbones import BackboneConfig
 from vsemb.recipes.classify import classify_images, embed_classes
 from vsemb.recipes.run import Run
-from vsemb.recipes.serve import export_run, image_input, run_encoders
+from vsemb.recipes.serve import export_run, image_input, model_facts, run_encoders
 from vsemb.recipes.train import train
 
 
@@ -100,3 +100,21 @@ def test_a_run_on_precomputed_features_cannot_classify_bytes(tiny_run, tmp_path)
     with pytest.raises(InvalidArgumentError, match="no image network"):
         export_run(tiny_run, tmp_path / "model", classes=classes)
     assert not (tmp_path / "model").exists()
+
+
+def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run, tree_run):
+    facts = [model_facts(run) for run in (tiny_run, tiny_pixel_run, tree_run)]
+    assert [it.texts for it in facts] == ["", "", ""]
+    assert [bool(it.features_fingerprint) for it in facts] == [True, False, True]
+    assert [bool(it.parser) for it in facts] == [False, False, True]
+    assert "trained too" in facts[1].images and "unknown network" in facts[0].images
+    assert all(it.metrics.keys() == {"recall_sum"} and "epoch" in it.selection for it in facts)
+
+
+def test_the_card_of_a_run_on_names_of_classes(flowers_path, tmp_path):
+    from vsemb import recipes
+    from vsemb.data.store import Dataset
+
+    recipe = recipes.get("ds-sje-attributes").with_overrides(["training.epochs=1", "batches.size=8"])
+    facts = model_facts(train(recipe, Dataset.open(flowers_path), tmp_path / "run"))
+    assert facts.texts == "names of 60 classes" and "unknown class" in facts.notes[0]

@@ -191,8 +191,9 @@ def test_a_bag_beside_the_tree() -> None:
         (["text.tokenizer=words"], "text.encoder"),
         (["text.encoder=attributes"], "text.encoder"),
         (["text.pooling=first"], "pooling"),
+        (["twin=false", "twin_activate_first=false"], "twin_activate_first"),
     ],
-    ids=["projection", "bias", "scale", "gru-of-trees", "tree-of-words", "attributes", "pooling"],
+    ids=["projection", "bias", "scale", "gru-of-trees", "tree-of-words", "attributes", "pooling", "no-twin"],
 )
 def test_what_does_not_go_together(overrides: list[str], field: str) -> None:
     with pytest.raises(InvalidArgumentError, match=field):

@@ -19,7 +19,8 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import ServedModel, export_savedmodel
 from vsemb.serving import Server
 from vsemb.serving.client import Client
-from vsemb.serving.client_trees import TextParser, to_trees
+from vsemb.serving.client_trees import TextParser, to_trees, trees_in_parts
+from vsemb.text.normalize import MAX_BYTES
 from vsemb.text.trees import Tree
 
 PREDICT = "/v1/models/trees:predict"
@@ -196,18 +197,54 @@ def test_what_is_no_request(body, says, server):
         ([([3], [0])], "trees=\\[3\\]. Expected: a list of words"),
         ([(["a"], [0.5])], "trees=\\[0.5\\]. Expected: a list of heads"),
         ([(["a"], [2**31])], "Expected: a list of heads"),
+        ([(["a"], [2**63])], "Expected: a list of heads"),
+        ([(["a"], [-(2**63)])], "Expected: a list of heads"),
+        ([(["a", "b"], [[2], [0, 0]])], "Expected: a list of heads"),
+        ([(None, [0])], "trees=None. Expected: a list of words"),
+        (None, "trees='NoneType'. Expected: a list"),
         ([(["a"], ["0"])], "Expected: a list of heads"),
         (["a\t0"], "Expected: pairs of words and heads"),
         ([3], "Expected: pairs of words and heads"),
     ],
     ids=[
-        *("a pair", "a text", "a tree", "lengths", "a word", "numbers", "fractions", "too large", "digits"),
+        *("a pair", "a text", "a tree", "lengths", "a word", "numbers", "fractions", "too large"),
+        *("far too large", "far too small", "ragged", "no words", "nothing", "digits"),
         *("a parsed text", "a number"),
     ],
 )
 def test_what_is_no_list_of_trees(trees, says):
     with pytest.raises(InvalidArgumentError, match=says):
         to_trees(trees)
+
+
+def test_a_long_tree_does_not_widen_the_others():
+    trees = [(["dogs"], [0])] * 130
+    trees[70:70] = [(["dogs"] * 20_000, [0] * 20_000)]
+    parts = list(trees_in_parts(trees, 64))
+    assert [tokens.shape for tokens, _ in parts] == [(64, 2), (6, 2), (5, 20_001), (56, 2)]
+    assert [heads.shape for _, heads in parts] == [tokens.shape for tokens, _ in parts]
+    # Captions stay together, however many may.
+    captions = [(["dogs"] * size, [0] * size) for size in range(1, 65)] * 40
+    assert [len(tokens) for tokens, _ in trees_in_parts(captions, 1024)] == [1024, 1024, 512]
+    assert [tokens.shape for tokens, _ in trees_in_parts([], 64)] == [(0, 1)]
+
+
+def test_a_long_tree_among_others_is_answered_in_its_place(url, wanted):
+    long = (["dog"] * 30_000, [*range(30_000)])
+    with Client(url, "trees", timeout=60) as client:
+        trees = [*chains(TEXTS), long, *chains(TEXTS)]
+        found = client.encode_tree(trees)
+        assert found.valid.all()
+        np.testing.assert_allclose(found.embedding[[0, 1, 2, 4, 5, 6]], np.tile(wanted, (2, 1)), atol=1e-6)
+        ranked = client.search_tree(trees, k=2)
+        alone = client.search_tree(trees[:3], k=2)
+    assert ranked.ids.shape == (7, 2) and ranked.keys[4:] == alone.keys and len(ranked.keys) == 7
+
+
+def test_as_much_of_a_text_is_parsed_as_models_of_texts_read():
+    given = []
+    TextParser(lambda texts: given.extend(texts) or chains(texts))([b" \n" * 5000 + b"a" * 9000, b"a \0 b"])
+    assert given == ["a" * MAX_BYTES, "a   b"]
 
 
 def test_odd_words_are_sent_as_they_are():

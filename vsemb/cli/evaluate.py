@@ -1,8 +1,9 @@
 """Measure a run.
 
 Retrieval: recall at 1, 5 and 10, median and mean rank, from images to texts and back. With --pairs a second
-table stands below, as the report of imgcap has it: the first text of each image and no other, so that both
-directions rank as many candidates as there are pairs. Figures of the two tables do not compare.
+table stands below, of pairs of an image and one text as in the report of imgcap: here the first text of each
+image and no other, so that both directions rank as many candidates as there are pairs. Figures of the two
+tables do not compare.
 
 Entailment: accuracy of two classes at the threshold that is best on the validation split, average precision
 and area under ROC.

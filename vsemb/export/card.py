@@ -41,6 +41,7 @@ class ModelFacts:
         paper: whom the recipe follows.
         dataset: name of the dataset that it was trained on.
         dataset_fingerprint: hex.
+        texts: what the texts are that it takes, where they are no sentences, e.g. `"names of 200 classes"`.
         images: what an image was in training, e.g. `"features of MobileNetV2 at 224 pixels"`.
         features_fingerprint: hex, of the features.
         selection: how the weights were chosen, e.g. `"the best recall_sum on the split val, epoch 7"`.
@@ -60,6 +61,7 @@ class ModelFacts:
     paper: str = ""
     dataset: str = ""
     dataset_fingerprint: str = ""
+    texts: str = ""
     images: str = ""
     features_fingerprint: str = ""
     selection: str = ""
@@ -92,7 +94,12 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
                 "dataset": facts.dataset,
                 "dataset fingerprint": _code(facts.dataset_fingerprint),
                 "images": facts.images,
-                "features fingerprint": _code(facts.features_fingerprint),
+                # Images that are known to be no features have no fingerprint, known or not.
+                **(
+                    {"features fingerprint": _code(facts.features_fingerprint)}
+                    if facts.features_fingerprint or not facts.images
+                    else {}
+                ),
                 **({"parser of the captions": facts.parser} if _trees(contract) else {}),
             }
         ),
@@ -102,7 +109,7 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
         _signatures(contract),
         _geometry(contract),
         "## Limits",
-        _lines(_limits(contract)),
+        _lines(_limits(contract, facts)),
         "## What it cannot do",
         _lines(_cannot(contract, facts)),
         "## What is not known",
@@ -143,7 +150,7 @@ def write_card(card: str, path: str | os.PathLike[str]) -> None:
 
 
 def _what(contract: Contract, facts: ModelFacts) -> str:
-    takes = "dependency trees" if _trees(contract) else "sentences"
+    takes = _plain(facts.texts) or ("dependency trees" if _trees(contract) else "sentences")
     both = f"{takes} and images" if "encode_image" in contract.signatures else takes
     rows = {
         "recipe": ", ".join(filter(None, [facts.recipe, facts.variant and f"variant {facts.variant}"])),
@@ -184,11 +191,13 @@ def _geometry(contract: Contract) -> str:
     return f"Two embeddings are compared by {name}; their geometry is: {_plain(contract.geometry)}."
 
 
-def _limits(contract: Contract) -> list[str]:
+def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
     found = []
     if contract.max_text_bytes is not None:
         found.append(f"Of a text, what is behind {contract.max_text_bytes:,} bytes is not read.")
-    if contract.max_tokens is not None:
+    if facts.texts:
+        found.append(f"A text is one of the {_plain(facts.texts)}, written as in training.")
+    elif contract.max_tokens is not None:
         what = "A tree" if _trees(contract) else "A text"
         found.append(f"{what} is read up to {contract.max_tokens} tokens.")
     if contract.max_pixels is not None:

@@ -140,10 +140,7 @@ def write(served: ServedModel, directory: Path) -> None:
     module.tables = [value for value in vars(served.tokenizer).values() if _is_table(value)]
     try:
         with _quiet():
-            # Nobody trains a served model, and gradients of one's own, as the tree encoders have, cannot be
-            # written where they hold values of a loop.
-            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-            tf.saved_model.save(module, str(directory), signatures=signatures, options=options)
+            tf.saved_model.save(module, str(directory), signatures=signatures)
     except tf.errors.OpError as error:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 

@@ -84,4 +84,5 @@ def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
 
 def _cut(text: str) -> str:
     # A parser takes NUL for a blank.
-    return text.encode()[:MAX_BYTES].decode(errors="ignore").replace("\0", " ").strip()
+    text = text.replace("\0", " ").strip()
+    return text.encode()[:MAX_BYTES].decode(errors="ignore").strip()

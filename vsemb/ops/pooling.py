@@ -39,7 +39,8 @@ def masked_max(states: Tensor, mask: Tensor) -> Tensor:
     """Takes the largest value of each dimension over the unmasked steps; shapes as `masked_sum`."""
     keep = ops.expand_dims(ops.cast(mask, "bool"), -1)
     lowest = ops.cast(_LOWEST, states.dtype)
-    best = ops.max(ops.where(keep, states, lowest), axis=1)
+    # `initial`, since Keras refuses the maximum of nothing: a batch without rows, or rows without steps.
+    best = ops.max(ops.where(keep, states, lowest), axis=1, initial=_LOWEST)
     return ops.where(ops.any(keep, axis=1), best, ops.zeros_like(best))
 
 
@@ -55,6 +56,7 @@ def masked_last(states: Tensor, mask: Tensor) -> Tensor:
     """
     steps = ops.shape(states)[1]
     number = ops.arange(1, steps + 1, dtype="int32")  # (steps,)
-    last = ops.max(ops.where(ops.cast(mask, "bool"), number, 0), axis=1, keepdims=True)  # (batch, 1)
+    last = ops.where(ops.cast(mask, "bool"), number, 0)
+    last = ops.max(last, axis=1, keepdims=True, initial=0)  # (batch, 1)
     chosen = ops.cast(ops.equal(number, last), states.dtype)  # (batch, steps), all zero for an empty row
     return ops.sum(states * ops.expand_dims(chosen, -1), axis=1)

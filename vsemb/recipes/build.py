@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import keras
@@ -110,6 +111,8 @@ def build_model(
     text_encoder = build_text_encoder(recipe, vocabulary_size, attribute_dim)
     if recipe.twin:
         image_encoder, text_encoder = _column(recipe, image_encoder), _column(recipe, text_encoder)
+    elif not recipe.twin_activate_first:
+        raise invalid_argument("twin_activate_first", False, "true, the default, with twin=false")
     learned = loss.name == "infonce" and loss.learn_temperature
     model = DualEncoder(
         image_encoder,
@@ -239,20 +242,27 @@ def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Op
         "ema_momentum": 0.99 if config.ema is None else config.ema,
     }
     if config.name == "adamw":
-        _check_unread(config, "sgd", "momentum", "momentum_start")
+        _check_unread(config, "sgd", *_RISE)
         return keras.optimizers.AdamW(weight_decay=config.weight_decay, **options)
     _check_unread(config, "adamw", "weight_decay")
     if config.name == "sgd":
         return _sgd(config, options)
-    _check_unread(config, "sgd", "momentum", "momentum_start")
+    _check_unread(config, "sgd", *_RISE)
     optimizers = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}
     if config.name not in optimizers:
         raise unknown_name("optimizer.name", config.name, ["sgd", *optimizers, "adamw"])
     return optimizers[config.name](**options)
 
 
+#: What only SGD reads.
+_RISE = ("momentum", "momentum_start", "momentum_steps")
+
+
 def _sgd(config: OptimizerConfig, options: dict[str, Any]) -> keras.optimizers.SGD:
     if config.momentum_start is None:
+        if config.momentum_steps != OptimizerConfig().momentum_steps:
+            allowed = "the default where momentum does not rise, with optimizer.momentum_start=null"
+            raise invalid_argument("optimizer.momentum_steps", config.momentum_steps, allowed)
         return keras.optimizers.SGD(momentum=config.momentum, **options)
     if config.momentum_start > config.momentum:
         allowed = f"null, or a number in [0, {config.momentum}], up to optimizer.momentum"
@@ -267,10 +277,13 @@ def _sgd(config: OptimizerConfig, options: dict[str, Any]) -> keras.optimizers.S
 
 def _check_unread(config: OptimizerConfig, reader: str, *names: str) -> None:
     """Refuses fields that another optimizer reads."""
-    for name in names:
-        if getattr(config, name):
-            allowed = f"the default, or optimizer.name={reader}"
-            raise invalid_argument(f"optimizer.{name}", getattr(config, name), allowed)
+    defaults = OptimizerConfig()
+    unread = {name: getattr(defaults, name) for name in names}
+    unread = {name: value for name, value in unread.items() if getattr(config, name) != value}
+    for name, default in unread.items():
+        allowed = f"{json.dumps(default)}, the default, or optimizer.name={reader}"
+        fix = " ".join(f"--set optimizer.{other}={json.dumps(value)}" for other, value in unread.items())
+        raise invalid_argument(f"optimizer.{name}", getattr(config, name), allowed, f"Add {fix}.")
 
 
 def build_batches(recipe: Recipe, split: Split, images: ImageSource, tokenizer: Tokenizer) -> PairBatches:

@@ -40,7 +40,7 @@ class TextConfig:
             convolutions of `cnn`.
         slots: of `tree-lstm`, the children on each side of a node that have matrices of their own; those
             beyond are summed into the last.
-        directions: `forward`, `concat` or `average`.
+        directions: `forward`, `concat` or `average`, of a recurrent encoder.
         pooling: `last`, which is the root of a tree, `mean`, `max` or `mean+max`.
         dropout: share of pooled entries dropped in training.
         bag: whether a bag of words stands beside the recurrent or the tree encoder.
@@ -234,7 +234,8 @@ class Recipe:
         similarity: `cosine`, `dot` or `order`.
         reversed: with `order`, images above texts instead of texts above images.
         twin: whether each encoder has a column of two layers behind it, of `embedding_dim`, in place of its
-            own map to the shared space, see `vsemb.encoders.TwinColumn`.
+            own map to the shared space, see `vsemb.encoders.TwinColumn`. `average`, `bow`, `attributes` and
+            `cnn` with its kin, which are no encoders without their map, keep it before the column.
         twin_activate_first: whether a leaky ReLU follows the column's first layer too.
 
     Raises:

@@ -15,6 +15,8 @@ from vsemb.recipes.parsing import stored_parser_name
 from vsemb.recipes.run import Run, StoredRun
 from vsemb.search import SearchIndex, StaleIndexError
 
+_OTHER_NAMES = "A text that is none of the names of classes is valid too, and embedded as an unknown class."
+
 
 def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     """Returns how a run's model takes image bytes; None where it cannot.
@@ -115,17 +117,20 @@ def model_facts(run: Run | EntailmentRun) -> ModelFacts:
     best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)
     chosen = "" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}"
+    names = recipe.text.tokenizer == "classes"
     return ModelFacts(
         recipe=recipe.name,
         variant=recipe.variant,
         paper=recipe.paper,
         dataset=info.get("dataset_name", ""),
         dataset_fingerprint=info["dataset"],
+        texts=f"names of {len(run.vocabulary.words)} classes" if names else "",
         images=_image_facts(run),
         features_fingerprint=info.get("features") or "",
         selection=chosen,
         metrics=best,
         parser=stored_parser_name(run.path),
+        notes=(_OTHER_NAMES,) if names else (),
     )
 
 

@@ -42,8 +42,8 @@ Deviations, and gaps that we filled:
   `loss.image_weight` and `loss.text_weight` of 1 / (B - 1) here. After 600 steps of `vs` on Flickr8k, with a
   GRU, the median rank of the image of a text among 1,000 was 498 with the sum, 266 with the mean and 374 with
   the mean over contrastive pairs.
-- Weights start from the layers' own distributions; in the released code from normal ones of deviation 0.01
-  (tree LSTM) and 0.1 (columns), with all biases at 0.
+- Weights start from the layers' own distributions, biases of forget gates at 1 and others at 0; in the
+  released code from normal ones of deviation 0.01 (tree LSTM) and 0.1 (columns), with all biases at 0.
 - An epoch takes every caption once. Two captions of an image may meet in a batch, and are then no contrastive
   pair; the report lets no image come twice.
 - The gradients of the report's appendix B are not used: automatic differentiation gives them.

@@ -15,8 +15,8 @@ import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.serving.client_inputs import no_rows, parse_address, to_array, to_images, to_texts
-from vsemb.serving.client_results import Classes, Embeddings, Found
-from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, to_trees
+from vsemb.serving.client_results import Classes, Embeddings, Found, joined
+from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, trees_in_parts
 from vsemb.serving.transports import (
     Arrays,
     ServingError,
@@ -222,9 +222,9 @@ class Client(AbstractContextManager["Client"]):
 
             client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
         """
-        tokens, heads = to_trees(trees)
-        found = self.predict("encode_tree", tokens=tokens, heads=heads)
-        return Embeddings(found["embedding"], found["valid"])
+        parts = trees_in_parts(trees, self.batch_size)
+        found = [self.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
+        return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
         """Embeds images.
@@ -276,8 +276,8 @@ class Client(AbstractContextManager["Client"]):
             trees: n queries, as `encode_tree`.
             k: results of each, 1 to 1,000.
         """
-        tokens, heads = to_trees(trees)
-        return self._search("search_tree", k, tokens=tokens, heads=heads)
+        parts = trees_in_parts(trees, self.batch_size)
+        return joined([self._search("search_tree", k, tokens=tokens, heads=heads) for tokens, heads in parts])
 
     def search_image(self, images: Sequence[bytes | str | os.PathLike[str]], k: int = 10) -> Found:
         """Finds the best items for images among those that the model was exported with.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -50,3 +53,28 @@ class Found:
     scores: np.ndarray
     keys: list[list[str]]
     valid: np.ndarray
+
+
+_Rows = TypeVar("_Rows", Embeddings, Found)
+
+
+def joined(parts: Sequence[_Rows]) -> _Rows:
+    """Returns answers about parts of a list as the answer about the whole of it.
+
+    Args:
+        parts: one at least, in order, all of a kind.
+
+    Example:
+
+    >>> one = Embeddings(np.ones((1, 2), np.float32), np.array([True]))
+    >>> joined([one, one]).embedding.shape
+    (2, 2)
+    """
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, Any] = {}
+    for item in fields(parts[0]):
+        each = [getattr(part, item.name) for part in parts]
+        listed = isinstance(each[0], list)
+        values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
+    return type(parts[0])(**values)

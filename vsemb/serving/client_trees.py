@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,6 +28,12 @@ AnyTree = tuple[Sequence[str], Sequence[int]] | TreeLike
 ParserLike = str | os.PathLike[str] | Callable[[list[str]], Sequence[Any]]
 
 _EXPECTED = "pairs of words and heads, or trees with `words` and `heads`"
+# As much of a text is parsed as models of texts read (`vsemb.text.normalize`, which comes with TensorFlow).
+_MAX_BYTES = 4096
+# So many places of a request may be padding, and more only up to four for each word.
+_MUCH_PADDING = 16_384
+
+_Pair = tuple[list[bytes], np.ndarray]
 
 
 def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
@@ -51,9 +57,39 @@ def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
     >>> tokens.tolist(), heads.tolist()
     ([[b'', b'a', b'dog'], [b'', b'dogs', b'']], [[0, 2, 0], [0, 0, 0]])
     """
-    if isinstance(trees, str | bytes) or hasattr(trees, "heads"):
-        raise invalid_argument("trees", type(trees).__name__, "a list, with one entry for each row")
-    pairs = [_pair(tree, number) for number, tree in enumerate(trees)]
+    return _filled_up(_pairs(trees))
+
+
+def trees_in_parts(trees: Sequence[AnyTree], rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields trees in parts, each as `to_trees` gives it, so that one that is long does not widen all others.
+
+    Args:
+        trees: n of them, see `vsemb.serving.Client.encode_tree`.
+        rows: of a part at most.
+
+    Raises:
+        InvalidArgumentError: as `to_trees`, before the first part.
+
+    Example:
+
+    >>> trees = [(["dogs"], [0])] * 9 + [(["dogs"] * 20_000, [0] * 20_000)]
+    >>> [tokens.shape for tokens, _ in trees_in_parts(trees, 64)]
+    [(9, 2), (1, 20001)]
+    """
+    part: list[_Pair] = []
+    longest = words = 0
+    for pair in _pairs(trees):
+        size = len(pair[0])
+        places = (1 + len(part)) * max(longest, size)
+        if part and (len(part) == rows or places - words - size > max(_MUCH_PADDING, 4 * (words + size))):
+            yield _filled_up(part)
+            part, longest, words = [], 0, 0
+        part.append(pair)
+        longest, words = max(longest, size), words + size
+    yield _filled_up(part)
+
+
+def _filled_up(pairs: Sequence[_Pair]) -> tuple[np.ndarray, np.ndarray]:
     steps = 1 + max((len(words) for words, _ in pairs), default=0)
     tokens = np.full((len(pairs), steps), b"", object)
     numbers = np.zeros((len(pairs), steps), np.int32)
@@ -63,18 +99,28 @@ def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
     return tokens, numbers
 
 
-def _pair(tree: Any, number: int) -> tuple[list[bytes], np.ndarray]:
+def _pairs(trees: Sequence[AnyTree]) -> list[_Pair]:
+    if isinstance(trees, str | bytes) or hasattr(trees, "heads") or not isinstance(trees, Iterable):
+        raise invalid_argument("trees", type(trees).__name__, "a list, with one entry for each row")
+    return [_pair(tree, number) for number, tree in enumerate(trees)]
+
+
+def _pair(tree: Any, number: int) -> _Pair:
     if hasattr(tree, "words") and hasattr(tree, "heads"):
         tree = (tree.words, tree.heads)
     if isinstance(tree, str | bytes) or not isinstance(tree, Sequence) or len(tree) != 2:
         raise invalid_argument("trees", tree, _EXPECTED)
     words, heads = tree
-    if isinstance(words, str | bytes) or not all(isinstance(word, str | bytes) for word in words):
+    listed = isinstance(words, Sequence | np.ndarray) and not isinstance(words, str | bytes)
+    if not listed or not all(isinstance(word, str | bytes) for word in words):
         raise invalid_argument("trees", words, "a list of words, each a string", f"That is tree {number}.")
-    numbers = np.asarray(heads)
+    try:
+        numbers = np.asarray(heads)
+    except ValueError:  # Lists of several lengths in a list.
+        numbers = np.array(None)
     whole = numbers.ndim == 1 and (numbers.dtype.kind in "iu" or not numbers.size)
     # What no sentence has is not cut off here to a number that one has.
-    if not whole or (numbers.size and np.abs(numbers.astype(np.int64)).max() >= 2**31):
+    if not whole or (numbers.size and (numbers.max() >= 2**31 or numbers.min() < -(2**31))):
         raise invalid_argument("trees", heads, "a list of heads, each an integer", f"That is tree {number}.")
     if len(words) != len(numbers):
         received = f"{len(words)} words and {len(numbers)} heads in tree {number}"
@@ -111,7 +157,8 @@ class TextParser:
 
         Args:
             texts: in UTF-8; one that is parsed already, see `vsemb.text.trees`, is read as it stands, and one
-                with nothing in it has a tree without words.
+                with nothing in it has a tree without words. Of others, as much is parsed as models of texts
+                read: 4,096 bytes.
 
         Raises:
             InvalidArgumentError: for a text that has to be parsed where there is no parser.
@@ -121,7 +168,7 @@ class TextParser:
         # A parser takes NUL for a blank.
         decoded = [text.decode(errors="replace").replace("\0", " ") for text in texts]
         raw = [row for row, text in enumerate(decoded) if text.strip() and "\t" not in text]
-        parsed = self._parse([decoded[row] for row in raw]) if raw else []
+        parsed = self._parse([_cut(decoded[row]) for row in raw]) if raw else []
         found: list[Any] = list(decoded)
         for row, tree in zip(raw, parsed, strict=True):
             found[row] = tree
@@ -144,6 +191,10 @@ class TextParser:
                 "parser", f"{len(parsed)} trees for {len(texts)} texts", "a parser that gives a tree each"
             )
         return parsed
+
+
+def _cut(text: str) -> str:
+    return text.strip().encode()[:_MAX_BYTES].decode(errors="ignore").strip()
 
 
 def _open(parser: str | os.PathLike[str]) -> Any:

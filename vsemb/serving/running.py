@@ -83,15 +83,19 @@ def _greeting(server: Server) -> str:
 def _example(model: LoadedModel) -> dict[str, object]:
     """Returns the body of a request that fits the model's inputs."""
     name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in model.signatures else sorted(model.signatures)[0]
+    inputs = model.signatures[name].inputs
+    extra = {} if name == DEFAULT_SIGNATURE else {"signature_name": name}
+    if inputs.keys() == {"tokens", "heads"}:
+        # Whatever else stood there would be no tree.
+        return {**extra, "instances": [{"tokens": ["a", "dog", "runs"], "heads": [2, 3, 0]}]}
     values: dict[str, object] = {}
-    for key, spec in model.signatures[name].inputs.items():
+    for key, spec in inputs.items():
         row = [1 if size is None else size for size in (spec.shape or (1,))[1:]]
         one: object = (
             "a dog running on a beach" if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype(1)
         )
         values[key] = np.full(row, one, dtype=object).tolist()
     row_value: object = next(iter(values.values())) if len(values) == 1 else values
-    extra = {} if name == DEFAULT_SIGNATURE else {"signature_name": name}
     return {**extra, "instances": [_plain(row_value)]}
 
 
