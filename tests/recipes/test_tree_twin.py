@@ -52,6 +52,12 @@ def chain(caption: str) -> str:
     return Tree(words, tuple(range(len(words)))).text
 
 
+def test_tuned_without_trees_is_vsepp() -> None:
+    tuned, vsepp = recipes.get("tree-twin", "tuned"), recipes.get("vsepp", "tuned")
+    words = tuned.with_overrides(["text.tokenizer=words", "text.encoder=gru"])
+    assert dataclasses.replace(words, name="vsepp", variant="tuned", paper=vsepp.paper) == vsepp
+
+
 def test_tables_1_and_2() -> None:
     # Hidden dimension, children, twin dimension, batch size, learning rate.
     rows = {
@@ -75,7 +81,7 @@ def test_tables_1_and_2() -> None:
         assert (recipe.loss.name, recipe.loss.margin, recipe.loss.negatives) == ("ranking", 1.0, "all")
         assert (optimizer.name, optimizer.momentum_start, optimizer.momentum) == ("sgd", 0.5, 0.95)
         assert (optimizer.schedule, optimizer.decay_rate, optimizer.decay_steps) == ("step", 0.95, 2500)
-        assert not recipe.image.standardize and text.word_vectors is None
+        assert recipe.image.standardize and text.word_vectors is None
 
 
 def words_of(tokenizer: TreeTokenizer, parsed: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
   vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
   vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds
+  vsemb train tree-twin --variant tuned --data data/flickr8k --out runs/trees
   vsemb train entailment --data snli_1.0 --out runs/snli"""
 
 

@@ -47,8 +47,9 @@ Deviations, and gaps that we filled:
 - An epoch takes every caption once. Two captions of an image may meet in a batch, and are then no contrastive
   pair; the report lets no image come twice.
 - The gradients of the report's appendix B are not used: automatic differentiation gives them.
-- Features are those of the dataset's cache, and go in as they are, as in the report. Its own are `vsemb
-  features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
+- Features are those of the dataset's cache, brought to unit length and standardised first, since networks
+  differ in scale; `--set image.standardize=false` takes them as they are, as the report does. Its own are
+  `vsemb features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
 - L2 is off, as in the released script for training; `--set loss.l2=1e-4` is what its configuration names.
 - The report's models saw less than one epoch of COCO and Flickr30k together. Here the epoch with the best
   recall sum on validation is kept, and training ends five epochs after it.
@@ -85,7 +86,7 @@ def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: fl
         text=TextConfig(
             tokenizer="trees", encoder="tree-lstm", units=units, slots=slots, word_dim=300, pooling="last"
         ),
-        image=ImageConfig(augment=False),
+        image=ImageConfig(augment=False, standardize=True),
         loss=LossConfig(margin=1.0, negatives="all", reduction="mean"),
         optimizer=OptimizerConfig(
             name="sgd",
