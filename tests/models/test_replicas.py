@@ -33,9 +33,10 @@ def test_two_replicas_equal_one_device(results, case: str, what: str) -> None:
 
 def test_the_cases_are_no_trivial_ones(results) -> None:
     assert set(results) == {*CASES, "all-clipped"}
-    # Every case has its own loss and its own gradients.
-    for what in ("evaluate", "weights"):
-        assert len({json.dumps(results[case][what][0]) for case in CASES}) == len(CASES)
+    # Every case has its own gradients, and its own loss, to which the optimizer does not matter.
+    of_losses = [case for case in CASES if not case.endswith("-momentum")]
+    for what, cases in (("evaluate", of_losses), ("weights", CASES)):
+        assert len({json.dumps(results[case][what][0]) for case in cases}) == len(cases)
 
 
 @pytest.mark.xfail(

@@ -49,7 +49,7 @@ def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> No
         if key not in space.part.keys:
             raise unknown_name("arithmetic", key, space.part.keys)
         for text in (minus, plus):
-            if not any(space.run.knows(word) for word in _words(text)):
+            if not any(space.knows(word) for word in _words(text)):
                 allowed = "words that the run was trained with, for an image's key, MINUS and PLUS"
                 raise invalid_argument("arithmetic", text, allowed)
 

@@ -111,3 +111,7 @@ class Space:
             for row, caption in zip(rows[start : start + _TEXTS], words, strict=True):
                 said[row].update({word.decode() for word in caption})
         return said
+
+    def knows(self, word: str) -> bool:
+        """Whether the run can embed a word by itself."""
+        return self.run.knows(word)

@@ -49,7 +49,7 @@ def families(space: Space) -> list[Family]:
     family. Where no family of `FAMILIES` occurs, the one returned consists of frequent words.
     """
     known = Counter(word for said in space.said for word in said)
-    known = Counter({word: count for word, count in known.items() if space.run.knows(word)})
+    known = Counter({word: count for word, count in known.items() if space.knows(word)})
     found = []
     for name, words in FAMILIES.items():
         family = _family(space, name, [word for word in words if known[word] >= _SEEN])
