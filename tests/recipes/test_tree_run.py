@@ -108,6 +108,12 @@ def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkey
     assert tree_run.read(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
 
 
+def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
+    filled = "a red circle " * 400
+    assert tree_run.read([filled]) == tree_run.read([filled[:4096]])
+    assert tree_run.read([filled]) != tree_run.read([filled[:2048]])
+
+
 def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
     without_parser.use_parser(spacy_pipeline)
     (read,) = without_parser.read([SENTENCE])

@@ -8,7 +8,7 @@ from typing import TypeGuard
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.text.normalize import MAX_BYTES
+from vsemb.text.normalize import readable_part
 from vsemb.text.tree_tokenizer import TreeTokenizer
 from vsemb.text.trees import is_parsed
 
@@ -67,7 +67,7 @@ def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
     ['dogs\t0', '', 'a\t2\ndog\t0']
     """
     decoded = [text.decode(errors="replace") for text in texts]
-    decoded = [text if is_parsed(text) else _cut(text) for text in decoded]
+    decoded = [text if is_parsed(text) else readable_part(text) for text in decoded]
     raw = [row for row, text in enumerate(decoded) if text and not is_parsed(text)]
     if raw and parse is None:
         raise invalid_argument(
@@ -80,9 +80,3 @@ def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
         for row, text in zip(raw, parse([decoded[row] for row in raw]), strict=True):
             decoded[row] = text
     return decoded
-
-
-def _cut(text: str) -> str:
-    # A parser takes NUL for a blank.
-    text = text.replace("\0", " ").strip()
-    return text.encode()[:MAX_BYTES].decode(errors="ignore").strip()

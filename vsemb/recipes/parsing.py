@@ -12,6 +12,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
 from vsemb.recipes.schema import Recipe
+from vsemb.text.normalize import readable_part
 from vsemb.text.parsers import Parser, ParserInfo, open_parser
 from vsemb.text.trees import Tree, is_parsed
 
@@ -90,7 +91,8 @@ def parsed_texts(
     """Parses raw texts.
 
     Args:
-        texts: raw texts; one that is parsed already stays as it is, and so does one without a word.
+        texts: raw texts, read up to `vsemb.text.normalize.MAX_BYTES`; one that is parsed already stays as it
+            is, and so does one without a word.
         knows: whether the run knows a word. It was a word of a tree then, and is a tree by itself.
         find_parser: opens the run's parser, if there is one; called where other texts have to be parsed.
         run: the run's directory, for the error.
@@ -107,29 +109,24 @@ def parsed_texts(
     ['dogs\\t0', '']
     """
     result = list(texts)
-    sentences = []
+    sentences: dict[int, str] = {}
     for place, text in enumerate(texts):
-        if is_parsed(text) or not (plain := _plain(text)):
+        if is_parsed(text) or not (plain := readable_part(text)):
             continue
         if knows(plain):
             result[place] = Tree((plain,), (0,)).text
         else:
-            sentences.append(place)
+            sentences[place] = plain
     parser = find_parser() if sentences else None
     if parser is not None:
-        for place, tree in zip(sentences, parser([texts[place] for place in sentences]), strict=True):
+        for place, tree in zip(sentences, parser(list(sentences.values())), strict=True):
             result[place] = tree.text
         return result
-    for place in sentences:
-        if not (plain := _plain(texts[place])).isalnum():
+    for place, plain in sentences.items():
+        if not plain.isalnum():
             raise DataError(
                 f"{run} reads dependency trees and knows no parser for {plain[:80]!r}, since none of spaCy's "
                 "was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
             )
         result[place] = Tree((plain,), (0,)).text
     return result
-
-
-def _plain(text: str) -> str:
-    # A parser takes NUL for a blank.
-    return text.replace("\0", " ").strip()

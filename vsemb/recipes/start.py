@@ -72,7 +72,7 @@ def start_model(
         _refuse_word_starts(recipe)
         return
     tokens, offsets = tokenizer.encode(split.captions)
-    ids = _word_ids(tokens)
+    ids = tokenizer.word_ids(tokens)
     counts = document_frequencies(ids, offsets, len(tokenizer.vocabulary))
     if bag is not None:
         bag.set_document_frequencies(counts, len(split.captions))
@@ -83,11 +83,6 @@ def start_model(
             raise invalid_argument("training.start", "cca", "random where features are not projected")
         _start_from_cca(recipe, model, words, bag, ids, offsets, counts, split, features)
     start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
-
-
-def _word_ids(tokens: np.ndarray) -> np.ndarray:
-    """The ids of tokens that are words, (tokens,), or words of trees, (tokens, 2)."""
-    return tokens if tokens.ndim == 1 else tokens[:, 0]
 
 
 def start_word_vectors(

@@ -44,6 +44,19 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.
 
 
+def readable_part(text: str) -> str:
+    r"""Returns what of a raw text is parsed, where parsing is done in Python: `MAX_BYTES` at most, trimmed.
+
+    Example:
+
+    >>> readable_part(" a\x00dog ")
+    'a dog'
+    """
+    # A parser takes NUL for a blank.
+    text = text.replace("\0", " ").strip()
+    return text.encode(errors="replace")[:MAX_BYTES].decode(errors="ignore").strip()
+
+
 def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     """Lower-cases and splits raw strings into words.
 

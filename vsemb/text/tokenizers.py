@@ -60,16 +60,20 @@ class Tokenizer(tf.Module):
             texts: (batch,) string.
 
         Returns:
-            (batch, steps) int32, steps the longest of the batch and at least 1.
+            (batch, steps) + `token_shape` int32, steps the longest of the batch and at least 1.
         """
-        ids = self.ragged(texts).to_tensor()
-        return tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])
+        return self._padded(self.ragged(texts))
+
+    def _padded(self, tokens: tf.RaggedTensor) -> tf.Tensor:
+        dense = tokens.to_tensor()
+        missing = tf.maximum(1 - tf.shape(dense)[1], 0)
+        return tf.pad(dense, [[0, 0], [0, missing], *([0, 0] for _ in self.token_shape)])
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes any number of texts at once, in memory.
 
         Returns:
-            ids: (tokens,) int32, all texts one behind the other.
+            ids: (tokens,) + `token_shape` int32, all texts one behind the other.
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
         parts, lengths = [], [np.zeros(1, np.int64)]
@@ -77,7 +81,7 @@ class Tokenizer(tf.Module):
             ragged = self.ragged(tf.constant(texts[start : start + _CHUNK], tf.string))
             parts.append(ragged.flat_values.numpy())
             lengths.append(ragged.row_lengths().numpy())
-        ids = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        ids = np.concatenate(parts) if parts else np.zeros((0, *self.token_shape), np.int32)
         return ids, np.cumsum(np.concatenate(lengths))
 
 

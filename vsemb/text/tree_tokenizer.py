@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import ClassVar
 
-import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
@@ -68,17 +67,6 @@ class TreeTokenizer(Tokenizer):
         """Tokenizes without padding: (batch,) string -> (batch, None, 2) int32, ragged in its steps."""
         return self._tokens(*_lines(tf.convert_to_tensor(texts)))
 
-    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Tokenizes and pads on the right.
-
-        Args:
-            texts: (batch,) string, parsed texts.
-
-        Returns:
-            (batch, steps, 2) int32, steps the longest of the batch and at least 1.
-        """
-        return _padded(self.ragged(texts))
-
     def from_tokens(self, tokens: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:
         """Tokenizes trees whose words are split already, as `__call__` does their parsed texts.
 
@@ -101,17 +89,7 @@ class TreeTokenizer(Tokenizer):
         words = _rows(_valid_utf8(tf.boolean_mask(tokens, inside)), lengths)
         # A head that int32 cannot hold must not come out as one that it can.
         heads = tf.clip_by_value(tf.cast(tf.boolean_mask(heads, inside), tf.int64), -1, _ALL)
-        return _padded(self._tokens(words, tf.cast(heads, tf.int32)))
-
-    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenizes any number of parsed texts at once, in memory.
-
-        Returns:
-            ids: (tokens, 2) int32, all texts one behind the other.
-            offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
-        """
-        ids, offsets = super().encode(texts)
-        return ids.reshape(-1, 2), offsets
+        return self._padded(self._tokens(words, tf.cast(heads, tf.int32)))
 
     def _tokens(self, words: tf.RaggedTensor, heads: tf.Tensor) -> tf.RaggedTensor:
         words, heads = _cut(words, heads, self.max_length)
@@ -247,8 +225,3 @@ def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
 
 def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(values, tf.cast(lengths, tf.int64), validate=False)
-
-
-def _padded(tokens: tf.RaggedTensor) -> tf.Tensor:
-    dense = tokens.to_tensor()
-    return tf.pad(dense, [[0, 0], [0, tf.maximum(1 - tf.shape(dense)[1], 0)], [0, 0]])
