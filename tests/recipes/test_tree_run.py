@@ -108,6 +108,16 @@ def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkey
     assert tree_run.read(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
 
 
+def test_bytes_that_are_no_text_are_a_word_that_is_not_known(
+    tree_run, tiny_run, parsed_scenes, capsys
+) -> None:
+    odd = b"\xff a red circle".decode(errors="surrogateescape")
+    for run in (tiny_run, tree_run):
+        arguments = ["search", str(run.path), odd, "--data", str(parsed_scenes.path), "--split", "val"]
+        assert main(arguments) == 0
+        assert "circle" in capsys.readouterr().out
+
+
 def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
     filled = "a red circle " * 400
     assert tree_run.read([filled]) == tree_run.read([filled[:4096]])

@@ -218,8 +218,10 @@ class Run(StoredRun):
         Raises:
             DataError: if a sentence has to be parsed and no parser is known.
         """
+        # The bytes of a command line that are no text come as halves of characters, which nothing encodes.
+        raw = [text.encode(errors="replace").decode() for text in raw]
         if not self.reads_trees:
-            return list(raw)
+            return raw
         return parsed_texts(raw, self.knows, lambda: self.parser, self.path)
 
     def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -54,7 +54,7 @@ def readable_part(text: str) -> str:
     """
     # A parser takes NUL for a blank.
     text = text.replace("\0", " ").strip()
-    return text.encode(errors="replace")[:MAX_BYTES].decode(errors="ignore").strip()
+    return text.encode()[:MAX_BYTES].decode(errors="ignore").strip()
 
 
 def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
