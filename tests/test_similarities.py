@@ -11,14 +11,34 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation
+from vsemb.ops.attention import cross_attention_scores
+from vsemb.similarities import (
+    Cosine,
+    CrossAttention,
+    Dot,
+    OrderViolation,
+    RegionWord,
+    ReversedOrderViolation,
+    SetSimilarity,
+    Similarity,
+)
+
+
+def embeddings(similarity: Similarity, rows: int, seed: int, items: int = 4) -> np.ndarray:
+    """Random embeddings of a similarity's shape, sets of up to `items` with padding."""
+    generator = np.random.default_rng(seed)
+    if not similarity.sets:
+        return generator.normal(size=(rows, 8))
+    vectors = generator.normal(size=(rows, items, 8))
+    vectors[np.arange(items) >= generator.integers(1, items + 1, (rows, 1))] = 0
+    return vectors
 
 
 @pytest.mark.parametrize("name", similarities.SIMILARITIES)
 def test_contract(name: str) -> None:
     similarity = similarities.get(name)
     check_config(similarity)
-    x = tf.cast(np.random.default_rng(0).normal(size=(3, 8)), tf.bfloat16)
+    x = tf.cast(embeddings(similarity, 3, 0), tf.bfloat16)
     normalised = similarity.normalize(x)
     assert normalised.dtype == tf.float32
     # In the similarity's own geometry already: a second time changes nothing.
@@ -32,8 +52,7 @@ def test_contract(name: str) -> None:
 @pytest.mark.parametrize("name", similarities.SIMILARITIES)
 def test_blocks_equal_the_whole(name: str) -> None:
     similarity = similarities.get(name)
-    generator = np.random.default_rng(1)
-    images, texts = (similarity.normalize(generator.normal(size=(n, 6))) for n in (7, 5))
+    images, texts = (similarity.normalize(embeddings(similarity, n, n)) for n in (7, 5))
     whole = similarity.scores(images, texts)
     for size in (1, 3, 7):
         blocks = [similarity.scores(images[i : i + size], texts) for i in range(0, 7, size)]
@@ -86,3 +105,48 @@ def test_order_is_geometry_with_a_direction() -> None:
     np.testing.assert_allclose(order.scores(points, points), [[0, -0.04], [-0.36, 0]], atol=1e-6)
     reversed_ = ReversedOrderViolation().scores(points, points)
     np.testing.assert_allclose(reversed_, [[0, -0.36], [-0.04, 0]], atol=1e-6)
+
+
+def test_regions_and_words_by_hand() -> None:
+    # Regions (1, 0), (0, 2) with word (3, 1) give 3 and 2, with (-1, -1) -1 and -2; the rest is padding.
+    image = np.array([[[1, 0], [0, 2], [0, 0]]], np.float32)
+    text = np.array([[[3, 1], [-1, -1], [0, 0]]], np.float32)
+    assert float(similarities.get("region-word").scores(image, text)[0, 0]) == 3 - 1
+    assert float(similarities.get("region-word-all").scores(image, text)[0, 0]) == 3 + 2
+    for name in ("region-word", "region-word-all"):
+        found = similarities.get(name).word_region_scores(image, text)
+        assert found.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
+
+
+@pytest.mark.parametrize("name", ["cross-attention", "cross-attention-image"])
+def test_attention_compares_unit_vectors(name: str) -> None:
+    similarity = similarities.get(name)
+    assert isinstance(similarity, CrossAttention)
+    assert similarity.temperature == {"regions": 9.0, "words": 4.0}[similarity.attend]
+    raw = [embeddings(similarity, 4, seed) for seed in (0, 1)]
+    images, texts = (similarity.normalize(x) for x in raw)
+    longer = [similarity.normalize(7 * x) for x in raw]
+    np.testing.assert_allclose(similarity.scores(*longer), similarity.scores(images, texts), rtol=1e-5)
+    found = similarity.word_region_scores(images, texts).numpy()
+    assert np.abs(found).max() <= 1 + 1e-6
+    np.testing.assert_allclose(found[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
+
+
+def test_options_of_attention_arrive() -> None:
+    options = {"attend": "words", "temperature": 2.5, "pooling": "lse", "lse_temperature": 5.0}
+    similarity = CrossAttention(**options)
+    check_config(similarity)
+    images, texts = (similarity.normalize(embeddings(similarity, 3, seed)) for seed in (0, 1))
+    scores = similarity.scores(images, texts)
+    np.testing.assert_allclose(scores, cross_attention_scores(images, texts, **options), rtol=1e-6)
+    assert np.abs(scores - CrossAttention("words").scores(images, texts)).max() > 0.01
+
+
+def test_which_are_of_sets() -> None:
+    sets = {name for name in similarities.SIMILARITIES if similarities.get(name).sets}
+    assert sets == {"region-word", "region-word-all", "cross-attention", "cross-attention-image"}
+    assert all(isinstance(similarities.get(name), SetSimilarity) for name in sets)
+    with pytest.raises(InvalidArgumentError, match="max, sum"):
+        RegionWord("mean")
+    with pytest.raises(InvalidArgumentError, match="regions, words"):
+        CrossAttention("images")

@@ -17,6 +17,9 @@ class Embedder:
 
     `keras.Model.predict` would retrace for every caption length that it meets first.
 
+    A model of sets gives each image and text several vectors, and each batch its own number of them: all are
+    padded with zeros, which are no items, to the longest.
+
     Args:
         model: the model; weights that change later are seen.
 
@@ -30,7 +33,8 @@ class Embedder:
         self.model = model
         self._compiled: dict[str, Any] = {}
 
-    def _run(self, name: str, batches: Any) -> np.ndarray:
+    def _run(self, name: str, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
+        """Embeds batches; `order` says where each row belongs."""
         if name not in self._compiled:
             encode = {"image": self.model.encode_images, "text": self.model.encode_texts}[name]
             if keras.backend.backend() == "tensorflow":
@@ -39,20 +43,35 @@ class Embedder:
                 encode = tf.function(encode, input_signature=[batches.element_spec[name]])
             self._compiled[name] = encode
         encode = self._compiled[name]
-        return np.concatenate([keras.ops.convert_to_numpy(encode(batch[name])) for batch in batches])
+        return _padded([keras.ops.convert_to_numpy(encode(batch[name])) for batch in batches], order)
 
     def images(self, images: ImageSource, count: int, batch_size: int = 256) -> np.ndarray:
-        """Embeds the first `count` images of a source, in order: (count, dim) float32."""
+        """Embeds the first `count` images of a source, in order.
+
+        Returns:
+            (count, dim) float32, of sets (count, items, dim).
+        """
         return self._run("image", image_batches(images, count, batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.
 
         Returns:
-            (texts, dim) float32.
+            (texts, dim) float32, of sets (texts, items, dim).
         """
-        batches, order = text_batches(ids, offsets, batch_size)
-        embedded = self._run("text", batches)
-        result = np.empty_like(embedded)
-        result[order] = embedded
-        return result
+        return self._run("text", *text_batches(ids, offsets, batch_size))
+
+
+def _padded(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:
+    """Puts batches together in order, items beyond a batch's own zeros; empties `parts` as it goes."""
+    shape = np.max([part.shape[1:] for part in parts], axis=0)
+    result = np.zeros((sum(map(len, parts)), *shape), parts[0].dtype)
+    rows = np.arange(len(result)) if order is None else order
+    start = 0
+    # What is copied is let go, so that no split of sets is in memory twice.
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        result[(rows[start : start + len(part)], *map(slice, part.shape[1:]))] = part
+        start += len(part)
+    return result

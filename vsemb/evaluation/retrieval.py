@@ -8,7 +8,7 @@ protocol of pairs: one caption an image, so that both directions rank as many ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from vsemb.similarities import Similarity
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
 _BLOCK = 1000
+# Sets are scored once for both directions up to so many scores, 1 GB: each costs hundreds of inner products.
+_KEPT = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ def retrieval_ranks(
     """Ranks in both directions, in blocks of queries.
 
     Args:
-        images: (n, dim) float32 embeddings.
-        texts: (m, dim) float32 embeddings.
+        images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
+        texts: (m, dim) float32 embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct.
         text_image_ids: (m,) int64, the id of the image each text describes.
         similarity: scores images against texts.
@@ -90,17 +92,32 @@ def retrieval_ranks(
         DataError: for no images, an image without a text, a text without its image, or NaN scores.
     """
     _check(images, texts, image_ids, text_image_ids)
-    image_tensor, text_tensor = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
+    from_images, from_texts = _scorers(images, texts, similarity)
     of_images, of_texts = [], []
     for start in range(0, len(images), block):
         rows = slice(start, start + block)
-        scores = similarity.scores(image_tensor[rows], text_tensor)  # (block, m)
-        of_images.append(_block_ranks(scores, image_ids[rows, None] == text_image_ids[None]))
+        of_images.append(_block_ranks(from_images(rows), image_ids[rows, None] == text_image_ids[None]))
     for start in range(0, len(texts), block):
         rows = slice(start, start + block)
-        scores = ops.transpose(similarity.scores(image_tensor, text_tensor[rows]))  # (block, n)
-        of_texts.append(_block_ranks(scores, text_image_ids[rows, None] == image_ids[None]))
+        of_texts.append(_block_ranks(from_texts(rows), text_image_ids[rows, None] == image_ids[None]))
     return np.concatenate(of_images), np.concatenate(of_texts)
+
+
+def _scorers(
+    images: np.ndarray, texts: np.ndarray, similarity: Similarity
+) -> tuple[Callable[[slice], Any], Callable[[slice], Any]]:
+    """Returns what scores some of the images, (rows, m), and some of the texts, (rows, n)."""
+    if similarity.sets:
+        # Blocks of sets become tensors one by one, where they are scored.
+        if len(images) * len(texts) <= _KEPT:
+            scores = similarity.scores(images, texts)
+            return (lambda rows: scores[rows]), (lambda rows: ops.transpose(scores[:, rows]))
+    else:
+        images, texts = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
+    return (
+        lambda rows: similarity.scores(images[rows], texts),
+        lambda rows: ops.transpose(similarity.scores(images, texts[rows])),
+    )
 
 
 def _block_ranks(scores: Any, positive: np.ndarray) -> np.ndarray:
@@ -186,8 +203,8 @@ def evaluate_retrieval(
     """Measures retrieval in both directions.
 
     Args:
-        images: (n, dim) float32 embeddings.
-        texts: (m, dim) float32 embeddings.
+        images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
+        texts: (m, dim) float32 embeddings, (m, items, dim) for a similarity of sets.
         image_ids: (n,) int64, distinct.
         text_image_ids: (m,) int64, the id of the image each text describes.
         similarity: scores images against texts.

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.similarities import SIMILARITIES, OrderViolation
+from vsemb.similarities import OrderViolation
+from vsemb.similarities import get as get_similarity
 
 if TYPE_CHECKING:
     from vsemb.search.index import SearchIndex
@@ -51,7 +52,7 @@ def check_candidates(candidates: int, k: int, similarity: str, *, approximate: b
         InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, or
             fewer candidates than k.
     """
-    if not approximate and not issubclass(SIMILARITIES[similarity], OrderViolation):
+    if not approximate and not isinstance(get_similarity(similarity), OrderViolation):
         raise invalid_argument(
             "candidates",
             candidates,

@@ -1,0 +1,207 @@
+"""Scores of sets: every image is a set of region vectors, every sentence a sequence of word vectors.
+
+A row of zeros is padding and no item. All scores of many images and sentences are computed block by block,
+each one matrix product and a reduction of it, so that memory never grows with regions x words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from vsemb.errors import invalid_argument
+
+Tensor = Any
+
+REDUCTIONS = ("max", "sum")
+
+# Up to so many inner products, such as those of a training batch, are one block: 64 MB.
+_FEW = 1 << 24
+# Regions and words of a block: enough for a matrix product to run at full speed.
+_ROWS, _COLUMNS = 2048, 2048
+
+
+def item_mask(vectors: Tensor) -> Tensor:
+    """Tells items from padding: a row of zeros is no item.
+
+    Args:
+        vectors: (..., items, dim) any dtype.
+
+    Returns:
+        (..., items) bool.
+
+    Example:
+
+    >>> ops.convert_to_numpy(item_mask([[[0.0, 2.0], [0.0, 0.0]]])).tolist()
+    [[True, False]]
+    """
+    return ops.any(ops.not_equal(vectors, 0), axis=-1)
+
+
+def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
+    """Scores every image k against every sentence l by inner products of regions v_i and words s_t.
+
+    S_kl = sum over t of max over i of v_i . s_t, each word with its best region, be it negative (Karpathy and
+    Fei-Fei 2015, equation 8); with `reduce="sum"`, the sum over t and i of max(0, v_i . s_t) (equation 7).
+
+    Args:
+        regions: (n, M, dim) float; padded regions are never the best.
+        words: (m, T, dim) float; padded words add nothing.
+        reduce: `"max"` or `"sum"`, over the regions.
+
+    Returns:
+        (n, m) float32. An image without regions and a sentence without words score 0.
+
+    Raises:
+        InvalidArgumentError: for another `reduce`.
+
+    Memory beyond the arguments and the result is a copy of the regions and one block. Where shapes are
+    unknown in a graph, everything is one block.
+
+    Example: the first word's best region gives 2, the second word's -1; the row of zeros is no region.
+
+    >>> regions, words = ops.array([[[1.0, 0], [2, 1], [0, 0]]]), ops.array([[[1.0, 0], [0, -1], [-1, 0]]])
+    >>> float(region_word_scores(regions, words[:, :2])[0, 0])
+    2.0
+    >>> float(region_word_scores(regions, words)[0, 0])
+    1.0
+    >>> float(region_word_scores(regions, words, "sum")[0, 0])
+    3.0
+    """
+    check_reduction(reduce)
+
+    def score(regions: Tensor, words: Tensor) -> Tensor:
+        products = all_products(regions, words)  # (n, M, T, m)
+        return ops.sum(_over_regions(products, 1, reduce), axis=1)
+
+    return in_blocks(score, _best_only if reduce == "max" else _as_they_are, turned, regions, words)
+
+
+def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
+    """Scores each image against the sentence in its place, as `region_word_scores` does.
+
+    Args:
+        regions: (..., M, dim) float.
+        words: (..., T, dim) float, of a shape that broadcasts with the regions'.
+        reduce: `"max"` or `"sum"`.
+
+    Returns:
+        (...) float32.
+    """
+    check_reduction(reduce)
+    regions = _best_only(regions) if reduce == "max" else regions
+    return ops.sum(_over_regions(item_products(words, regions), -1, reduce), axis=-1)
+
+
+def item_products(queries: Tensor, context: Tensor) -> Tensor:
+    """Returns the inner products of the items of sets that belong together.
+
+    Args:
+        queries: (..., T, dim) float.
+        context: (..., M, dim) float, of a shape that broadcasts with the queries'.
+
+    Returns:
+        (..., T, M) float32, 0 for padding.
+    """
+    return ops.matmul(_float32(queries), ops.swapaxes(_float32(context), -1, -2))
+
+
+def check_reduction(reduce: str) -> None:
+    """Refuses what `region_word_scores` cannot compute.
+
+    Raises:
+        InvalidArgumentError: for another `reduce` than `"max"` or `"sum"`.
+    """
+    if reduce not in REDUCTIONS:
+        raise invalid_argument("reduce", reduce, f"one of {', '.join(REDUCTIONS)}")
+
+
+def _over_regions(products: Tensor, axis: int, reduce: str) -> Tensor:
+    if reduce == "sum":
+        return ops.sum(ops.relu(products), axis=axis)
+    # `initial`, since Keras refuses the maximum of nothing: no images or no sentences.
+    return ops.max(products, axis=axis, initial=-float("inf"))
+
+
+def _float32(x: Tensor) -> Tensor:
+    return ops.cast(x, "float32")
+
+
+def _as_they_are(regions: Tensor) -> Tensor:
+    return _float32(regions)
+
+
+def _best_only(regions: Tensor) -> Tensor:
+    """Puts each image's first region in the place of its padding, which so never is the one best region.
+
+    That is cheaper than to mask the products, of which there are many more.
+    """
+    regions = _float32(regions)
+    mask = item_mask(regions)
+    first = ops.logical_and(mask, ops.equal(ops.cumsum(ops.cast(mask, "int32"), axis=-1), 1))
+    first_region = ops.matmul(ops.expand_dims(ops.cast(first, "float32"), -2), regions)  # (..., 1, dim)
+    return ops.where(ops.expand_dims(mask, -1), regions, first_region)
+
+
+def turned(words: Tensor) -> Tensor:
+    """Prepares sets for `all_products`: (m, T, dim) to (dim, T, m) float32, turned once for many products.
+
+    With T before m, sums over T are sums of rows, which padding does not round otherwise.
+    """
+    return ops.transpose(_float32(words), (2, 1, 0))
+
+
+def all_products(rows: Tensor, columns: Tensor) -> Tensor:
+    """Multiplies all items of some sets, (n, M, dim), with those of others, (dim, T, m), to (n, M, T, m)."""
+    dim = ops.shape(rows)[-1]
+    flat = ops.matmul(ops.reshape(rows, (-1, dim)), ops.reshape(columns, (dim, -1)))
+    return ops.reshape(flat, (*ops.shape(rows)[:2], *ops.shape(columns)[1:]))
+
+
+def in_blocks(
+    score: Callable[[Any, Any], Tensor],
+    of_regions: Callable[[Tensor], Any],
+    of_words: Callable[[Tensor], Any],
+    regions: Tensor,
+    words: Tensor,
+) -> Tensor:
+    """Scores all images against all sentences, sentences of similar length together, without their padding.
+
+    Args:
+        score: from what the next two return to (n, m), for a block of images and one of sentences.
+        of_regions: prepares a block of images, once.
+        of_words: prepares a block of sentences, once.
+        regions: (n, M, dim).
+        words: (m, T, dim).
+
+    Returns:
+        (n, m).
+    """
+    (n, count), (m, steps) = np.shape(regions)[:2], np.shape(words)[:2]
+    if None in (n, count, m, steps) or n * count * m * steps <= _FEW:
+        return score(of_regions(ops.convert_to_tensor(regions)), of_words(ops.convert_to_tensor(words)))
+    size = max(1, _ROWS // count)
+    images = [of_regions(ops.convert_to_tensor(regions[i : i + size])) for i in range(0, n, size)]
+    lengths = _lengths(words)
+    order = np.argsort(-lengths, kind="stable")
+    columns, start = [], 0
+    while start < m:
+        longest = max(1, int(lengths[order[start]]))
+        rows = order[start : start + max(1, _COLUMNS // longest)]
+        chosen = words[rows] if isinstance(words, np.ndarray) else ops.take(words, rows, axis=0)
+        texts = of_words(ops.convert_to_tensor(chosen[:, :longest]))
+        columns.append(ops.concatenate([score(block, texts) for block in images], axis=0))
+        start += len(rows)
+    return ops.take(ops.concatenate(columns, axis=1), np.argsort(order), axis=1)
+
+
+def _lengths(words: Tensor) -> np.ndarray:
+    """The steps up to each sentence's last word, (m,) int64; all steps where values are not known yet."""
+    m, steps = words.shape[:2]
+    if not (isinstance(words, np.ndarray) or hasattr(words, "numpy")):
+        return np.full(m, steps)
+    masks = [ops.convert_to_numpy(item_mask(words[i : i + 256])) for i in range(0, m, 256)]
+    return np.max(np.concatenate(masks) * np.arange(1, steps + 1), axis=1)
