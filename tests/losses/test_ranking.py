@@ -83,6 +83,29 @@ def test_dot_with_only_the_texts_normalised() -> None:
     np.testing.assert_allclose(total, entry.expected["sum_of_hinges"], **TOLERANCE)
 
 
+def test_region_word_scores_then_loss() -> None:
+    entry = oracle("dvsa_score_and_loss")
+
+    def padded(sets: list) -> np.ndarray:
+        rows = np.zeros((len(sets), 3, 3), np.float32)
+        for row, items in zip(rows, sets, strict=True):
+            row[: len(items)] = items
+        return rows
+
+    images = padded(entry.inputs["regions_per_image"])
+    sentences = padded(entry.inputs["words_per_sentence"])
+    scores = similarities.get("region-word").scores(images, sentences).numpy()
+    relation = np.eye(2, dtype=np.int32)
+    total = sum(both_directions(PairwiseRanking(margin=1.0), relation, scores))
+    np.testing.assert_allclose(total, entry.expected["loss_without_l_equal_k"], **TOLERANCE)
+    # Read literally, loss 9 ranks each pair against itself too: the margin, in both directions.
+    np.testing.assert_allclose(total + 2 * len(images), entry.expected["loss_literal"], **TOLERANCE)
+    # Two pairs of one image have nothing to rank.
+    ids = np.array([7, 7])
+    relation = pair_relation(ids, ids, np.arange(2), np.arange(2)).numpy()
+    assert both_directions(PairwiseRanking(margin=1.0), relation, scores) == (0, 0)
+
+
 @pytest.mark.parametrize("shape", [(4, 4), (3, 9)])
 @pytest.mark.parametrize(
     ("negatives", "step", "weight"), [("all", None, 0), ("hardest", None, 1), ("hardest", 15, 0.5)]

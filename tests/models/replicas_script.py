@@ -16,7 +16,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+from vsemb.encoders import (
+    ImageEncoder,
+    LinearSentenceEncoder,
+    RegionEncoder,
+    WordEmbedding,
+    WordSequenceEncoder,
+)
 from vsemb.losses import InfoNCE, MaxMargin, PairwiseRanking, StructuredJointEmbedding
 from vsemb.models import DualEncoder, EntailmentModel, LogitScale
 from vsemb.similarities import OrderViolation
@@ -82,6 +88,33 @@ def make_model(loss: str, change: str) -> DualEncoder:
     return model
 
 
+def sets(sampled: bool, change: str) -> tuple[DualEncoder, dict[str, np.ndarray]]:
+    """A model of regions and words, built, and its batches, of one number of regions and steps each.
+
+    Images have one to three regions and sentences one to four words; a replica's share may have no long one.
+    """
+    keras.utils.set_random_seed(5)
+    words = WordEmbedding(WORDS, 3, init_scale=1.0)
+    model = DualEncoder(RegionEncoder(DIM), WordSequenceEncoder(words, DIM, units=6), "region-word")
+    model.build({"image": (None, None, 5), "text": (None, None)})
+    clip = 0.5 if change == "clipped" else None
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9, clipvalue=clip)
+    model.compile(optimizer, loss=PairwiseRanking(1.0), jit_compile=False)
+    generator, rows = np.random.default_rng(2), batches(sampled)
+    for name in ("", "negative_") if sampled else ("",):
+        # Sampled images have other regions and sampled sentences other steps than those of the batch.
+        regions, steps = (5, 6) if name else (3, 4)
+        ids = rows[f"{name}image_id"] - 2**24 + 2
+        pictures = generator.normal(size=(6, regions, 5)).astype(np.float32)
+        for number, picture in enumerate(pictures):
+            picture[1 + number % regions :] = 0
+        text = generator.integers(1, WORDS, (len(ids), steps)).astype(np.int32)
+        lengths = np.tile([1, 2, 1, 2, 3, 4, 1, 4], STEPS)
+        text[np.arange(steps) >= lengths[:, None] + steps - 4] = 0
+        rows |= {f"{name}image": pictures[ids], f"{name}text": text}
+    return model, rows
+
+
 def entailment() -> tuple[EntailmentModel, Any]:
     """An entailment model, built, and its pairs; it is compared with `fit` on inputs and labels."""
     keras.utils.set_random_seed(4)
@@ -96,6 +129,8 @@ def entailment() -> tuple[EntailmentModel, Any]:
 def run(loss: str, sampled: bool, change: str) -> dict[str, list[float]]:
     if loss == "entailment":
         model, rows = entailment()
+    elif loss == "sets":
+        model, rows = sets(sampled, change)
     else:
         model, rows = make_model(loss, change), batches(sampled, loss.startswith("structured"))
     data = tf.data.Dataset.from_tensor_slices(rows).batch(ROWS, drop_remainder=True)
@@ -121,6 +156,9 @@ def main() -> int:
         ("all", False, "clipped"),
         ("all", True, "order"),
         ("entailment", False, ""),
+        ("sets", False, ""),
+        ("sets", True, ""),
+        ("sets", False, "clipped"),
     ]
     found = {}
     for loss, sampled, change in cases:

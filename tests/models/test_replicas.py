@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).parent / "replicas_script.py"
 CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
 CASES += ["all-regularised", "all-sampled-order", "entailment", "structured", "structured-released"]
-CASES += ["all-l2", "hardest-momentum"]
+CASES += ["all-l2", "hardest-momentum", "sets", "sets-sampled"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_two_replicas_equal_one_device(results, case: str, what: str) -> None:
 
 
 def test_the_cases_are_no_trivial_ones(results) -> None:
-    assert set(results) == {*CASES, "all-clipped"}
+    assert set(results) == {*CASES, "all-clipped", "sets-clipped"}
     # Every case has its own gradients, and its own loss, to which the optimizer does not matter.
     of_losses = [case for case in CASES if not case.endswith("-momentum")]
     for what, cases in (("evaluate", of_losses), ("weights", CASES)):
@@ -44,4 +44,10 @@ def test_the_cases_are_no_trivial_ones(results) -> None:
 )
 def test_clipping_by_the_global_norm(results) -> None:
     one, two = results["all-clipped"]["weights"]
+    np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.xfail(strict=True, reason="Keras clips each replica's gradients before it adds them up")
+def test_clipping_of_every_entry(results) -> None:
+    one, two = results["sets-clipped"]["weights"]
     np.testing.assert_allclose(two, one, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Encoders: Keras layers that turn token ids or image features into one vector."""
+"""Encoders: Keras layers that turn token ids or image features into one vector, or a set of them."""
 
 from vsemb.encoders.attributes import AttributeEncoder
 from vsemb.encoders.bag import BagOfWordsEncoder
@@ -9,10 +9,13 @@ from vsemb.encoders.indicator import IndicatorEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import SequencePooling
+from vsemb.encoders.rectified import RectifiedCell
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
+from vsemb.encoders.regions import RegionEncoder
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.encoders.tree_lstm import TreeLSTMEncoder
 from vsemb.encoders.twin import TwinColumn
+from vsemb.encoders.word_sequence import WordSequenceEncoder
 from vsemb.encoders.words import WordEmbedding
 
 __all__ = [
@@ -29,8 +32,11 @@ __all__ = [
     "PeepholeLSTMCell",
     "PixelEncoder",
     "RecurrentSentenceEncoder",
+    "RectifiedCell",
+    "RegionEncoder",
     "SequencePooling",
     "TreeLSTMEncoder",
     "TwinColumn",
     "WordEmbedding",
+    "WordSequenceEncoder",
 ]

@@ -38,12 +38,19 @@ class DualEncoder(ReplicatedModel):
         text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
                         that each describes; every text then makes a pair with its image
 
+    With a similarity of sets (`Similarity.sets`), such as `"region-word"`, an image is a set of regions and a
+    text one of words: features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and
+    a row of zeros is padding in all of them. Everything else stays as it is; sampled negatives may have
+    another number of regions or steps than the batch.
+
     Under a distribution strategy the candidates are those of all replicas, and a step equals the
-    single-device step on the whole batch.
+    single-device step on the whole batch. The replicas' shares of a batch of sets have one number of regions
+    and of steps.
 
     Args:
-        image_encoder: layer from images (features or pixels) to (n, dim).
-        text_encoder: layer from token ids to (n, dim).
+        image_encoder: layer from images (features or pixels) to (n, dim), or (n, regions, dim) for sets, as
+            `RegionEncoder`.
+        text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets, as `WordSequenceEncoder`.
         similarity: a name of `vsemb.similarities.SIMILARITIES`, such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, for losses that want a learned temperature.
         image_weight: weight of the loss whose queries are images.
@@ -59,7 +66,8 @@ class DualEncoder(ReplicatedModel):
         training: whether dropout acts.
 
     Returns:
-        {"image": (n, dim) float32, "text": (n, dim) float32}, whichever were given, normalised.
+        {"image": (n, dim) float32, "text": (n, dim) float32}, whichever were given, normalised; of sets
+        (n, regions, dim) and (n, steps, dim).
 
     Example:
 
@@ -106,11 +114,11 @@ class DualEncoder(ReplicatedModel):
                 encoder.build(tuple(shapes[name]))
 
     def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
-        """Embeds images; (n, ...) -> (n, dim) float32 in the similarity's geometry."""
+        """Embeds images; (n, ...) -> (n, [regions,] dim) float32 in the similarity's geometry."""
         return self.similarity.normalize(self.image_encoder(images, training=training))
 
     def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        """Embeds token ids; (n, steps) -> (n, dim) float32 in the similarity's geometry."""
+        """Embeds token ids; (n, steps) -> (n, [steps,] dim) float32 in the similarity's geometry."""
         return self.similarity.normalize(self.text_encoder(token_ids, training=training))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
