@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb.data.batches import PairBatches
+    from vsemb.data.detections import Detections, read_detections
     from vsemb.data.entailment import EntailmentData
     from vsemb.data.features import FeatureStore, cache_features
     from vsemb.data.hypernym_pairs import PairSet, PairSplit
     from vsemb.data.parses import Parses, match_sentences, write_parses
+    from vsemb.data.regions import RegionStore, cache_regions
     from vsemb.data.sentence_pairs import SentencePairBatches
     from vsemb.data.sources import FeatureImages, PixelImages
     from vsemb.data.store import Dataset, Split
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dataset",
+    "Detections",
     "EntailmentData",
     "FeatureImages",
     "FeatureStore",
@@ -26,11 +29,14 @@ __all__ = [
     "PairSplit",
     "Parses",
     "PixelImages",
+    "RegionStore",
     "SentencePairBatches",
     "Split",
     "WordNet",
     "cache_features",
+    "cache_regions",
     "match_sentences",
+    "read_detections",
     "read_wordnet",
     "write_parses",
 ]
@@ -38,6 +44,7 @@ __all__ = [
 # Looked up on first use, so that `vsemb prepare --help` need not wait for TensorFlow.
 _HOMES = {
     "Dataset": "store",
+    "Detections": "detections",
     "EntailmentData": "entailment",
     "FeatureImages": "sources",
     "FeatureStore": "features",
@@ -46,11 +53,14 @@ _HOMES = {
     "PairSplit": "hypernym_pairs",
     "Parses": "parses",
     "PixelImages": "sources",
+    "RegionStore": "regions",
     "SentencePairBatches": "sentence_pairs",
     "Split": "store",
     "WordNet": "wordnet",
     "cache_features": "features",
+    "cache_regions": "regions",
     "match_sentences": "parses",
+    "read_detections": "detections",
     "read_wordnet": "wordnet",
     "write_parses": "parses",
 }

@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,11 @@ class FeatureWriter:
     Args:
         directory: the folder to make.
         ids: int64 (n,), all image ids, ascending.
-        shape: the shape of one row: (dim,) or (crops, dim).
+        shape: the shape of one row: (dim,), or (crops, dim), or (regions, dim).
         state: a JSON object that says what is being computed.
+        dtype: of the features.
+        beside: name -> shape of one row of other arrays, float32, kept beside the features.
+        kind: format and version that the manifest names.
 
     Attributes:
         done: the number of rows that are written already, in the order of writing.
@@ -43,13 +46,28 @@ class FeatureWriter:
         DataError: if another process is filling the same folder, or the disk is full.
     """
 
-    def __init__(self, directory: Path, ids: np.ndarray, shape: tuple[int, ...], state: dict[str, Any]):
+    def __init__(
+        self,
+        directory: Path,
+        ids: np.ndarray,
+        shape: tuple[int, ...],
+        state: dict[str, Any],
+        *,
+        dtype: type[np.floating[Any]] = np.float32,
+        beside: Mapping[str, tuple[int, ...]] | None = None,
+        kind: tuple[str, int] = (FORMAT, VERSION),
+    ):
         self.directory = directory
         self.work = directory.parent / f".{directory.name}.partial"
         self.done = 0
         self._ids = ids
+        self._kind = kind
         self._shape = (len(ids), *shape)
+        self._specs = {"features": (dtype, self._shape)}
+        for name, other in (beside or {}).items():
+            self._specs[name] = (np.float32, (len(ids), *other))
         self._state = {**state, "shape": list(self._shape), "ids_sha256": sha256_bytes(ids.tobytes())}
+        self._arrays: dict[str, np.memmap[Any, Any]] = {}
         self._committed_at = time.monotonic()
 
     def __enter__(self) -> FeatureWriter:
@@ -72,34 +90,47 @@ class FeatureWriter:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        del self._features
+        self._arrays.clear()
         os.close(self._lock)
 
     def _open(self) -> None:
-        path, progress = self.work / "features.npy", self.work / "progress.json"
-        if progress.is_file() and path.is_file():
+        paths = {name: self.work / f"{name}.npy" for name in self._specs}
+        progress = self.work / "progress.json"
+        if progress.is_file() and all(path.is_file() for path in paths.values()):
             kept = read_json(progress, "progress of features")
             if isinstance(kept, dict) and kept.get("state") == self._state:
-                self._features = np.lib.format.open_memmap(path, mode="r+")
+                for name, path in paths.items():
+                    self._arrays[name] = np.lib.format.open_memmap(path, mode="r+")
                 self.done = int(kept["done"])
                 return
         progress.unlink(missing_ok=True)
-        self._features = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=self._shape)
-        if hasattr(os, "posix_fallocate"):
-            # Reserved now: a disk that fills up later would kill a process that writes to mapped memory.
-            with open(path, "rb+") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        for name, (dtype, shape) in self._specs.items():
+            path = paths[name]
+            self._arrays[name] = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+            if hasattr(os, "posix_fallocate"):
+                # Reserved now: a disk that fills up later would kill a process that writes to mapped memory.
+                with open(path, "rb+") as file:
+                    os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
-    def write(self, ids: np.ndarray, rows: np.ndarray) -> None:
-        """Writes the rows of some images; every couple of seconds, commits what was written."""
-        self._features[np.searchsorted(self._ids, ids)] = rows
+    def write(self, ids: np.ndarray, rows: np.ndarray, **beside: np.ndarray) -> None:
+        """Writes the rows of some images; every couple of seconds, commits what was written.
+
+        Args:
+            ids: int64 (n,), the images.
+            rows: (n, ...), their features.
+            **beside: rows of each array beside the features.
+        """
+        places = np.searchsorted(self._ids, ids)
+        for name, array in self._arrays.items():
+            array[places] = rows if name == "features" else beside[name]
         self.done += len(ids)
         if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
             self.commit()
 
     def commit(self) -> None:
         """Makes sure that the rows written so far survive a crash."""
-        self._features.flush()
+        for array in self._arrays.values():
+            array.flush()
         write_json(self.work / "progress.json", {"state": self._state, "done": self.done})
         self._committed_at = time.monotonic()
 
@@ -108,8 +139,8 @@ class FeatureWriter:
         if self.done != len(self._ids):
             raise DataError(f"{self.done} of {len(self._ids)} rows of features were written to {self.work}.")
         whole = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": self._kind[0],
+            "version": self._kind[1],
             **manifest,
             "dim": self._shape[-1],
             "rows": len(self._ids),
@@ -118,11 +149,13 @@ class FeatureWriter:
         }
         self.commit()
         try:
-            whole["features_sha256"] = sha256_file(self.work / "features.npy")
+            for name in self._specs:
+                whole[f"{name}_sha256"] = sha256_file(self.work / f"{name}.npy")
             np.save(self.work / "ids.npy", self._ids)
             write_json(self.work / "manifest.json", whole)
             with replacing_directory(self.directory) as temporary:
-                for name in ("features.npy", "ids.npy", "manifest.json", WEIGHTS_NAME):
+                arrays = [f"{name}.npy" for name in self._specs]
+                for name in (*arrays, "ids.npy", "manifest.json", WEIGHTS_NAME):
                     if (self.work / name).exists():
                         _link(self.work / name, temporary / name)
             shutil.rmtree(self.work)

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.feature_files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
+from vsemb.data.feature_files import FORMAT, VERSION, WEIGHTS_NAME, load_array
+from vsemb.data.feature_folders import FolderKind, RowsOfIds, refuse_not_finite
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, sha256_bytes, sha256_file
+from vsemb.files import read_json, sha256_bytes
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -38,6 +39,7 @@ _MANIFEST_KEYS = {
     "features_sha256",
     "fingerprint",
 }
+_KIND = FolderKind("feature", FORMAT, VERSION, frozenset(_MANIFEST_KEYS))
 
 
 class FeatureStore:
@@ -66,8 +68,7 @@ class FeatureStore:
         self.images_computed = 0
         self.seconds = 0.0
         self._features = features
-        # Ids count from 0 in most datasets: then an id is its own row and needs no search.
-        self._dense = len(ids) > 0 and ids[0] == 0 and ids[-1] == len(ids) - 1
+        self._positions = RowsOfIds(ids, "features", directory)
 
     @classmethod
     def open(cls, directory: str | Path, dataset: Dataset) -> FeatureStore:
@@ -82,23 +83,7 @@ class FeatureStore:
                 dataset, if its ids are not exactly the dataset's, or if a feature is NaN or infinite.
         """
         directory = Path(directory)
-        manifest = read_json(directory / "manifest.json", "feature manifest")
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise DataError(f"{directory}/manifest.json is not a feature manifest (format {FORMAT!r}).")
-        if manifest.get("version") != VERSION:
-            raise DataError(
-                f"Features in {directory} have version {manifest.get('version')}, not {VERSION}. "
-                "Make them again with `vsemb features`."
-            )
-        if lacking := sorted(_MANIFEST_KEYS - set(manifest)):
-            raise DataError(
-                f"{directory}/manifest.json lacks {lacking[0]!r}. Make it again with `vsemb features`."
-            )
-        if manifest["dataset"] != dataset.fingerprint:
-            raise DataError(
-                f"Features in {directory} belong to another dataset (fingerprint {manifest['dataset'][:12]}) "
-                f"than {dataset.path} ({dataset.fingerprint[:12]}). Make them again with `vsemb features`."
-            )
+        manifest = _KIND.read_manifest(directory, dataset)
         ids = load_array(directory / "ids.npy")
         features = load_array(directory / "features.npy", mmap=True)
         if (
@@ -110,29 +95,16 @@ class FeatureStore:
             raise DataError(
                 f"Features in {directory} are damaged: ids {ids.dtype}, features {features.dtype}."
             )
-        if len(ids) != len(features):
-            raise DataError(f"Features in {directory} are damaged: {len(ids)} ids, {len(features)} rows.")
-        check_ids(ids, dataset_ids(dataset), f"Features in {directory}")
-        if sha256_bytes(ids.tobytes()) != manifest["ids_sha256"]:
-            raise DataError(f"Features in {directory} are damaged: ids.npy is not what the manifest says.")
-        if features.shape[-1] != manifest["dim"]:
-            raise DataError(f"Features in {directory} have dim {features.shape[-1]}, not {manifest['dim']}.")
+        _KIND.check_rows(directory, manifest, dataset, ids, features)
         if manifest["backbone"] is not None:
             from vsemb.image.backbones import BackboneConfig
 
             config = BackboneConfig.from_json(manifest["backbone"])
             kept = views_kept(config.crops, features.shape[1] if features.ndim == 3 else 1)
-            if feature_fingerprint(config, manifest["weights_sha256"], kept) != manifest["fingerprint"]:
-                raise DataError(
-                    f"Features in {directory} were made with other preprocessing. Make them "
-                    "again with `vsemb features`."
-                )
+            fingerprint = feature_fingerprint(config, manifest["weights_sha256"], kept)
+            _KIND.check_preprocessing(directory, manifest, fingerprint)
         refuse_not_finite(features, ids, dataset, f"Features in {directory}")
-        if sha256_file(directory / "features.npy") != manifest["features_sha256"]:
-            raise DataError(
-                f"Features in {directory} are damaged or reordered: features.npy is not what the manifest "
-                "says. Remove the folder and make them again with `vsemb features`."
-            )
+        _KIND.check_hash(directory, manifest)
         return cls(directory, manifest, ids, features)
 
     @classmethod
@@ -142,20 +114,7 @@ class FeatureStore:
         Raises:
             DataError: if there are none, several fit, or `open` refuses them.
         """
-        folder = dataset.path / "features"
-        found = sorted(path.parent for path in folder.glob("[!.]*/manifest.json"))
-        fitting = [path for path in found if path.name.startswith(fingerprint or "")]
-        if len(fitting) == 1:
-            return cls.open(fitting[0], dataset)
-        names = ", ".join(_describe(path) for path in (fitting or found))
-        if fitting:
-            raise DataError(
-                f"{len(fitting)} sets of features in {folder}: {names}. "
-                "Name one by fingerprint: --set image.features=…"
-            )
-        if found:
-            raise DataError(f"No features {fingerprint!r} in {folder}. There are: {names}.")
-        raise DataError(f"No features in {folder}. Make them first: vsemb features {dataset.path}")
+        return cls.open(_KIND.find(dataset, fingerprint, _describe), dataset)
 
     @property
     def backbone(self) -> BackboneConfig | None:
@@ -226,16 +185,6 @@ class FeatureStore:
         positions = self._positions(ids)
         return self._features[positions, views] if self._features.ndim == 3 else self._features[positions]
 
-    def _positions(self, ids: np.ndarray) -> np.ndarray:
-        ids = np.asarray(ids, np.int64)
-        positions = ids if self._dense else np.searchsorted(self.ids, ids)
-        known = (positions >= 0) & (positions < len(self.ids))
-        if not self._dense and known.all():
-            known = self.ids[positions] == ids
-        if not known.all():
-            raise DataError(f"No features of image id {int(ids[~known][0])} in {self.directory}.")
-        return positions
-
 
 def views_kept(crops: int, views: int) -> bool | str:
     """Returns what a fingerprint says of the views: whether they are kept, or `"training crops"`."""
@@ -259,18 +208,6 @@ def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_view
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
 
 
-def filled_splits(dataset: Dataset) -> list[str]:
-    return [name for name in dataset.splits if dataset.manifest["splits"][name]["images"]]
-
-
-def dataset_ids(dataset: Dataset) -> np.ndarray:
-    """Returns the ids of all images, ascending."""
-    parts = [dataset.split(name).ids for name in filled_splits(dataset)]
-    if not parts:
-        raise DataError(f"The dataset {dataset.path} has no images.")
-    return np.sort(np.concatenate(parts))
-
-
 def _describe(directory: Path) -> str:
     manifest = read_json(directory / "manifest.json", "feature manifest")
     backbone = manifest.get("backbone")
@@ -281,20 +218,3 @@ def _describe(directory: Path) -> str:
         f"{directory.name} ({backbone['name']} at {backbone.get('size')}, {what}, "
         f"{backbone.get('crops', 1)} crops, {manifest.get('dim')} entries)"
     )
-
-
-def name_images(dataset: Dataset, ids: np.ndarray) -> str:
-    """Names up to five images: `key (id 7)`."""
-    keys: dict[int, str] = {}
-    for name in filled_splits(dataset):
-        split = dataset.split(name)
-        for row in np.flatnonzero(np.isin(split.ids, ids[:5])):
-            keys[int(split.ids[row])] = split.keys[row]
-    named = ", ".join(f"{keys.get(int(image), '?')} (id {int(image)})" for image in ids[:5])
-    return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-
-
-def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
-    bad = not_finite(rows)
-    if len(bad):
-        raise DataError(f"{what}: NaN or infinity in the features of {name_images(dataset, ids[bad])}.")

@@ -6,22 +6,16 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
 
+from vsemb.data.all_images import dataset_ids, encoded_images, name_images, readable
 from vsemb.data.feature_files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids, discarded_on_error
-from vsemb.data.feature_store import (
-    FeatureStore,
-    dataset_ids,
-    feature_fingerprint,
-    filled_splits,
-    name_images,
-    refuse_not_finite,
-    views_kept,
-)
+from vsemb.data.feature_folders import refuse_not_finite
+from vsemb.data.feature_store import FeatureStore, feature_fingerprint, views_kept
 from vsemb.errors import DataError, invalid_argument
 
 if TYPE_CHECKING:
@@ -99,11 +93,11 @@ def cache_features(
     started = time.perf_counter()
     with FeatureWriter(directory, ids, shape, state) as writer:
         computed = len(ids) - writer.done
-        encoded = _encoded_images(dataset).skip(writer.done).batch(batch_size)
+        encoded = encoded_images(dataset).skip(writer.done).batch(batch_size)
         cropped = dataclasses.replace(config, crops=10)
         batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
         with tqdm(total=len(ids), initial=writer.done, desc="features", unit="image", disable=None) as bar:
-            for batch_ids, images, pixels, valid in _readable(batches, dataset):
+            for batch_ids, images, pixels, valid in readable(batches, dataset):
                 batch_ids, valid = batch_ids.numpy(), valid.numpy()
                 if not valid.all():
                     raise DataError(
@@ -187,22 +181,3 @@ def write_precomputed(
             }
         )
     return FeatureStore.open(directory, dataset)
-
-
-def _encoded_images(dataset: Dataset) -> Any:
-    """Returns a tf.data.Dataset of (id, bytes) of all splits, one behind the other."""
-    first, *others = (dataset.split(name).encoded_images() for name in filled_splits(dataset))
-    for other in others:
-        first = first.concatenate(other)
-    return first
-
-
-def _readable(batches: Any, dataset: Dataset) -> Iterator[tuple[Any, ...]]:
-    """Yields the batches; what TensorFlow says of a damaged shard becomes one clear line."""
-    import tensorflow as tf
-
-    try:
-        yield from batches
-    except tf.errors.OpError as error:
-        reason = error.message.splitlines()[0]
-        raise DataError(f"Images of {dataset.path} cannot be read: {reason} Prepare it again.") from error
