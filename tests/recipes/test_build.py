@@ -14,7 +14,7 @@ from vsemb.data.features import FeatureStore, cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig
 from vsemb.losses import InfoNCE, PairwiseRanking
-from vsemb.recipes import RECIPES, Recipe, build, texts
+from vsemb.recipes import RECIPES, Recipe, build, optimizers, texts
 from vsemb.recipes.schema import OptimizerConfig
 from vsemb.training import RisingMomentumSGD
 
@@ -35,7 +35,7 @@ def built(recipe: Recipe, scenes):
     batches = build.build_batches(recipe, split, images, texts.build_tokenizer(recipe, vocabulary))
     model = build.build_model(recipe, len(vocabulary), FEATURE_DIM)
     steps = batches.steps_per_epoch
-    optimizer, loss = build.build_optimizer(recipe, steps), build.build_loss(recipe, steps)
+    optimizer, loss = optimizers.build_optimizer(recipe, steps), build.build_loss(recipe, steps)
     model.compile(optimizer=optimizer, loss=loss, jit_compile=False)
     return vocabulary, batches, model
 
@@ -100,7 +100,7 @@ def test_losses() -> None:
 
 
 def rate_at(config: OptimizerConfig, step: int, steps: int = 10, epochs: int = 4) -> float:
-    schedule = build.build_schedule(config, steps, epochs)
+    schedule = optimizers.build_schedule(config, steps, epochs)
     return float(schedule(step)) if callable(schedule) else schedule
 
 
@@ -133,13 +133,13 @@ def test_schedules(options, expected: dict[int, float]) -> None:
 def test_optimizers(name: str) -> None:
     fields = {"name": name, "clip": 2, "ema": 0.9, "learning_rate": 0.5}
     overrides = [f"optimizer.{field}={value}" for field, value in fields.items()]
-    optimizer = build.build_optimizer(Recipe("x").with_overrides(overrides), 10)
+    optimizer = optimizers.build_optimizer(Recipe("x").with_overrides(overrides), 10)
     assert type(optimizer).__name__.lower() == name
     assert optimizer.global_clipnorm == 2 and optimizer.use_ema and optimizer.ema_momentum == 0.9
     assert float(optimizer.learning_rate) == 0.5
-    plain = build.build_optimizer(Recipe("x"), 10)
+    plain = optimizers.build_optimizer(Recipe("x"), 10)
     assert plain.global_clipnorm is None and not plain.use_ema
-    none = build.build_optimizer(Recipe("x").with_overrides(["optimizer.ema=0"]), 10)
+    none = optimizers.build_optimizer(Recipe("x").with_overrides(["optimizer.ema=0"]), 10)
     assert none.ema_momentum == 0
 
 
@@ -148,13 +148,13 @@ def with_optimizer(**fields) -> Recipe:
 
 
 def test_momentum() -> None:
-    constant = build.build_optimizer(with_optimizer(name="sgd", momentum=0.9), 10)
+    constant = optimizers.build_optimizer(with_optimizer(name="sgd", momentum=0.9), 10)
     assert type(constant) is keras.optimizers.SGD and constant.momentum == 0.9
-    assert build.build_optimizer(with_optimizer(name="sgd"), 10).momentum == 0
+    assert optimizers.build_optimizer(with_optimizer(name="sgd"), 10).momentum == 0
     rising = with_optimizer(
         name="sgd", momentum=0.9, momentum_start=0.0, momentum_steps=7.0, clip=2.0, ema=0.5
     )
-    optimizer = build.build_optimizer(rising, 10)
+    optimizer = optimizers.build_optimizer(rising, 10)
     assert isinstance(optimizer, RisingMomentumSGD)
     assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)
     assert optimizer.global_clipnorm == 2 and optimizer.ema_momentum == 0.5
@@ -180,7 +180,7 @@ def test_momentum() -> None:
 )
 def test_fields_of_other_optimizers_are_refused(fields, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        build.build_optimizer(with_optimizer(**fields), 10)
+        optimizers.build_optimizer(with_optimizer(**fields), 10)
 
 
 def test_l2() -> None:
@@ -205,7 +205,7 @@ def test_names_of_fields_are_in_the_messages() -> None:
         with pytest.raises(InvalidArgumentError, match=message):
             build.build_model(recipe, 9, 4)
             build.build_loss(recipe, 10)
-            build.build_optimizer(recipe, 10)
+            optimizers.build_optimizer(recipe, 10)
 
 
 def test_fine_tuning_from_pixels(scenes, tiny_pixel_run) -> None:

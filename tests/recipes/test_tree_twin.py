@@ -24,7 +24,7 @@ from vsemb.encoders import (
 from vsemb.encoders.twin import unwrapped
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.models import DualEncoder
-from vsemb.recipes import Recipe, build, texts
+from vsemb.recipes import Recipe, build, optimizers, texts
 from vsemb.recipes.start import start_model, text_parts
 from vsemb.text.tree_tokenizer import TreeTokenizer
 from vsemb.text.trees import Tree
@@ -111,7 +111,7 @@ def test_every_variant_builds_as_it_is() -> None:
         )
         # No layer between the root's state and the column.
         assert encoder.compute_output_shape((3, 7, 2)) == (3, units)
-        optimizer = build.build_optimizer(recipe, 100)
+        optimizer = optimizers.build_optimizer(recipe, 100)
         assert isinstance(optimizer, RisingMomentumSGD)
         rates = [float(optimizer._learning_rate(step)) for step in (0, 2499, 2500, 5000)]
         rate = recipe.optimizer.learning_rate
@@ -154,7 +154,7 @@ def test_words_in_their_order_in_the_same_recipe(scenes) -> None:
     model = build.build_model(recipe, len(vocabulary), store.dim)
     assert isinstance(unwrapped(model.text_encoder), RecurrentSentenceEncoder)
     assert unwrapped(model.text_encoder).compute_output_shape((3, 7)) == (3, 6)
-    model.compile(build.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
+    model.compile(optimizers.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
     before = model.get_weights()
     history = model.fit(batches.dataset().take(2), shuffle=False, verbose=0)
     assert np.isfinite(history.history["loss"][0])
@@ -283,7 +283,7 @@ def test_trees_take_a_step(scenes) -> None:
     batches = build.build_batches(recipe, split, images, texts.build_tokenizer(recipe, vocabulary))
     model = build.build_model(recipe, len(vocabulary), store.dim)
     assert model.l2 == 1e-4
-    model.compile(build.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
+    model.compile(optimizers.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
     before = model.get_weights()
     history = model.fit(batches.dataset().take(2), shuffle=False, verbose=0)
     assert np.isfinite(history.history["loss"][0])

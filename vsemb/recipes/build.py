@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 import keras
 
@@ -12,18 +11,21 @@ from vsemb import losses
 from vsemb.data.batches import PairBatches
 from vsemb.data.class_batches import ClassBatches
 from vsemb.data.features import FeatureStore
-from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
+from vsemb.data.regions import RegionStore
+from vsemb.data.sources import FeatureImages, ImageSource, PixelImages, RegionImages
 from vsemb.data.store import Dataset, Split
-from vsemb.encoders import ImageEncoder, PixelEncoder, TwinColumn
+from vsemb.encoders import ImageEncoder, PixelEncoder, RegionEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
-from vsemb.recipes.schema import OptimizerConfig, Recipe
+from vsemb.recipes.schema import Recipe
 from vsemb.recipes.texts import build_text_encoder, token_shape
+from vsemb.similarities import get as get_similarity
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training import RisingMomentumSGD
 
 SAMPLINGS = ("pairs", "classes")
+#: Where features come from: one vector an image, or one a region.
+Store = FeatureStore | RegionStore
 PRECISIONS = ("float32", "mixed_bfloat16")
 REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}
 
@@ -49,19 +51,19 @@ def similarity_name(recipe: Recipe) -> str:
     return "order-reversed"
 
 
-def build_images(
-    recipe: Recipe, split: Split, store: FeatureStore | None, *, augment: bool = False
-) -> ImageSource:
+def build_images(recipe: Recipe, split: Split, store: Store | None, *, augment: bool = False) -> ImageSource:
     """Returns where a split's images come from; `augment` for training batches alone."""
     config = backbone_config(recipe)
     if config is None:
         if store is None:
             raise DataError("The recipe wants features and there are none.")
+        if isinstance(store, RegionStore):
+            return RegionImages(store, split, recipe.image.most_regions)
         return FeatureImages(store, split, augment=augment)
     return PixelImages(split, config.size, augment=augment)
 
 
-def with_feature_size(recipe: Recipe, store: FeatureStore | None) -> Recipe:
+def with_feature_size(recipe: Recipe, store: Store | None) -> Recipe:
     """Returns the recipe with the size of its space where that is the features' own.
 
     Args:
@@ -82,11 +84,55 @@ def with_feature_size(recipe: Recipe, store: FeatureStore | None) -> Recipe:
     return dataclasses.replace(recipe, embedding_dim=store.dim)
 
 
-def find_features(recipe: Recipe, dataset: Dataset) -> FeatureStore | None:
-    """Opens the features that the recipe wants; None where it starts from pixels."""
+def find_features(recipe: Recipe, dataset: Dataset) -> Store | None:
+    """Opens the features, or regions, that the recipe wants; None where it starts from pixels."""
     if recipe.image.backbone is not None:
         return None
-    return FeatureStore.find(dataset, recipe.image.features)
+    kind = RegionStore if recipe.image.regions else FeatureStore
+    return kind.find(dataset, recipe.image.features)
+
+
+def of_sets(recipe: Recipe) -> bool:
+    """Whether the recipe compares sets, of an image's regions and of a sentence's words."""
+    return get_similarity(similarity_name(recipe)).sets
+
+
+def check_sets(recipe: Recipe) -> None:
+    """Refuses what does not go together where images and sentences are sets, or are not.
+
+    Raises:
+        InvalidArgumentError: if it does not.
+    """
+    sets = of_sets(recipe)
+    if recipe.image.regions != sets:
+        allowed = f"{str(sets).lower()} with similarity={recipe.similarity!r}"
+        raise invalid_argument("image.regions", recipe.image.regions, allowed)
+    if not sets:
+        if recipe.image.most_regions is not None:
+            allowed = "null, the default, with image.regions=false"
+            raise invalid_argument("image.most_regions", recipe.image.most_regions, allowed)
+        return
+    default = Recipe(name="default")
+    for path, why in _NOT_FOR_SETS.items():
+        parent, _, leaf = path.rpartition(".")
+        value, allowed = (getattr(getattr(of, parent) if parent else of, leaf) for of in (recipe, default))
+        if value != allowed:
+            raise invalid_argument(
+                path, value, f"{json.dumps(allowed)}, the default, with image.regions=true", why
+            )
+
+
+#: What a recipe of sets does not read -> why.
+_NOT_FOR_SETS = {
+    "twin": "The columns of a twin network give one vector.",
+    "image.backbone": "Regions are cached features: see `vsemb regions`.",
+    "image.projection": "Regions always pass an affine map.",
+    "text.bag": "A bag of words is one vector.",
+    "text.pooling": "Each word keeps its vector.",
+    "text.directions": "Words are always read in both directions.",
+    "training.start": "Canonical correlation wants one vector an image.",
+    "training.select": "Recognition compares classes by one vector.",
+}
 
 
 def build_model(
@@ -97,12 +143,14 @@ def build_model(
     Args:
         recipe: the recipe.
         vocabulary_size: number of token ids.
-        feature_dim: size of a feature vector; None where the recipe has a backbone of its own.
+        feature_dim: size of a feature vector, or of a region's; None where the recipe has a backbone of its
+            own.
         attribute_dim: number of attributes of a class, where the recipe reads them.
 
     Raises:
         InvalidArgumentError: for a field with a value that is not allowed.
     """
+    check_sets(recipe)
     if recipe.training.precision not in PRECISIONS:
         raise unknown_name("training.precision", recipe.training.precision, PRECISIONS)
     keras.utils.set_random_seed(recipe.training.seed)
@@ -124,7 +172,8 @@ def build_model(
         l2=loss.l2,
     )
     config = backbone_config(recipe)
-    shape = (None, feature_dim) if config is None else (None, config.size, config.size, 3)
+    rows = (None, None) if recipe.image.regions else (None,)
+    shape = (*rows, feature_dim) if config is None else (None, config.size, config.size, 3)
     model.build({"image": shape, "text": (None, None, *token_shape(recipe))})
     return model
 
@@ -132,6 +181,15 @@ def build_model(
 def _image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
     """The image encoder up to the shared space, or, with columns of a twin network, up to its features."""
     image, config, dtype = recipe.image, backbone_config(recipe), recipe.training.precision
+    if recipe.image.regions:
+        return RegionEncoder(
+            recipe.embedding_dim,
+            use_bias=image.use_bias,
+            dropout=image.dropout,
+            standardize=image.standardize,
+            init_scale=image.init_scale,
+            dtype=dtype,
+        )
     if recipe.twin:
         _check_column(recipe)
     elif not image.projection and config is None and feature_dim != recipe.embedding_dim:
@@ -200,90 +258,6 @@ def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
     if loss.name == "structured":
         return losses.StructuredJointEmbedding(loss.margin, loss.negatives, warmup, reduction=reduction)
     raise unknown_name("loss.name", loss.name, losses.LOSSES)
-
-
-SCHEDULES = ("constant", "exponential", "step", "cosine")
-
-
-def build_schedule(
-    config: OptimizerConfig, steps_per_epoch: int, epochs: int
-) -> float | keras.optimizers.schedules.LearningRateSchedule:
-    """Returns the learning rate over optimizer steps."""
-    rate = config.learning_rate
-    if config.schedule not in SCHEDULES:
-        raise unknown_name("optimizer.schedule", config.schedule, SCHEDULES)
-    if config.schedule == "cosine":
-        warmup = round(config.warmup_epochs * steps_per_epoch)
-        decay = max(epochs * steps_per_epoch - warmup, 1)
-        if warmup == 0:
-            return keras.optimizers.schedules.CosineDecay(rate, decay)
-        return keras.optimizers.schedules.CosineDecay(0.0, decay, warmup_target=rate, warmup_steps=warmup)
-    if config.schedule == "constant":
-        return rate
-    return keras.optimizers.schedules.ExponentialDecay(
-        rate,
-        config.decay_steps or max(round(config.decay_epochs * steps_per_epoch), 1),
-        config.decay_rate,
-        staircase=config.schedule == "step",
-    )
-
-
-def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Optimizer:
-    """Returns the recipe's optimizer.
-
-    Raises:
-        InvalidArgumentError: for one that does not exist, or a field that it does not read.
-    """
-    config = recipe.optimizer
-    options = {
-        "learning_rate": build_schedule(config, steps_per_epoch, recipe.training.epochs),
-        "global_clipnorm": config.clip,
-        "use_ema": config.ema is not None,
-        "ema_momentum": 0.99 if config.ema is None else config.ema,
-    }
-    if config.name == "adamw":
-        _check_unread(config, "sgd", *_RISE)
-        return keras.optimizers.AdamW(weight_decay=config.weight_decay, **options)
-    _check_unread(config, "adamw", "weight_decay")
-    if config.name == "sgd":
-        return _sgd(config, options)
-    _check_unread(config, "sgd", *_RISE)
-    optimizers = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}
-    if config.name not in optimizers:
-        raise unknown_name("optimizer.name", config.name, ["sgd", *optimizers, "adamw"])
-    return optimizers[config.name](**options)
-
-
-#: What only SGD reads.
-_RISE = ("momentum", "momentum_start", "momentum_steps")
-
-
-def _sgd(config: OptimizerConfig, options: dict[str, Any]) -> keras.optimizers.SGD:
-    if config.momentum_start is None:
-        if config.momentum_steps != OptimizerConfig().momentum_steps:
-            allowed = "the default where momentum does not rise, with optimizer.momentum_start=null"
-            raise invalid_argument("optimizer.momentum_steps", config.momentum_steps, allowed)
-        return keras.optimizers.SGD(momentum=config.momentum, **options)
-    if config.momentum_start > config.momentum:
-        allowed = f"null, or a number in [0, {config.momentum}], up to optimizer.momentum"
-        raise invalid_argument("optimizer.momentum_start", config.momentum_start, allowed)
-    return RisingMomentumSGD(
-        momentum=config.momentum,
-        momentum_start=config.momentum_start,
-        momentum_steps=config.momentum_steps,
-        **options,
-    )
-
-
-def _check_unread(config: OptimizerConfig, reader: str, *names: str) -> None:
-    """Refuses fields that another optimizer reads."""
-    defaults = OptimizerConfig()
-    unread = {name: getattr(defaults, name) for name in names}
-    unread = {name: value for name, value in unread.items() if getattr(config, name) != value}
-    for name, default in unread.items():
-        allowed = f"{json.dumps(default)}, the default, or optimizer.name={reader}"
-        fix = " ".join(f"--set optimizer.{other}={json.dumps(value)}" for other, value in unread.items())
-        raise invalid_argument(f"optimizer.{name}", getattr(config, name), allowed, f"Add {fix}.")
 
 
 def build_batches(recipe: Recipe, split: Split, images: ImageSource, tokenizer: Tokenizer) -> PairBatches:

@@ -24,7 +24,7 @@ from vsemb.evaluation import EnergyMeasure, EntailmentMetrics, evaluate_entailme
 from vsemb.evaluation.binary import find_threshold
 from vsemb.losses import MaxMargin
 from vsemb.models import EntailmentModel
-from vsemb.recipes import build, texts
+from vsemb.recipes import build, optimizers, texts
 from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import RECIPE, StoredRun
@@ -182,7 +182,7 @@ def train_entailment(
     model = build_entailment_model(recipe, len(vocabulary))
     _start(recipe, model, tokenizer, splits["train"])
     model.compile(
-        optimizer=build.build_optimizer(recipe, batches.steps_per_epoch),
+        optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
         loss=_build_loss(recipe),
         jit_compile=False,
     )

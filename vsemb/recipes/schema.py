@@ -35,7 +35,8 @@ class TextConfig:
         encoder: `gru`, `lstm` or `peephole-lstm`; `sum` or `mean` of word vectors, `average` (their mean
             and a linear map) or `bow` (which words are there, and a linear map); `cnn`, or `cnn-rnn`,
             `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`;
-            `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`.
+            `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`. Where the similarity
+            compares sets, a vector a word in its context, by `brnn` (of Karpathy & Fei-Fei), `gru` or `lstm`.
         units: size of the recurrent state of each direction, or of a node of a tree; of the layer behind the
             convolutions of `cnn`.
         slots: of `tree-lstm`, the children on each side of a node that have matrices of their own; those
@@ -75,7 +76,10 @@ class ImageConfig:
     """The image tower.
 
     Attributes:
-        features: fingerprint of the feature cache to use; null takes the dataset's only one.
+        features: fingerprint of the cache of features, or with `regions` of that of regions; null takes the
+            dataset's only one.
+        regions: whether an image is a set of regions (see `vsemb regions`), as similarities of sets want.
+        most_regions: only the first so many regions of an image, 1 for the whole image alone; null for all.
         backbone: null to start from cached features; otherwise the backbone to train from pixels.
         weights: the backbone's weights: `imagenet`, a path, or null for random ones.
         size: side of the input in pixels; null for the backbone's own.
@@ -93,6 +97,8 @@ class ImageConfig:
     """
 
     features: str | None = None
+    regions: bool = False
+    most_regions: int | None = None
     backbone: str | None = None
     weights: str | None = None
     size: int | None = None
@@ -158,6 +164,7 @@ class OptimizerConfig:
         momentum_start: of `sgd`: what momentum rises from, to `momentum`; null: it is constant.
         momentum_steps: steps after which the rise is 63 % done, see `vsemb.training.RisingMomentumSGD`.
         clip: gradients are scaled to this global norm at most; null for none.
+        clip_value: each entry of a gradient is cut to +- this; null for not.
         ema: decay of an exponential moving average of the weights, which is then what is measured
             and kept; null for none.
     """
@@ -174,6 +181,7 @@ class OptimizerConfig:
     momentum_start: float | None = None
     momentum_steps: float = 2500.0
     clip: float | None = None
+    clip_value: float | None = None
     ema: float | None = None
 
 
@@ -231,7 +239,8 @@ class Recipe:
         paper: what it reproduces.
         task: `retrieval` (a dual encoder of images and texts) or `entailment` (of pairs of sentences).
         embedding_dim: size of the shared space.
-        similarity: `cosine`, `dot` or `order`.
+        similarity: `cosine`, `dot` or `order`; or of sets of regions and words, `region-word`,
+            `region-word-all`, `cross-attention` or `cross-attention-image`.
         reversed: with `order`, images above texts instead of texts above images.
         twin: whether each encoder has a column of two layers behind it, of `embedding_dim`, in place of its
             own map to the shared space, see `vsemb.encoders.TwinColumn`. `average`, `bow`, `attributes` and
