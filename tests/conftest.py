@@ -151,3 +151,48 @@ def tree_run(parsed_scenes, tree_recipe, tmp_path_factory: pytest.TempPathFactor
     from vsemb.recipes.train import train
 
     return train(tree_recipe, parsed_scenes, tmp_path_factory.mktemp("runs") / "tree")
+
+
+@pytest.fixture(scope="session")
+def region_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A copy of `scenes` with six regions an image; treat it as read-only."""
+    from vsemb.data.regions import cache_regions
+    from vsemb.data.store import Dataset
+    from vsemb.image.backbones import BackboneConfig
+    from vsemb.image.regions import RegionConfig
+
+    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "regions"))
+    backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")
+    cache_regions(dataset, backbone, regions, weights="random")
+    return dataset
+
+
+@pytest.fixture(scope="session")
+def region_recipe():
+    """The recipe `dvsa`, small enough for a test."""
+    from vsemb import recipes
+
+    return recipes.get("dvsa").with_overrides(
+        [*TINY, "optimizer.name=adam", "optimizer.momentum=0", "optimizer.learning_rate=0.01"]
+    )
+
+
+@pytest.fixture(scope="session")
+def region_run(region_scenes, region_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `Run` of two epochs on the regions of `region_scenes`; treat it as read-only."""
+    from vsemb.recipes.train import train
+
+    return train(region_recipe, region_scenes, tmp_path_factory.mktemp("runs") / "regions")
+
+
+@pytest.fixture(scope="session")
+def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two exported models of regions: `sets` proposes them, `given` is sent candidates; read-only."""
+    from tests.region_model import region_parts
+    from vsemb.export import export_savedmodel
+
+    folder = tmp_path_factory.mktemp("models")
+    for name, options in {"sets": {}, "given": {"source": "selective-search", "pooling": "map"}}.items():
+        model, tokenizer, image_input = region_parts(**options)
+        export_savedmodel(model, tokenizer, folder / name, image_input=image_input, fingerprint="c0ffee")
+    return folder

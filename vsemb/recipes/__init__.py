@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vsemb.errors import unknown_name
 from vsemb.recipes.contrastive import CONTRASTIVE
+from vsemb.recipes.dvsa import DVSA
 from vsemb.recipes.entailment import ENTAILMENT
 from vsemb.recipes.kiros2014 import KIROS2014, KIROS2014_LINEAR
 from vsemb.recipes.order_embedding import ORDER_EMBEDDING, ORDER_EMBEDDING_SYMMETRIC
@@ -24,6 +25,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "vsepp": VSEPP,
     "contrastive": CONTRASTIVE,
     "tree-twin": TREE_TWIN,
+    "dvsa": DVSA,
     **SJE,
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from vsemb.data.features import FeatureStore
 from vsemb.data.parses import Parses
+from vsemb.data.regions import RegionStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import replacing_directory, write_json
@@ -19,6 +20,7 @@ from vsemb.recipes.run import (
     BACKBONE_CONFIG,
     BACKBONE_WEIGHTS,
     RECIPE,
+    REGIONS_CONFIG,
     STATUS,
     VOCABULARY,
     read_recipe,
@@ -29,7 +31,11 @@ from vsemb.text.vocabulary import Vocabulary
 
 
 def prepare_run(
-    recipe: Recipe, dataset: Dataset, out: Path, vocabulary: Vocabulary, store: FeatureStore | None
+    recipe: Recipe,
+    dataset: Dataset,
+    out: Path,
+    vocabulary: Vocabulary,
+    store: FeatureStore | RegionStore | None,
 ) -> dict[str, Any]:
     """Makes or re-enters the run directory.
 
@@ -46,6 +52,8 @@ def prepare_run(
         "features": None if store is None else store.fingerprint,
         "feature_dim": None if store is None else store.dim,
     }
+    if isinstance(store, RegionStore):
+        info["regions"] = store.network
     attributes = texts.class_attributes(recipe, dataset)
     if attributes is not None:
         info |= {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
@@ -74,7 +82,7 @@ def enter_run(
     info: dict[str, Any],
     out: Path,
     vocabulary: Vocabulary,
-    store: FeatureStore | None = None,
+    store: FeatureStore | RegionStore | None = None,
     parses: Parses | None = None,
 ) -> dict[str, Any]:
     """Makes or re-enters a run directory, whatever its task.
@@ -84,7 +92,7 @@ def enter_run(
         info: what `run.json` says about the data; fingerprints in it must not change.
         out: the directory.
         vocabulary: that of the training texts.
-        store: features whose backbone is kept with the run.
+        store: features, of images or regions, whose backbone is kept with the run.
         parses: dependency trees whose parser is kept with the run.
 
     Returns:
@@ -115,7 +123,7 @@ def enter_run(
     return info
 
 
-def _copy_backbone(store: FeatureStore, folder: Path) -> None:
+def _copy_backbone(store: FeatureStore | RegionStore, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     assert store.weights_path is not None and store.backbone is not None
     target = folder / BACKBONE_WEIGHTS
@@ -125,6 +133,8 @@ def _copy_backbone(store: FeatureStore, folder: Path) -> None:
     except OSError:
         shutil.copyfile(store.weights_path, target)
     write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
+    if isinstance(store, RegionStore):
+        write_json(folder / REGIONS_CONFIG, store.regions.to_json())
 
 
 def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:

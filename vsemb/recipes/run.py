@@ -8,7 +8,8 @@ logs/                TensorBoard
 checkpoints/best.weights.h5    selected on validation
 checkpoints/state.npz          where training goes on after an interruption
 backbone/            configuration and weights of the feature backbone, so that the run can embed
-                     images without the dataset it was trained on
+                     images without the dataset it was trained on; regions.json, where images are
+                     sets of regions: how these are found
 parser/              where the run reads dependency trees: the parser of new sentences
 """
 
@@ -27,10 +28,12 @@ import keras
 import numpy as np
 
 from vsemb.data.features import FeatureStore
+from vsemb.data.regions import RegionStore
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.files import read_json, sha256_bytes, sha256_file
+from vsemb.image.regions import RegionConfig
 from vsemb.models import DualEncoder
 from vsemb.recipes import build, texts
 from vsemb.recipes.parsing import find_parses, parsed_texts, stored_parser
@@ -42,6 +45,7 @@ from vsemb.text.vocabulary import Vocabulary
 RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
 BEST, STATE, LOGS, BACKBONE = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs", "backbone"
 BACKBONE_WEIGHTS, BACKBONE_CONFIG = "backbone.weights.h5", "backbone.json"
+REGIONS_CONFIG = "regions.json"
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -178,6 +182,40 @@ class Run(StoredRun):
             return None
         return read_json(folder / BACKBONE_CONFIG, "backbone"), folder / BACKBONE_WEIGHTS
 
+    @property
+    def sets(self) -> bool:
+        """Whether an image is embedded as a set of regions and a text as the sequence of its words."""
+        return build.of_sets(self.recipe)
+
+    @property
+    def feature_regions(self) -> RegionConfig | None:
+        """How the regions of an image are found; None for a run that has none or cannot embed new images."""
+        path = self.path / BACKBONE / REGIONS_CONFIG
+        return RegionConfig.from_json(read_json(path, "regions")) if path.exists() else None
+
+    def regions_of(self, dataset: Dataset) -> RegionStore:
+        """Opens the regions of a dataset's images that the run reads.
+
+        Raises:
+            DataError: if the run reads none, or the dataset has none or others.
+        """
+        self.need_regions()
+        store = self._features_of(dataset)
+        assert isinstance(store, RegionStore)
+        return store
+
+    def need_regions(self) -> None:
+        """Refuses a run whose images are no sets of regions.
+
+        Raises:
+            DataError: naming the recipe whose images are.
+        """
+        if not self.sets:
+            raise DataError(
+                f"{self.path} has no regions: its recipe {self.recipe.name!r} embeds an image as one vector. "
+                "Train the recipe dvsa, which has: vsemb train dvsa"
+            )
+
     def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
         """Returns a split's images as the model wants them.
 
@@ -281,15 +319,20 @@ class Run(StoredRun):
     def _known_words(self) -> frozenset[str]:
         return frozenset(word.lower() for word in self.vocabulary.words)
 
-    def _features_of(self, dataset: Dataset) -> FeatureStore:
+    def _regions_of(self, dataset: Dataset) -> RegionStore:
+        # Checking the regions of a large dataset takes seconds.
+        opened: dict[Path, RegionStore] = vars(self).setdefault("_opened_regions", {})
+        if dataset.path not in opened:
+            network = self.info.get("regions", "")
+            opened[dataset.path] = RegionStore.find_alike(dataset, self.info["features"], network)
+        return opened[dataset.path]
+
+    def _features_of(self, dataset: Dataset) -> build.Store:
         wanted = self.info["features"]
-        if self.feature_backbone is None:
+        if self.feature_backbone is None and dataset.fingerprint != self.info["dataset"]:
             # Precomputed features name no backbone; their size is all that can be compared.
-            store = FeatureStore.find(
-                dataset, wanted if dataset.fingerprint == self.info["dataset"] else None
-            )
-        else:
-            store = FeatureStore.find(dataset, wanted)
+            wanted = None
+        store: build.Store = self._regions_of(dataset) if self.sets else FeatureStore.find(dataset, wanted)
         if store.dim != self.info["feature_dim"]:
             raise DataError(
                 f"The features of {dataset.path} have {store.dim} entries, the run was trained on "

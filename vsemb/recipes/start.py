@@ -9,12 +9,14 @@ import numpy as np
 
 from vsemb.data.attributes import ClassAttributes
 from vsemb.data.features import FeatureStore
+from vsemb.data.regions import RegionStore
 from vsemb.data.store import Split
 from vsemb.encoders import (
     AttributeEncoder,
     BagOfWordsEncoder,
     HybridSentenceEncoder,
     ImageEncoder,
+    RegionEncoder,
     WordEmbedding,
 )
 from vsemb.encoders.twin import unwrapped
@@ -32,6 +34,8 @@ STARTS = ("random", "cca")
 FROM_CAPTIONS = "captions"
 # Deviation of the entries of word vectors that start from CCA: that of random ones.
 _WORD_DEVIATION = 0.1
+# Regions whose statistics stand for those of all.
+_REGIONS = 50_000
 
 
 def start_model(
@@ -39,7 +43,7 @@ def start_model(
     model: DualEncoder,
     tokenizer: Tokenizer,
     split: Split,
-    store: FeatureStore | None,
+    store: FeatureStore | RegionStore | None,
     attributes: ClassAttributes | None = None,
 ) -> None:
     """Sets feature statistics, word rarities, attributes and, where the recipe asks for it, first weights.
@@ -57,9 +61,13 @@ def start_model(
     """
     if recipe.training.start not in STARTS:
         raise unknown_name("training.start", recipe.training.start, STARTS)
-    features = None if store is None else store.rows(split.ids)
+    features = None if store is None else _features(store, split)
     encoder = unwrapped(model.image_encoder)
-    if isinstance(encoder, ImageEncoder) and encoder.scaling is not None and features is not None:
+    if (
+        isinstance(encoder, ImageEncoder | RegionEncoder)
+        and encoder.scaling is not None
+        and features is not None
+    ):
         encoder.scaling.adapt(features)
     words, bag = text_parts(model)
     text_encoder = unwrapped(model.text_encoder)
@@ -83,6 +91,15 @@ def start_model(
             raise invalid_argument("training.start", "cca", "random where features are not projected")
         _start_from_cca(recipe, model, words, bag, ids, offsets, counts, split, features)
     start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
+
+
+def _features(store: FeatureStore | RegionStore, split: Split) -> np.ndarray:
+    """The features of the split's images, or of regions of as many images as give enough: (n, dim)."""
+    if isinstance(store, FeatureStore):
+        return store.rows(split.ids)
+    step = max(1, len(split.ids) * store.count // _REGIONS)
+    regions = store.rows(split.ids[::step])
+    return regions[regions.any(axis=-1)]
 
 
 def start_word_vectors(

@@ -19,10 +19,12 @@ from vsemb.encoders import (
     RecurrentSentenceEncoder,
     TreeLSTMEncoder,
     WordEmbedding,
+    WordSequenceEncoder,
 )
 from vsemb.encoders.convolutional import CHARACTER_STAGES, WORD_STAGES
 from vsemb.encoders.pooling import POOLINGS
 from vsemb.encoders.recurrent import CELLS
+from vsemb.encoders.word_sequence import CELLS as SEQUENCE_CELLS
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.recipes.schema import Recipe
 from vsemb.text.characters import CharacterTokenizer, alphabet_vocabulary
@@ -43,7 +45,7 @@ CONVOLUTIONAL = {"cnn": None, "cnn-rnn": "rnn", "cnn-gru": "gru", "cnn-lstm": "l
 LINEAR = ("sum", "mean", "average")
 #: Name of an encoder of trees -> how it tells a node's children apart.
 TREES = {"tree-lstm": "slots", "child-sum-tree-lstm": "sum"}
-ENCODERS = (*CELLS, *LINEAR, "bow", *CONVOLUTIONAL, *TREES, "attributes")
+ENCODERS = (*CELLS, "brnn", *LINEAR, "bow", *CONVOLUTIONAL, *TREES, "attributes")
 #: Encoders that need a tokenizer of their own, which in turn needs one of them.
 _TOGETHER = {"attributes": "classes", **dict.fromkeys(TREES, "trees")}
 
@@ -168,6 +170,8 @@ def build_text_encoder(
 ) -> keras.layers.Layer:
     """Builds the recipe's sentence encoder, without the column of a twin network.
 
+    Where images are sets of regions, a sentence is the sequence of its words' vectors.
+
     Args:
         recipe: the recipe.
         vocabulary_size: number of token ids.
@@ -179,6 +183,11 @@ def build_text_encoder(
     text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
     if text.encoder not in ENCODERS:
         raise unknown_name("text.encoder", text.encoder, ENCODERS)
+    if (recipe.image.regions and text.encoder not in SEQUENCE_CELLS) or (
+        text.encoder == "brnn" and not recipe.image.regions
+    ):
+        allowed = f"one of {', '.join(SEQUENCE_CELLS)} with image.regions=true, and another than brnn without"
+        raise invalid_argument("text.encoder", text.encoder, allowed)
     for tokenizer in sorted(set(_TOGETHER.values())):
         if (_TOGETHER.get(text.encoder) == tokenizer) != (text.tokenizer == tokenizer):
             theirs = " or ".join(name for name, needed in _TOGETHER.items() if needed == tokenizer)
@@ -200,6 +209,16 @@ def build_text_encoder(
         dense_gradient=text.dense_gradient,
         dtype=dtype,
     )
+    if recipe.image.regions:
+        return WordSequenceEncoder(
+            words,
+            dim,
+            cell=text.encoder,
+            units=text.units,
+            dropout=text.dropout,
+            init_scale=text.init_scale,
+            dtype=dtype,
+        )
     if text.encoder in LINEAR:
         return _linear(recipe, words)
     sequence = _sequence(recipe, words)

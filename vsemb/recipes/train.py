@@ -6,9 +6,10 @@ import os
 import sys
 from pathlib import Path
 
+from vsemb.data.features import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, unknown_name
-from vsemb.recipes import build
+from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.parsing import find_parses
@@ -60,6 +61,7 @@ def train(
         run = train(recipes.get("vsepp"), Dataset.open("data/flickr8k"), "runs/vsepp")
     """
     out = Path(out)
+    build.check_sets(recipe)
     check_selection(recipe, dataset)
     attributes = class_attributes(recipe, dataset)
     parses = find_parses(recipe, dataset)
@@ -92,13 +94,17 @@ def train(
     )
     start_model(recipe, model, tokenizer, train_split, store, attributes)
     model.compile(
-        optimizer=build.build_optimizer(recipe, steps),
+        optimizer=optimizers.build_optimizer(recipe, steps),
         loss=build.build_loss(recipe, steps),
         jit_compile=False,
     )
     # Only now, so that a recipe that does not work leaves no run behind.
     info = prepare_run(recipe, dataset, out, vocabulary, store)
-    if recipe.batches.sampling == "classes" and store is not None and len(store.training_views) < 10:
+    if (
+        recipe.batches.sampling == "classes"
+        and isinstance(store, FeatureStore)
+        and len(store.training_views) < 10
+    ):
         print(
             f"training on {max(len(store.training_views), 1)} view(s) of an image; "
             "`vsemb features --training-crops` makes the paper's ten",
