@@ -10,6 +10,10 @@ and area under ROC.
 
 With --zero-shot: images are recognised among the classes of a split by the texts of these, and the classes'
 images retrieved (Reed et al. 2016). A tie counts against the model everywhere.
+
+With --pointing, for a run on regions: the words of captions choose regions of their image, and a word is
+right where its region overlaps what it names with an intersection over union of 0.5 or more. The data must
+know which words name which objects, as those of `vsemb scenes` do.
 """
 
 from __future__ import annotations
@@ -28,10 +32,12 @@ EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --jso
   vsemb evaluate runs/coco --data data/coco --split test --folds 5
   vsemb evaluate runs/tree --split test --pairs 1000 --recalls 1 5 10 20 50
   vsemb evaluate runs/snli --split test
-  vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1"""
+  vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1
+  vsemb evaluate runs/dvsa --data data/scenes --split test --pointing"""
 
-# What goes with --zero-shot alone, and what without it alone: argument -> its default.
+# What goes with --zero-shot alone, with --pointing alone, and without them: argument -> its default.
 _ZERO_SHOT = {"curve": False, "typos": None, "top": None, "seen": False, "seed": None, "picture": None}
+_POINTING = {"affinity": None}
 _RETRIEVAL = {"folds": 1, "bootstrap": 0, "recalls": None, "pairs": None}
 _TOP = 50
 
@@ -72,6 +78,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seen", action="store_true", help="allow classes that were trained on")
     group.add_argument("--seed", type=int, help="of draws, typing errors and the picture (0)")
     group.add_argument("--picture", metavar="FILE.png", help="draw the classes, near ones together")
+    group = parser.add_argument_group("pointing at regions")
+    group.add_argument("--pointing", action="store_true", help="do words choose the regions that they name?")
+    group.add_argument(
+        "--affinity",
+        type=float,
+        nargs="+",
+        metavar="BETA",
+        help="how much neighbouring words gain by choosing one region (0 and a few, from the scores on val); "
+        "the best on val is marked",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -84,10 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.measure import evaluate_run
     from vsemb.recipes.tasks import open_run
 
-    if arguments.zero_shot:
-        _refuse(arguments, _RETRIEVAL, "with --zero-shot")
-    else:
-        _refuse(arguments, _ZERO_SHOT, "without --zero-shot")
+    _refuse_mixed(arguments)
     opened = open_run(arguments.run)
     use_parser(arguments, opened)
     measured: dict[str, Any]
@@ -95,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(opened, EntailmentRun):
         if arguments.zero_shot:
             raise invalid_argument("zero_shot", True, "False for an entailment run", "It knows no images.")
+        if arguments.pointing:
+            raise invalid_argument("pointing", True, "False for an entailment run", "It knows no images.")
         _refuse(arguments, _RETRIEVAL, "for an entailment run")
         data = opened.open_data(arguments.data)
         metrics = evaluate_entailment_run(opened, data, arguments.split)
@@ -105,6 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.zero_shot:
             task = _zero_shot_task(arguments, opened, dataset)
             measured = _zero_shot(arguments, task)
+        elif arguments.pointing:
+            measured = _pointing(arguments, opened, dataset)
         else:
             # Without a number it is all of them.
             every = arguments.pairs is True
@@ -128,6 +145,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_mixed(arguments: argparse.Namespace) -> None:
+    """Refuses what does not go with what is to be measured."""
+    if arguments.pointing:
+        # Intervals are of pointing too.
+        others = {name: default for name, default in _RETRIEVAL.items() if name != "bootstrap"}
+        _refuse(arguments, {"zero_shot": False, **_ZERO_SHOT, **others}, "with --pointing")
+        return
+    _refuse(arguments, _POINTING, "without --pointing")
+    if arguments.zero_shot:
+        _refuse(arguments, _RETRIEVAL, "with --zero-shot")
+    else:
+        _refuse(arguments, _ZERO_SHOT, "without --zero-shot")
+
+
 def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str) -> None:
     from vsemb.errors import invalid_argument
 
@@ -140,7 +171,6 @@ def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str)
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> ZeroShotTask:
     """Refuses what cannot be measured or drawn before anything is."""
     from vsemb.errors import invalid_argument
-    from vsemb.evaluation.class_picture import check_picture
     from vsemb.evaluation.zero_shot import check_seed
     from vsemb.recipes.zero_shot import ZeroShotTask
     from vsemb.text.class_names import ClassTokenizer
@@ -155,8 +185,7 @@ def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset
     check_seed(arguments.seed or 0)
     task = ZeroShotTask(opened, dataset, arguments.split, seen=arguments.seen)
     if arguments.picture is not None:
-        check_picture(arguments.picture, len(task.names))
-        dataset.split(arguments.split).read_image(0)
+        task.check_drawable(arguments.picture)
     return task
 
 
@@ -173,3 +202,15 @@ def _zero_shot(arguments: argparse.Namespace, task: ZeroShotTask) -> dict[str, A
     print(zero_shot_table(measured, arguments.split, task.seen))
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     return {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
+
+
+def _pointing(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> dict[str, Any]:
+    """Measures and prints; returns what is written as JSON."""
+    from vsemb.cli.tables import pointing_table
+    from vsemb.recipes.pointing import measure_pointing
+
+    metrics, chosen = measure_pointing(
+        opened, dataset, arguments.split, affinities=arguments.affinity, bootstrap=arguments.bootstrap
+    )
+    print(pointing_table(metrics, arguments.split, chosen))
+    return {"split": arguments.split, "affinity_chosen_on_val": chosen, **metrics.to_json()}

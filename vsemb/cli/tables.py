@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vsemb.evaluation.entailment import EntailmentMetrics
+    from vsemb.evaluation.pointing import PointingMetrics, PointingShare
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.evaluation.zero_shot import ZeroShotMetrics
+    from vsemb.recipes.region_search import FoundRegion
 
 _RANKS = {"median_rank": "median", "mean_rank": "mean"}
 
@@ -118,3 +120,58 @@ def split_classes_table(counts: Mapping[str, int]) -> str:
     """Lays out how many images were taken for each class, the most frequent first."""
     rows = sorted(counts.items(), key=lambda item: -item[1])
     return table(["class", "images"], [[name, str(count)] for name, count in rows])
+
+
+def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -> str:
+    """Lays out pointing metrics, in percent, with their intervals where they are there.
+
+    Args:
+        metrics: see `vsemb.evaluation.pointing.evaluate_pointing`.
+        split: its name.
+        chosen: the affinity that is best on the validation split, which is marked; None marks none.
+    """
+    shares: list[tuple[str, PointingShare]] = [
+        ("chance", metrics.chance),
+        ("always the whole image", metrics.whole_image),
+    ]
+    for affinity, share in metrics.accuracy.items():
+        notes = ["each word by itself"] if affinity == 0 else []
+        notes += ["best on val"] if affinity == chosen else []
+        shares.append((f"affinity {affinity:g}" + (f" ({', '.join(notes)})" if notes else ""), share))
+    shares.append(("ceiling: a right region exists", metrics.ceiling))
+    rows = []
+    for name, share in shares:
+        rows.append([name, f"{share.words:.1f}", f"{share.nouns:.1f}"])
+        if share.intervals is not None:
+            bounds = (share.intervals[part] for part in ("words", "nouns"))
+            rows.append(["  95 %", *(f"{low:.1f}–{high:.1f}" for low, high in bounds)])
+    header = [f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"]
+    header += [f"{metrics.words} words", f"{metrics.nouns} nouns"]
+    lines = [table(header, rows)]
+    if metrics.undecided:
+        lines.append(f"{metrics.undecided} words count as wrong, since the model does not read them.")
+    return "\n".join(lines)
+
+
+def printable(text: str) -> str:
+    """Returns a text of the command line as any stream takes it: bytes that are no text become `?`."""
+    return text.encode(errors="replace").decode()
+
+
+def regions_table(found: Sequence[FoundRegion], score: str) -> str:
+    """Lays out regions that were found, with what they were found by."""
+    from vsemb.recipes.pictures import decimals
+
+    digits = decimals(region.score for region in found)
+    rows = [
+        [
+            str(region.rank),
+            f"{region.score:.{digits}f}",
+            region.key,
+            region.split,
+            str(region.region),
+            "{} {} {} {}".format(*region.box),
+        ]
+        for region in found
+    ]
+    return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))

@@ -1,0 +1,74 @@
+"""A stand-in for a run on regions that knows what the words of scenes mean; several rooms' tests use it."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+from keras import ops
+
+from vsemb import similarities
+from vsemb.data.store import Dataset, Split
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+
+class KnowingStore:
+    """Regions of scenes: the whole image, objects a little off, halves of objects, and padding.
+
+    The vector of a region has an entry for every word: whether a caption calls the object so, and noise.
+    """
+
+    count = 12
+
+    def __init__(self, dataset: Dataset, words: list[str], noise: float) -> None:
+        self.dim = len(words) + 1
+        self._boxes, self._rows = {}, {}
+        place = {word: number for number, word in enumerate(words, 1)}
+        for split in map(dataset.split, dataset.splits):
+            for entry in split.entries:
+                draw = np.random.default_rng(entry["id"])
+                objects = [np.array(item["box"], float) for item in entry["objects"]]
+                off = [box + draw.uniform(-0.05, 0.05, 4) * box[[2, 3, 2, 3]] for box in objects]
+                halves = [box * [1, 1, 0.4, 1] for box in objects]
+                side = np.array([entry["width"], entry["height"]] * 2)
+                boxes = np.stack([np.array([0, 0, *side[:2]]), *off, *halves]) / side
+                rows = np.zeros((len(boxes), self.dim))
+                for text, pairs in zip(entry["captions"], entry["alignments"], strict=True):
+                    for word, item in pairs:
+                        rows[1 + item, place[text.split()[word]]] = 1
+                rows += noise * draw.uniform(size=rows.shape)
+                padding = [(0, self.count - len(boxes)), (0, 0)]
+                self._boxes[entry["id"]] = np.pad(boxes, padding).astype(np.float32)
+                self._rows[entry["id"]] = np.pad(rows, padding).astype(np.float32)
+
+    def boxes(self, ids: np.ndarray) -> np.ndarray:
+        return np.stack([self._boxes[int(number)] for number in ids])
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        return np.stack([self._rows[int(number)] for number in ids])
+
+
+class KnowingRun:
+    """Stands in for a trained run: a word's vector says which word it is, a region's which words fit."""
+
+    def __init__(self, dataset: Dataset, *, noise: float = 0.9, max_length: int = 64) -> None:
+        captions = [text for name in dataset.splits for text in dataset.split(name).captions]
+        words = sorted({word for text in captions for word in text.lower().split()})
+        self.tokenizer = WordTokenizer(Vocabulary(words), max_length)
+        table = ops.convert_to_tensor(np.eye(len(words) + 2, dtype=np.float32)[:, 1:])  # Padding is zeros.
+        self.model = types.SimpleNamespace(
+            encode_images=lambda images: ops.cast(images, "float32"),
+            encode_texts=lambda ids: ops.take(table, ids, axis=0),
+            similarity=similarities.get("region-word"),
+        )
+        self.store = KnowingStore(dataset, words, noise)
+
+    def regions_of(self, dataset: Dataset) -> KnowingStore:
+        return self.store
+
+    def captions_of(self, split: Split) -> list[str]:
+        return split.captions
+
+    def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self.tokenizer.encode(texts)
