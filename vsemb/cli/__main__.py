@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from types import ModuleType
 
 from vsemb import __version__
 from vsemb.errors import VsembError
@@ -18,6 +19,7 @@ COMMANDS = {
     "scenes": "generate the synthetic scenes dataset",
     "prepare": "turn images and captions into a dataset",
     "features": "run a pretrained backbone once and cache its features",
+    "regions": "find regions of images and cache their features",
     "parse": "find the dependency trees of a dataset's captions",
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
@@ -31,6 +33,9 @@ COMMANDS = {
     "index": "embed a dataset's images or texts for search",
     "search": "find images by text, image or arithmetic",
     "classify": "classify images by the names of classes",
+    "align": "show which words of a sentence describe which regions of an image",
+    "regions-search": "find the regions of images that fit a few words",
+    "magnitudes": "show which words and regions weigh most, and which least",
     "demo": "try a run in the browser",
 }
 
@@ -52,9 +57,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def command_module(name: str) -> ModuleType:
+    """Imports the module of a command."""
+    return importlib.import_module(f"vsemb.cli.{name.replace('-', '_')}")
+
+
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Returns the parser of one command, as its module configures it."""
-    module = importlib.import_module(f"vsemb.cli.{name}")
+    module = command_module(name)
     parser = argparse.ArgumentParser(
         prog=f"vsemb {name}",
         description=module.__doc__,
@@ -78,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = build_parser().parse_args(argv)
     # A text may stand after options too.
     arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
-    module = importlib.import_module(f"vsemb.cli.{given.command}")
+    module = command_module(given.command)
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.images import BadImage, sanitise_image
+from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.export import ServedModel
+from vsemb.recipes.pictures import read_picture
 from vsemb.recipes.run import Run
 
 
@@ -33,21 +34,65 @@ def embed_image(
     Raises:
         DataError: if the image cannot be read or embedded.
     """
-    found = None if dataset is None or os.path.isfile(image) else _by_key(dataset, image)
+    found = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
     if dataset is not None and found is not None:
         return embed_dataset_image(run, dataset, *found, encoders), found
-    encoded = _read_image(image, dataset)
-    return embed_image_bytes(encoders, tf.constant([encoded]), [image])[0], encoded
+    encoded = read_image_file(image, dataset).encoded
+    return embed_new_image(run, encoders, encoded, image), encoded
 
 
-def _by_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
+def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) -> np.ndarray:
+    """Embeds the bytes of one image that no dataset has.
+
+    Args:
+        run: the run.
+        encoders: the run's.
+        encoded: the bytes, as a dataset would store them.
+        name: what the image is called in an error.
+
+    Returns:
+        (dim,) float32; (regions, dim) for a run whose embeddings are sets.
+
+    Raises:
+        DataError: if it cannot be embedded.
+    """
+    boxes = _candidate_boxes(run, encoded, name)
+    return embed_image_bytes(encoders, tf.constant([encoded]), [name], boxes)[0]
+
+
+def _candidate_boxes(run: Run, encoded: bytes, name: str) -> tf.Tensor | None:
+    """Proposes regions of an image, (1, boxes, 4), where they are not proposed in graph."""
+    config = run.feature_regions
+    if config is None or config.in_graph:
+        return None
+    if config.source == "detections":
+        raise DataError(
+            f"The regions of {run.path} are a detector's, and there are none of the image {name!r}. Give the "
+            "key of an image of the dataset."
+        )
+    from vsemb.image.regions import selective_search
+
+    return tf.constant(selective_search(np.asarray(read_picture(encoded, name)))[None], tf.float32)
+
+
+def find_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
+    """Returns the split and row of the image of a dataset that has a key, or None."""
     for name in dataset.splits:
         if dataset.manifest["splits"][name]["images"] and key in dataset.split(name).keys:
             return dataset.split(name), dataset.split(name).keys.index(key)
     return None
 
 
-def _read_image(image: str, dataset: Dataset | None) -> bytes:
+def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
+    """Reads an image file as a dataset would store it.
+
+    Args:
+        image: the file's path.
+        dataset: the one by whose limit of size it is shrunk; None for none.
+
+    Raises:
+        DataError: if it cannot be read or is no image.
+    """
     try:
         data = Path(image).read_bytes()
     except OSError as error:
@@ -58,7 +103,7 @@ def _read_image(image: str, dataset: Dataset | None) -> bytes:
     limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
     try:
         # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
-        return sanitise_image(data, limit).encoded
+        return sanitise_image(data, limit)
     except BadImage as error:
         raise DataError(f"The image {image!r} is unreadable: {error}.") from error
 
@@ -68,19 +113,23 @@ def has_features(run: Run, dataset: Dataset) -> bool:
     if run.recipe.image.backbone is not None:
         return False
     # Without a backbone, cached features are the only way, and `Run.images_of` says what is wrong.
-    return run.feature_backbone is None or (dataset.path / "features" / run.info["features"]).is_dir()
+    folder = "regions" if run.sets else "features"
+    return run.feature_backbone is None or (dataset.path / folder / run.info["features"]).is_dir()
 
 
-def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str]) -> np.ndarray:
+def embed_image_bytes(
+    encoders: ServedModel, encoded: tf.Tensor, names: list[str], boxes: tf.Tensor | None = None
+) -> np.ndarray:
     """Embeds image bytes, all of which must decode.
 
     Args:
         encoders: the run's.
         encoded: string (n,).
         names: n names, for the error.
+        boxes: float32 (n, candidates, 4), where the encoders want them; see `ServedModel`.
 
     Returns:
-        (n, dim) float32.
+        (n, dim) float32; (n, regions, dim) for a run whose embeddings are sets.
 
     Raises:
         DataError: if the run has no image encoder, or an image does not decode.
@@ -90,7 +139,7 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
             "The run was trained on precomputed features, so it cannot embed images; give the key of an "
             "image of a dataset that has the same features."
         )
-    outputs = encoders.encode_image(encoded)
+    outputs = encoders.encode_image(encoded) if boxes is None else encoders.encode_image(encoded, boxes)
     valid = outputs["valid"].numpy()
     if not valid.all():
         raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
@@ -100,8 +149,15 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
 def embed_dataset_image(
     run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel
 ) -> np.ndarray:
-    """Embeds one image of a dataset: (dim,) float32, from its cached features where those are used."""
+    """Embeds one image of a dataset, from its cached features where those are used.
+
+    Returns:
+        (dim,) float32; (regions, dim) for a run whose embeddings are sets.
+
+    Raises:
+        DataError: if it cannot be embedded.
+    """
     if not has_features(run, dataset):
-        return embed_image_bytes(encoders, tf.constant([split.read_image(row)]), [split.keys[row]])[0]
+        return embed_new_image(run, encoders, split.read_image(row), split.keys[row])
     features = run.images_of(dataset, split).gather(np.array([row]))
     return run.model.encode_images(tf.constant(features)).numpy()[0]

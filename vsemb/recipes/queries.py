@@ -75,7 +75,7 @@ class EmbeddedQuery:
         report: called with a line worth showing.
 
     Attributes:
-        vector: (dim,) float32.
+        vector: (dim,) float32; (items, dim) for a run whose embeddings are sets.
         own: ids of the images that it is made of.
         by_image: whether there are images in it.
         encoders: the run's.
@@ -208,7 +208,26 @@ def embed_text(
         report: called with a line about words that are not known.
 
     Returns:
-        (dim,) float32.
+        (dim,) float32; (words, dim) for a run whose embeddings are sets.
+
+    Raises:
+        InvalidArgumentError: if there is nothing in it that the run was trained with.
+        DataError: if it has to be parsed and the run knows no parser.
+    """
+    return encoders.encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
+
+
+def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
+    """Reads a text that someone typed as the run takes it, and says which of it the run does not know.
+
+    Args:
+        run: the run.
+        text: the text.
+        name: what it is called in an error.
+        report: called with a line about words that are not known.
+
+    Returns:
+        string (1,), what `encode_text` takes.
 
     Raises:
         InvalidArgumentError: if there is nothing in it that the run was trained with.
@@ -231,7 +250,7 @@ def embed_text(
         )
     if unknown:
         report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
-    return encoders.encode_text(read)["embedding"].numpy()[0]
+    return read
 
 
 def _piece(tokenizer: Tokenizer) -> tuple[str, str]:

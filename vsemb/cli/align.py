@@ -1,0 +1,105 @@
+"""Show which words of a sentence describe which regions of an image.
+
+For runs whose images are sets of regions, such as those of the recipe dvsa. Each word has the region that
+fits it best; with --affinity, words in a row like to share one, so that phrases get longer. --out draws the
+image with the boxes, and its words in their colours; words that score low are grey. IMAGE is a file, or the
+key of an image of the dataset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+EXAMPLE = """  vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
+  vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("run", metavar="RUN", help="the run directory")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, or the key of a dataset's image")
+    parser.add_argument("sentence", metavar="SENTENCE", help="what is said of the image")
+    parser.add_argument("--out", metavar="FILE", help="draw it: a .png or .jpg file")
+    parser.add_argument(
+        "--affinity",
+        type=float,
+        metavar="B",
+        help="what two neighbouring words on one region are worth, in units of their scores: 0 for each word "
+        "by itself (the run's, else 0)",
+    )
+    parser.add_argument(
+        "--fade",
+        type=float,
+        metavar="SHARE",
+        help="words that score less than this share of the best are grey and draw no box (0.25)",
+    )
+    parser.add_argument(
+        "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
+    )
+    parser.add_argument(
+        "--boxes",
+        metavar="FILE",
+        help="for runs on a detector's regions: its results for this image, in COCO's format, in pixels",
+    )
+    parser.add_argument("--json", metavar="FILE", help="also write the result to FILE as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command."""
+    import math
+    import os
+
+    from vsemb.cli.tables import printable, table
+    from vsemb.data.store import Dataset
+    from vsemb.errors import DataError, invalid_argument
+    from vsemb.files import write_json
+    from vsemb.recipes.aligning import align_image
+    from vsemb.recipes.drawing import FADE
+    from vsemb.recipes.pictures import check_picture_path, decimals, save_picture
+    from vsemb.recipes.run import Run
+
+    fade = FADE if arguments.fade is None else arguments.fade
+    if not 0 <= fade < math.inf:
+        raise invalid_argument("fade", fade, "a number >= 0")
+    for name in ("out", "json"):
+        path = getattr(arguments, name)
+        if path is not None and os.path.realpath(path) == os.path.realpath(arguments.image):
+            raise invalid_argument(name, path, "another file than the image, which it would replace")
+    if arguments.out is not None:
+        check_picture_path(arguments.out)
+    opened = Run.open(arguments.run)
+    dataset = None
+    try:
+        dataset = Dataset.open(arguments.data or opened.data_path)
+    except DataError:
+        # Image files need no dataset; only one that was asked for is missed.
+        if arguments.data:
+            raise
+    found = align_image(
+        opened,
+        arguments.image,
+        arguments.sentence,
+        dataset,
+        affinity=arguments.affinity,
+        boxes=arguments.boxes,
+        report=lambda line: print(line, file=sys.stderr),
+    )
+    digits = decimals(found.scores)
+    rows = [
+        [
+            " ".join(phrase.words),
+            str(phrase.region),
+            "{} {} {} {}".format(*phrase.box),
+            f"{phrase.score:.{digits}f}",
+            " ".join(f"{score:.{digits}f}" for score in phrase.scores),
+        ]
+        for phrase in found.phrases
+    ]
+    print(table(["phrase", "region", "box (x y w h)", "score", "of its words"], rows, text=(0, 2, 4)))
+    if arguments.out is not None:
+        save_picture(found.drawn(fade), arguments.out)
+        print(f"\n{printable(arguments.out)}")
+    if arguments.json:
+        write_json(arguments.json, found.to_json())
+    return 0

@@ -1,0 +1,182 @@
+"""Pictures as files, boxes in pixels, crops, text that any font draws, and sheets of crops."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import replacing
+
+#: The most crops of a sheet, so that it stays a picture that other programs open.
+MOST_TILES = 400
+#: Colours of the ground and of text.
+PAPER, INK = "#faf7f0", "#2b2926"
+
+_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+_QUALITY = 92
+Rectangle = tuple[int, int, int, int]
+Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
+
+
+def check_picture_path(path: str | os.PathLike[str]) -> str:
+    """Returns the format that the ending of a picture's name asks for, `"PNG"` or `"JPEG"`.
+
+    Raises:
+        InvalidArgumentError: for another ending.
+
+    Example:
+
+    >>> check_picture_path("aligned.jpg")
+    'JPEG'
+    """
+    name = os.fspath(path)
+    if Path(name).suffix.lower() not in _FORMATS:
+        raise invalid_argument("out", name, f"a name that ends in one of {', '.join(_FORMATS)}")
+    return _FORMATS[Path(name).suffix.lower()]
+
+
+def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
+    """Writes a picture, atomically, as PNG or JPEG by the ending of its name.
+
+    Raises:
+        InvalidArgumentError: for another ending.
+        DataError: if the file system refuses.
+    """
+    kind = check_picture_path(path)
+    with replacing(path) as temporary:
+        picture.save(temporary, kind, **({"quality": _QUALITY} if kind == "JPEG" else {}))
+
+
+def read_picture(encoded: bytes, name: str) -> Image.Image:
+    """Decodes an image of a dataset: RGB.
+
+    Args:
+        encoded: JPEG or PNG bytes.
+        name: what the image is called in an error.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    try:
+        with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+        raise DataError(f"The image {name!r} does not decode: {error}.") from error
+
+
+def pixel_box(box: Sequence[float] | np.ndarray, size: tuple[int, int]) -> Rectangle:
+    """Returns a box in whole pixels, inside the image and at least one pixel wide and high.
+
+    Args:
+        box: [x, y, width, height] as fractions of the image's.
+        size: the image's width and height in pixels.
+
+    Returns:
+        (x, y, width, height).
+
+    Example:
+
+    >>> pixel_box([0.25, 0.5, 0.5, 0.5], (200, 100))
+    (50, 50, 100, 50)
+    """
+    (x, width), (y, height) = (_span(box[axis], box[axis + 2], size[axis]) for axis in (0, 1))
+    return x, y, width, height
+
+
+def _span(start: float, length: float, pixels: int) -> tuple[int, int]:
+    first = min(max(round(float(start) * pixels), 0), pixels - 1)
+    last = min(max(round(float(start + length) * pixels), first + 1), pixels)
+    return first, last - first
+
+
+def crop(image: Image.Image, box: Rectangle) -> Image.Image:
+    """Returns the part of an image inside a box of pixels, as `pixel_box` returns it."""
+    x, y, width, height = box
+    return image.crop((x, y, x + width, y + height))
+
+
+def scaled_to(image: Image.Image, side: int) -> Image.Image:
+    """Returns an image whose longer side has so many pixels, RGB."""
+    scale = side / max(image.size)
+    width, height = (max(1, round(length * scale)) for length in image.size)
+    return image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3.0)
+
+
+def decimals(values: Iterable[float]) -> int:
+    """Returns how many decimals show the largest of some values with three digits, 4 at most.
+
+    Example:
+
+    >>> decimals([0.25, -1.5]), decimals([0.04]), decimals([250.0]), decimals([])
+    (2, 4, 0, 2)
+    """
+    largest = max((abs(float(value)) for value in values if math.isfinite(value)), default=1.0)
+    return min(max(2 - math.floor(math.log10(largest)), 0), 4) if largest else 2
+
+
+def drawable(text: str) -> str:
+    """Returns a text without accents, which Pillow's font lacks, and without what no font draws."""
+    letters = unicodedata.normalize("NFKD", text)
+    letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return "".join(letter if letter.isprintable() else " " for letter in letters)
+
+
+def cut_text(text: str, font: Font, width: float) -> str:
+    """Returns as much of a text as fits a width, with an ellipsis where it was cut."""
+    text = drawable(text)
+    if font.getlength(text) <= width:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if font.getlength(text[:middle] + "…") <= width:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + "…"
+
+
+def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> Image.Image:
+    """Lays pictures out in rows, each with a line of text below it.
+
+    Args:
+        tiles: pictures of any sizes, and their texts; beyond `MOST_TILES` they are left out.
+        side: of the square that each picture is brought to fit, in pixels.
+
+    Returns:
+        RGB.
+
+    Raises:
+        InvalidArgumentError: without a picture.
+
+    Example:
+
+    >>> contact_sheet([(Image.new("RGB", (30, 20)), "1.00")] * 5, side=100).size
+    (332, 264)
+    """
+    if not tiles:
+        raise invalid_argument("tiles", list(tiles), "one picture or more")
+    tiles = tiles[:MOST_TILES]
+    gap, size = 8, max(10, side // 11)
+    font = ImageFont.load_default(size=size)
+    below = 2 * size
+    columns = min(len(tiles), math.ceil(1.2 * math.sqrt(len(tiles))))
+    rows = math.ceil(len(tiles) / columns)
+    sheet = Image.new("RGB", (columns * (side + gap) + gap, rows * (side + below + gap) + gap), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for number, (picture, text) in enumerate(tiles):
+        x = gap + number % columns * (side + gap)
+        y = gap + number // columns * (side + below + gap)
+        small = scaled_to(picture, side)
+        sheet.paste(small, (x + (side - small.width) // 2, y + (side - small.height) // 2))
+        pen.text((x + side // 2, y + side + 2), cut_text(text, font, side), INK, font, "ma")
+    return sheet
