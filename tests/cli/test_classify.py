@@ -84,3 +84,14 @@ def test_mistakes_are_one_line(tiny_run, options, said, capsys):
     assert main(["classify", str(tiny_run.path), *options]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_sets_and_names_of_unequal_length(region_run, region_scenes, capsys):
+    key = region_scenes.split("val").keys[0]
+    run, classes = str(region_run.path), ["--classes", "circle", "blue square"]
+    assert main(["classify", run, key, *classes]) == 0
+    said = capsys.readouterr()
+    assert "adds up the scores of words" in said.err and said.err.count("\n") == 1
+    assert len(said.out.splitlines()) == 3
+    assert main(["classify", run, *classes, "--split", "val"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["class", "images"]

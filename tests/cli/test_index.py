@@ -106,3 +106,10 @@ def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, m
     assert rows["exact binary"]["reranked"] == [1, 1] and rows["exact binary"]["recall"][1] < 1
     assert main(["index", str(run), *data, "--compare", "--captions"]) == 0
     assert "60 texts of val" in capsys.readouterr().out
+
+
+def test_sets_have_no_index(region_run, capsys):
+    for options in ([], ["--captions"], ["--compare"], ["--candidates", "5"]):
+        assert main(["index", str(region_run.path), *options]) == 1
+        error = capsys.readouterr().err
+        assert "embeds them as sets" in error and "vsemb search" in error and error.count("\n") == 1

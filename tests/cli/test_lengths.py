@@ -83,3 +83,25 @@ def test_mistakes_are_one_line(tiny_run, capsys, arguments, said):
     assert main(["lengths", str(tiny_run.path), *arguments]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_sets_are_ranked_by_their_scores(region_run, region_scenes, tmp_path, capsys):
+    path = tmp_path / "lengths.json"
+    command = ["lengths", str(region_run.path), "--pairs", "1", "--images", "5", "--json", str(path)]
+    assert main(command) == 0
+    capsys.readouterr()
+    report, split = json.loads(path.read_text()), region_scenes.split("val")
+    (example,) = report["examples"]
+    embedder = Embedder(region_run.model)
+    images = embedder.images(region_run.images_of(region_scenes, split), 5)
+    texts = embedder.texts(*region_run.tokenizer.encode(split.captions[:25]))
+    shorter, longer = (split.captions.index(example[side]) for side in ("shorter", "longer"))
+    for key, candidates, query, own in (
+        ("image_shorter", images, shorter, shorter // 5),
+        ("image_longer", images, longer, longer // 5),
+        ("longer_by_shorter", texts, shorter, longer),
+    ):
+        scores = np.array(region_run.model.similarity.scores(candidates, texts[[query]]))[:, 0]
+        if candidates is texts:
+            scores[query] = -np.inf
+        assert report["runs"][0][key] == np.sum(scores >= scores[own])

@@ -50,3 +50,9 @@ def test_leaves_other_folders_alone(tiny_run, tmp_path, capsys):
     assert main(["projector", str(tiny_run.path), "--out", str(tmp_path)]) == 1
     assert "no folder of the projector" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_sets_are_no_points(region_run, capsys):
+    assert main(["projector", str(region_run.path)]) == 1
+    error = capsys.readouterr().err
+    assert "embeds them as sets" in error and error.count("\n") == 1

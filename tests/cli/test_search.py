@@ -122,3 +122,40 @@ def test_an_index_of_another_run_is_refused(run, tiny_run, scenes, tmp_path, cap
     assert main(["search", index, "two", "--run", str(tiny_run.path)]) == 1
     error = capsys.readouterr().err
     assert "made with another run" in error and "vsemb index" in error and error.count("\n") == 1
+
+
+def test_sets_are_searched_without_an_index(region_run, region_scenes, tmp_path, capsys):
+    path, key = tmp_path / "found.json", region_scenes.split("val").keys[3]
+    run = [str(region_run.path), "--split", "val", "-k", "60", "--json", str(path)]
+    for arguments, wanted in (
+        (["two shapes"], 12),
+        (["two shapes", "--captions"], 60),
+        (["--image", key], 11),
+        (["--image", key, "--keep-query"], 12),
+        (["--image", key, "--captions"], 60),
+    ):
+        assert main(["search", *run, *arguments]) == 0
+        captured = capsys.readouterr()
+        assert len(captured.out.splitlines()) == 1 + wanted and captured.err == ""
+        results = json.loads(path.read_text())["results"]
+        scores = [result["score"] for result in results]
+        assert scores == sorted(scores, reverse=True) and len(results) == wanted
+        assert ("--captions" in arguments) == all("#" in result["key"] for result in results)
+        assert (key in {result["key"] for result in results}) == (wanted == 12)
+    assert not (region_run.path / "index").exists()
+
+
+def test_what_sets_cannot_do_is_one_line(region_run, scenes, capsys):
+    for arguments, said in (
+        (["two", "--plus", "red"], "Sets of vectors cannot be added"),
+        (["two", "--minus", "red"], "Sets of vectors cannot be subtracted"),
+        (["--compose", "a circle", "a square"], "Only an order composes"),
+        (["--abstract", "a circle", "a square"], "Only an order abstracts"),
+        (["two", "--resort", "5"], "Leave it out"),
+        (["two", "--candidates", "50"], "All items are scored exactly"),
+        (["two", "--data", str(scenes.path)], "vsemb regions"),
+        (["zyzzyva"], "zyzzyva"),
+    ):
+        assert main(["search", str(region_run.path), *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1

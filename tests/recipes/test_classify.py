@@ -195,3 +195,29 @@ def test_a_run_is_not_changed(tiny_run, scenes, tmp_path) -> None:
     before = sorted(path.name for path in copy.path.rglob("*"))
     classify_split(copy, scenes, "val", embed_classes(copy, ["red", "blue"]))
     assert sorted(path.name for path in copy.path.rglob("*")) == before
+
+
+def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_scenes) -> None:
+    run, part, said = region_run, region_scenes.split("val"), []
+    names = ["circle", "square", "star"]
+    prompts = embed_classes(run, names, TEMPLATES, report=said.append)
+    assert said == []
+    regions = run.model.encode_images(run.regions_of(region_scenes).rows(part.ids)).numpy()
+    scores = np.zeros((len(part), 3))
+    for column, name in enumerate(names):
+        for template in TEMPLATES:
+            words = run.model.encode_texts(run.tokenizer([template.replace("{}", name)])).numpy()[0]
+            products = np.einsum("nid,td->nit", regions, words)
+            # Padding, of which there may be some, is never a word's best region.
+            products[~regions.any(axis=2)] = -np.inf
+            scores[:, column] += products.max(axis=1).sum(axis=1) / len(TEMPLATES)
+    found = classify_images(run, part.keys[:3], prompts, region_scenes, top=3)
+    for row, each in enumerate(found):
+        assert each.scores == {
+            name: pytest.approx(score, rel=1e-4, abs=1e-5)
+            for name, score in zip(names, scores[row], strict=True)
+        }
+    best = np.bincount(scores.argmax(axis=1), minlength=3)
+    assert classify_split(run, region_scenes, "val", prompts).counts == dict(zip(names, best, strict=True))
+    embed_classes(run, ["circle", "red square"], report=said.append)
+    assert len(said) == 1 and "'red square', which has more of them than 'circle'" in said[0]

@@ -108,3 +108,10 @@ def test_a_damaged_index_is_an_error_that_building_mends(run, scenes):
     with pytest.raises(DataError, match="damaged"):
         open_index(run, scenes, "val")
     assert len(build_index(run, scenes, "val")) == 12
+
+
+def test_sets_have_no_index(region_run, region_scenes):
+    for make in (build_index, open_index):
+        with pytest.raises(DataError, match="An index needs one vector.*`vsemb search` scores all items"):
+            make(region_run, region_scenes, "val")
+    assert not (region_run.path / "index").exists()

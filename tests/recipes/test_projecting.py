@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import FEATURE_DIM
 from vsemb import recipes
 from vsemb.data.store import Dataset
-from vsemb.errors import InvalidArgumentError
+from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.recipes.projecting import project_run
 from vsemb.recipes.train import train
@@ -92,3 +92,9 @@ def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -
     out, shapes = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
     assert shapes["everything"] == (72, 16)
     assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()
+
+
+def test_sets_are_no_points(region_run, region_scenes, tmp_path) -> None:
+    with pytest.raises(DataError, match="The projector needs one vector.*vsemb magnitudes"):
+        project_run(region_run, region_scenes, "val", tmp_path / "projector")
+    assert not list(tmp_path.iterdir())

@@ -143,3 +143,22 @@ def test_picture(run, class_scenes, tmp_path) -> None:
         task.draw(tmp_path / "folder.png")
     with pytest.raises(InvalidArgumentError, match=".png"):
         task.draw(tmp_path / "classes.jpg")
+
+
+def test_sets_are_recognised_by_the_mean_scores_of_their_texts(region_run, region_scenes, tmp_path) -> None:
+    task = ZeroShotTask(region_run, region_scenes, "val", seen=True)
+    metrics = task.measure(top=3)
+    part, similarity = region_scenes.split("val"), region_run.model.similarity
+    embedder = Embedder(region_run.model)
+    images = embedder.images(region_run.images_of(region_scenes, part), len(part))
+    texts = embedder.texts(*region_run.tokenizer.encode(part.captions))
+    scores = np.asarray(similarity.scores(images, texts))
+    classes = np.array(part.class_names)
+    means = [scores[:, classes[part.caption_rows] == name].mean(axis=1) for name in task.names]
+    right = np.array(task.names)[np.argmax(means, axis=0)] == classes
+    assert metrics.top1_images == pytest.approx(100 * right.mean())
+    assert task.measure(corrupt=0.3).texts == metrics.texts == 60
+    assert task.measure(curve=True).curve[-1].top1 == pytest.approx(metrics.top1)
+    with pytest.raises(DataError, match="A picture of classes.*one vector"):
+        task.draw(tmp_path / "classes.png")
+    assert not list(tmp_path.iterdir())

@@ -1,8 +1,9 @@
 """Try a run in the browser: type a sentence, drop an image, do arithmetic, compare.
 
 The page is served on 127.0.0.1 alone and asks no other machine for anything. The dataset's images and
-captions are embedded on first use, see `vsemb index`. Images that are dropped are kept in a temporary
-folder until the command ends. Ctrl-C ends it.
+captions are embedded on first use, see `vsemb index`; for a run on regions with the first answer, each time
+the page is served. Images that are dropped are kept in a temporary folder until the command ends. Ctrl-C
+ends it.
 """
 
 from __future__ import annotations

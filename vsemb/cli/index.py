@@ -4,7 +4,8 @@ The index lies in RUN/index, or where --out says. It belongs to the run's weight
 are now; search notices when either has changed. It holds what its rows stand for, so that search needs the
 run and no dataset. By default every item is scored; --backend finds candidates faster, and --dtype int8 or
 binary in less memory, and these are then scored exactly. --compare measures all of them and changes nothing.
-The token of a Milvus cluster is read from the environment variable VSEMB_MILVUS_TOKEN.
+A run on regions has no index, and `vsemb search` needs none of it. The token of a Milvus cluster is read from
+the environment variable VSEMB_MILVUS_TOKEN.
 """
 
 from __future__ import annotations
@@ -79,12 +80,13 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from vsemb.data.store import Dataset
     from vsemb.recipes.build import similarity_name
-    from vsemb.recipes.indexing import build_index, index_directory, measure_candidates
+    from vsemb.recipes.indexing import build_index, check_indexable, index_directory, measure_candidates
     from vsemb.recipes.run import Run
     from vsemb.search import IndexSettings, check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run)
+    check_indexable(opened)
     dataset = Dataset.open(arguments.data or opened.data_path)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
     for count in arguments.candidates:  # Before the work of embedding.
@@ -139,7 +141,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from vsemb.data.store import Dataset
     from vsemb.errors import DataError, invalid_argument
-    from vsemb.recipes.indexing import compare_backends, open_index, open_indexed
+    from vsemb.recipes.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.recipes.run import Run
     from vsemb.search import is_index
     from vsemb.search.comparison import COMPARED
@@ -157,6 +159,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
             )
     else:
         opened = Run.open(arguments.run)
+        check_indexable(opened)
         dataset = Dataset.open(arguments.data or opened.data_path)
         kind = "text" if arguments.captions else "image"
         index = open_index(opened, dataset, arguments.split or "all", kind)

@@ -1,6 +1,7 @@
 """Write a page about a run: its recall, how it was trained, what it finds, and where it fails.
 
-One HTML file that loads nothing else: it can be sent, kept and read anywhere.
+Of a run on regions it also shows which words describe which regions. One HTML file that loads nothing else:
+it can be sent, kept and read anywhere.
 """
 
 from __future__ import annotations

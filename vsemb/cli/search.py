@@ -4,7 +4,8 @@ What is searched is the dataset of a run, which is embedded on first use, or an 
 --out`, which needs no dataset. --image takes an image file, or the key of an image of the dataset; that
 image itself is not among the results. --minus and --plus are the arithmetic of Kiros et al. 2014: an image of
 a blue car, minus "blue", plus "red". --compose and --abstract are those of Vendrov et al. 2016, for
-order-embeddings: images that show all of several texts or images, or what they have in common.
+order-embeddings: images that show all of several texts or images, or what they have in common. A run on
+regions has no index and no arithmetic: one text or image is compared with all, each time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A class is the texts that its name makes with the templates, and scores an image by the mean of their
 scores: the expectation of Reed et al. 2016, equation 3. The mean embedding is not brought to unit length
-again.
+again. With a run whose embeddings are sets the score of a prompt is a sum over its words, so that classes of
+as many words each compare best.
 """
 
 from __future__ import annotations
@@ -102,9 +103,21 @@ def embed_classes(
     if unheard:
         more = f" and {len(unheard) - _SHOWN} more" if len(unheard) > _SHOWN else ""
         report(f"Warning: not known to the run: {', '.join(unheard[:_SHOWN])}{more}.")
-    outputs = run_encoders(run, images=False).encode_text(read)
-    embedded = outputs["embedding"].numpy().reshape(len(names), len(prompts[0]), -1)
-    return ClassPrompts(tuple(names), embedded)
+    if run.sets:
+        _warn_of_lengths(ids.reshape(len(names), -1), names, report)
+    embedded = run_encoders(run, images=False).encode_text(read)["embedding"].numpy()
+    return ClassPrompts(tuple(names), embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:]))
+
+
+def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[str], None]) -> None:
+    """Says where a class has more words than another, (classes, tokens), since scores are sums over words."""
+    words = np.count_nonzero(ids, axis=1)
+    if words.min() < words.max():
+        longest, shortest = names[int(words.argmax())], names[int(words.argmin())]
+        report(
+            f"Warning: the run adds up the scores of words, so {longest!r}, which has more of them than "
+            f"{shortest!r}, has an advantage or a handicap. Names of as many words each compare best."
+        )
 
 
 def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
@@ -203,8 +216,8 @@ def _best(scores: np.ndarray, names: Sequence[str], top: int) -> dict[str, float
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
-    classes, templates, dim = prompts.embeddings.shape
-    texts = prompts.embeddings.reshape(-1, dim)
+    classes, templates, *sizes = prompts.embeddings.shape
+    texts = prompts.embeddings.reshape(-1, *sizes)
     return class_scores(images, texts, np.repeat(np.arange(classes), templates), run.model.similarity)
 
 

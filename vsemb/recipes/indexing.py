@@ -20,6 +20,7 @@ from vsemb.recipes.images import embed_image_bytes, has_features
 from vsemb.recipes.parsing import find_parses
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import check_run, run_encoders
+from vsemb.recipes.single_vectors import need_single_vectors
 from vsemb.search import (
     IndexSettings,
     IndexSource,
@@ -82,6 +83,16 @@ def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
     return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
 
 
+def check_indexable(run: Run) -> None:
+    """Refuses a run of which there is no index.
+
+    Raises:
+        DataError: if its embeddings are sets of vectors.
+    """
+    instead = "`vsemb search` scores all items without an index; `vsemb regions-search` finds single regions."
+    need_single_vectors(run, "An index", instead)
+
+
 def build_index(
     run: Run,
     dataset: Dataset,
@@ -107,13 +118,14 @@ def build_index(
         settings: how it is stored and searched; None for exactly, as float32.
 
     Raises:
-        VsembError: if run and dataset do not fit, an image does not decode, the backend is not installed, or
-            the file system refuses.
+        VsembError: if run and dataset do not fit, the run's embeddings are sets, an image does not decode,
+            the backend is not installed, or the file system refuses.
 
     Example:
 
         index = build_index(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val")
     """
+    check_indexable(run)
     source = index_source(run, dataset, split, kind)
     directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
     check_index_directory(directory, settings)
@@ -220,6 +232,7 @@ def open_index(
     Raises:
         VsembError: as `build_index`, or if the index is damaged.
     """
+    check_indexable(run)
     source = index_source(run, dataset, split, kind)
     directory = index_directory(run, dataset, split, kind)
     if not directory.exists():

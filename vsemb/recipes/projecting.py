@@ -23,6 +23,7 @@ from vsemb.export.projector import (
     write_projector,
 )
 from vsemb.recipes.run import Run
+from vsemb.recipes.single_vectors import need_single_vectors
 from vsemb.recipes.thumbnails import square_thumbnail, text_tile
 from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.normalize import split_words
@@ -66,12 +67,15 @@ def project_run(
 
     Raises:
         InvalidArgumentError: for a number out of range, or nothing to show.
-        DataError: if run and dataset do not fit, `out` holds something else, or the file system refuses.
+        DataError: if run and dataset do not fit, the run's embeddings are sets, `out` holds something else,
+            or the file system refuses.
 
     Example:
 
         project_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val", images=500)
     """
+    instead = "`vsemb report` shows what its words describe, `vsemb magnitudes` which weigh most."
+    need_single_vectors(run, "The projector", instead)
     for name, value in (("images", images), ("sentences", sentences), ("words", words)):
         if not 0 <= value <= MAX_POINTS:
             raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")

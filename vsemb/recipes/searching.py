@@ -15,6 +15,7 @@ from vsemb.recipes.indexing import ALL, index_directory, open_index, split_names
 from vsemb.recipes.queries import EmbeddedQuery, Query
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import check_run
+from vsemb.recipes.set_search import SetSearch, check_set_query, refused_for_sets
 from vsemb.search import Item, SearchIndex, check_candidates, resort_by_mean
 
 __all__ = ["Query", "Result", "nearest", "search_index", "search_run"]
@@ -63,7 +64,9 @@ def search_run(
     """Finds the images (or captions) of a dataset nearest to a query.
 
     The query goes through the same functions as in a SavedModel of the run. The index is built on
-    first use. An image of the dataset that is the query itself, by its key or its bytes, is left out.
+    first use; a run whose embeddings are sets has none, and scores all items each time, see
+    `vsemb.recipes.set_search`. An image of the dataset that is the query itself, by its key or its bytes, is
+    left out.
 
     With an order, the captions that a text finds say what the text says and perhaps more, and those that
     an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
@@ -85,7 +88,8 @@ def search_run(
 
     Raises:
         InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
-            composition and abstraction, or candidates are of no use in it.
+            composition and abstraction, candidates are of no use in it, or its embeddings are sets, with
+            which only one text or image can be looked for.
         DataError: if the image cannot be read or embedded, or run and dataset do not fit.
 
     Example:
@@ -95,9 +99,13 @@ def search_run(
     """
     _check_counts(k, resort)
     split_names(dataset, split)
-    asked = EmbeddedQuery(run, dataset, None, query, report)
-    encoders = asked.encoders
     kind = "text" if captions else "image"
+    if run.sets:
+        check_set_query(query, resort, candidates)
+    asked = EmbeddedQuery(run, dataset, None, query, report)
+    if run.sets:
+        return _answer(SetSearch(run, dataset, split, kind), asked, k, resort, keep_query, candidates)
+    encoders = asked.encoders
     if candidates is not None and not index_directory(run, dataset, split, kind).exists():
         # It would be built to score every item; refused before the work of embedding.
         check_candidates(candidates, max(k, resort or 0), similarity_name(run.recipe))
@@ -158,7 +166,7 @@ def _check_counts(k: int, resort: int | None) -> None:
 
 
 def _answer(
-    index: SearchIndex,
+    index: SearchIndex | SetSearch,
     asked: EmbeddedQuery,
     k: int,
     resort: int | None,
@@ -180,7 +188,7 @@ def _answer(
 
 
 def nearest(
-    index: SearchIndex,
+    index: SearchIndex | SetSearch,
     vector: np.ndarray,
     k: int,
     *,
@@ -192,8 +200,8 @@ def nearest(
     """Finds the items of an index nearest to an embedding.
 
     Args:
-        index: the index, which says what its rows stand for.
-        vector: (dim,) float32.
+        index: the index, which says what its rows stand for, or what stands in its place for sets.
+        vector: (dim,) float32; (items, dim) for sets.
         k: results wanted.
         query_kind: what the embedding is of, `"image"` or `"text"`.
         exclude: rows never to return.
@@ -211,6 +219,8 @@ def nearest(
     )
     order = np.arange(rows.shape[1])
     if resort is not None:
+        if isinstance(index, SetSearch):
+            raise refused_for_sets("resort", resort)
         order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
     return [
         Result(rank, float(scores[0, place]), index.items[rows[0, place]])

@@ -15,6 +15,7 @@ from vsemb.evaluation.text_curves import sample_texts, text_curve
 from vsemb.evaluation.zero_shot import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot
 from vsemb.files import replacing
 from vsemb.recipes.run import Run
+from vsemb.recipes.single_vectors import need_single_vectors
 from vsemb.text.class_names import ClassTokenizer
 
 
@@ -122,6 +123,21 @@ class ZeroShotTask:
         points = text_curve(*given, names=self.names, seed=seed, top=top)
         return ZeroShotMetrics(**{**vars(metrics), "curve": tuple(points)})
 
+    def check_drawable(self, path: str | os.PathLike[str]) -> None:
+        """Refuses what `draw` cannot draw, before anything is measured.
+
+        Args:
+            path: the file.
+
+        Raises:
+            DataError: as `draw`.
+            MissingExtraError: without scikit-learn.
+        """
+        instead = "Leave --picture out."
+        need_single_vectors(self.run, "A picture of classes by their mean embeddings", instead)
+        check_picture(path, len(self.names))
+        self._part.read_image(0)
+
     def draw(self, path: str | os.PathLike[str], *, seed: int = 0) -> None:
         """Draws the classes by their mean text embeddings, with the first image of each, as a PNG file.
 
@@ -130,11 +146,11 @@ class ZeroShotTask:
             seed: of the layout.
 
         Raises:
-            DataError: for fewer than four classes, a dataset without image bytes, or a file that cannot be
-                written.
+            DataError: for fewer than four classes, a run whose embeddings are sets, a dataset without image
+                bytes, or a file that cannot be written.
             MissingExtraError: without scikit-learn.
         """
-        check_picture(path, len(self.names))
+        self.check_drawable(path)
         means = class_means(self.text_embeddings, self.text_classes, len(self.names))
         points = class_points(means, seed)
         first = np.unique(self.image_classes, return_index=True)[1]

@@ -300,3 +300,45 @@ def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_pa
     assert keys and keys <= set(scenes_copy.split("train").keys)
     place = root.one("section", id="text-to-image").all("li")[0]
     assert place.one("div", kind="nothing").text == place.attributes["data-key"]
+
+
+def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
+    pages = [
+        write_report(region_run, region_scenes, "val", tmp_path / name, queries=2)[0].read_text()
+        for name in ("first.html", "again.html")
+    ]
+    assert pages[0] == pages[1]
+    root, part = Page(pages[0]).root, region_scenes.split("val")
+    facts = dict(zip([n.text for n in root.all("dt")], [n.text for n in root.all("dd")], strict=True))
+    assert facts["Space"] == "sets of vectors, 16 dimensions, region-word"
+    assert facts["Images"] == "features of SmallConvNet, of up to 6 regions (grid)"
+    section = root.one("section", id="alignments")
+    figures = section.all("figure")
+    assert len(figures) == 6 and len({figure.attributes["data-key"] for figure in figures}) == 6
+    for figure in figures:
+        row = part.keys.index(str(figure.attributes["data-key"]))
+        caption = figure.one("q").text
+        assert caption in part.entries[row]["captions"]
+        scores = [pair_score(region_run, region_scenes, row, one) for one in part.entries[row]["captions"]]
+        assert figure.one("span", kind="rank").text == f"score {max(scores):.2f}"
+        picture = figure.one("img")
+        # What the picture says in words is the caption again, phrase by phrase.
+        said = re.findall("“(.*?)”", str(picture.attributes["alt"]))
+        assert " ".join(said) == caption
+        head, _, body = str(picture.attributes["src"]).partition(",")
+        assert head == "data:image/jpeg;base64"
+        with Image.open(io.BytesIO(base64.b64decode(body, validate=True))) as shown:
+            shown.load()
+            assert shown.size == tuple(int(str(picture.attributes[side])) for side in ("width", "height"))
+    assert "Arithmetic with words" in section.one("p", id="left-out").text
+    assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    with pytest.raises(InvalidArgumentError, match="sets of vectors"):
+        wanted = [(part.keys[0], "red", "blue")]
+        write_report(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
+    assert not (tmp_path / "refused.html").exists()
+
+
+def pair_score(run: Run, dataset: Dataset, row: int, caption: str) -> float:
+    part = dataset.split("val")
+    regions = run.model.encode_images(run.regions_of(dataset).rows(part.ids[[row]]))
+    return float(run.model.similarity.scores(regions, run.model.encode_texts(run.tokenizer([caption])))[0, 0])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.data.images import BadImage, sanitise_image
@@ -14,15 +13,18 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.recipes.build import similarity_name
-from vsemb.recipes.images import embed_image_bytes
+from vsemb.recipes.images import embed_new_image
 from vsemb.recipes.indexing import ALL, index_items, open_index
 from vsemb.recipes.queries import embed_text
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import Result, nearest
 from vsemb.recipes.serve import run_encoders
+from vsemb.recipes.set_search import SetSearch, refused_for_sets
 from vsemb.search import SearchIndex, abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
+# Of embeddings that are sets, those of images and of captions each: more are made anew for every answer.
+_KEPT = 2 << 30
 _OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
@@ -73,6 +75,8 @@ class Comparison:
 class Demo:
     """A run that answers over a dataset; encoders and indexes are made once, here.
 
+    A run whose embeddings are sets has no index: they are made with the first answer, and kept if they fit.
+
     An image is given as bytes, of any format that a dataset takes, or as the key of one of the dataset's.
 
     Args:
@@ -86,6 +90,7 @@ class Demo:
 
     Attributes:
         has_order: whether the space has composition and abstraction.
+        has_arithmetic: whether embeddings can be added and subtracted.
         has_captions: whether captions can be searched; a run that reads names of classes has none.
 
     Example:
@@ -99,16 +104,23 @@ class Demo:
     ) -> None:
         self.run, self.dataset = run, dataset
         self.has_order = similarity_name(run.recipe) == "order"
+        self.has_arithmetic = not run.sets
         self.has_captions = run.recipe.text.tokenizer != "classes"
         self._encoders = run_encoders(run)
-        self._images = open_index(run, dataset, split, "image", self._encoders, report)
-        self._captions: SearchIndex | None = None
+
+        def searched(kind: str) -> SearchIndex | SetSearch:
+            if run.sets:
+                return SetSearch(run, dataset, split, kind, keep=_KEPT)
+            return open_index(run, dataset, split, kind, self._encoders, report)
+
+        self._images = searched("image")
+        self._captions: SearchIndex | SetSearch | None = None
         if run.reads_trees and run.parser is None:
             report("The run knows no parser: only single words can be asked for. Name one with --parser.")
         names = self._images.source.splits
         self.items = index_items(dataset, names, "image")
         if self.has_captions:
-            self._captions = open_index(run, dataset, split, "text", self._encoders, report)
+            self._captions = searched("text")
         splits = [dataset.split(name) for name in names]
         self._places = [(part, row) for part in splits for row in range(len(part))]
         self._by_key: dict[str, int] = {}
@@ -129,6 +141,8 @@ class Demo:
     @property
     def dim(self) -> int:
         """Size of the embeddings."""
+        if isinstance(self._images, SetSearch):
+            return self._images.dim
         return int(self._images.embeddings.shape[1])
 
     def place(self, index: int) -> tuple[Split, int]:
@@ -191,9 +205,12 @@ class Demo:
             resort: whether the best 20 are sorted anew by their distance to their mean.
 
         Raises:
-            InvalidArgumentError: for an unknown key or words, nothing left of the image, or another k.
+            InvalidArgumentError: for an unknown key or words, nothing left of the image, another k, or a run
+                whose embeddings are sets.
             DataError: if the image cannot be decoded or embedded.
         """
+        if not self.has_arithmetic:
+            raise refused_for_sets("minus", list(minus)) if minus else refused_for_sets("plus", list(plus))
         notes: list[str] = []
         vector, own = self._embed_image(image)
         less = [self._embed_text(text, "minus", notes) for text in minus]
@@ -280,13 +297,15 @@ class Demo:
         """Returns the embedding, and the places in the index that are the image itself."""
         if isinstance(image, str):
             place = self.place_of(image)
+            if isinstance(self._images, SetSearch):
+                return self._images.embedding(place), [place]
             return np.asarray(self._images.embeddings[place], np.float32), [place]
         limit = self.dataset.manifest.get("writing", {}).get("max_side")
         try:
             encoded = sanitise_image(image, limit).encoded
         except BadImage as error:
             raise DataError(f"The image is unreadable: {error}.") from error
-        vector = embed_image_bytes(self._encoders, tf.constant([encoded]), ["the image"])[0]
+        vector = embed_new_image(self.run, self._encoders, encoded, "the image")
         return vector, self._by_digest.get(sha256_bytes(encoded), [])
 
 

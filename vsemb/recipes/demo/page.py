@@ -63,8 +63,9 @@ class _Page:
                 self._sentence_tab()
             with gradio.Tab("Image"):
                 self._image_tab()
-            with gradio.Tab("Arithmetic"):
-                self._arithmetic_tab()
+            if demo.has_arithmetic:
+                with gradio.Tab("Arithmetic"):
+                    self._arithmetic_tab()
             if demo.has_order:
                 with gradio.Tab("Compose"):
                     self._order_tab()

@@ -19,6 +19,7 @@ from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.files import replacing
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.report import curves
+from vsemb.recipes.report.alignments import align
 from vsemb.recipes.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
 from vsemb.recipes.report.gallery import Gallery
 from vsemb.recipes.report.plane import draw_plane
@@ -29,7 +30,7 @@ from vsemb.recipes.run import METRICS, Run
 #: The file inside a run where its report lies.
 REPORT = "report.html"
 _TEMPLATE = "page.html.jinja"
-_BOOTSTRAP, _EXAMPLES = 1000, 6
+_BOOTSTRAP, _EXAMPLES, _ALIGNED = 1000, 6, 6
 _COLUMNS = {
     "R@1": "R@1",
     "R@5": "R@5",
@@ -38,7 +39,7 @@ _COLUMNS = {
     "mean_rank": "mean rank",
 }
 _SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
-_STEPS = ("embedding", "measuring", "queries", "arithmetic", "picture", "writing")
+_STEPS = ("embedding", "measuring", "queries", "alignments", "arithmetic", "picture", "writing")
 
 
 def write_report(
@@ -54,7 +55,8 @@ def write_report(
     """Writes a page about a run: what it scores, how it was trained, what it finds and where it fails.
 
     The page is one file that loads nothing: styles and pictures are inside, and there are no scripts. The
-    same run, dataset and arguments give the same page.
+    same run, dataset and arguments give the same page. A run whose embeddings are sets has alignments of
+    words with regions in the place of arithmetic and the plane, which want one vector an image.
 
     Args:
         run: the run.
@@ -71,7 +73,7 @@ def write_report(
 
     Raises:
         InvalidArgumentError: for a number out of range, a directory as `out`, or an example that cannot be
-            shown.
+            shown, as none can of a run whose embeddings are sets.
         DataError: if run and dataset do not fit, the split is not there, or the file system refuses.
         MissingExtraError: without jinja2.
 
@@ -86,6 +88,9 @@ def write_report(
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
+    if arithmetic and run.sets:
+        fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
+        raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
     template = _template()
     with tqdm(total=len(_STEPS), unit="step", disable=None) as bar:
 
@@ -115,8 +120,10 @@ def write_report(
         worst = None
         if not space.reads_classes:
             worst = gallery.worst(*retrieval_ranks(*embedded), max(1, queries // 2))
+        step("alignments")
+        aligned = align(space, dataset, _ALIGNED, seed) if run.sets else []
         step("arithmetic")
-        kinds = [] if space.reads_classes else families(space)
+        kinds = [] if space.reads_classes or run.sets else families(space)
         examples = arithmetic or choose_arithmetic(kinds, _EXAMPLES, seed, space)
         worked_out = work_out(space, examples)
         step("picture")
@@ -135,6 +142,8 @@ def write_report(
             by_text=drawn[0],
             by_image=drawn[1],
             worst=worst,
+            sets=run.sets,
+            alignments=aligned,
             examples=worked_out,
             plane=plane,
             reads_classes=space.reads_classes,
@@ -161,13 +170,14 @@ def _template() -> Any:
 def _facts(run: Run, dataset: Dataset, split: str) -> list[tuple[str, str]]:
     """Returns what the page's head tells, names and values."""
     recipe, info, part = run.recipe, run.info, dataset.split(split)
+    sets = "sets of vectors, " if run.sets else ""
     epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
     facts = [
         ("Recipe", f"{recipe.name} ({recipe.variant})"),
         ("Paper", recipe.paper),
         ("Trained on", info.get("dataset_name", "unknown")),
         ("Measured on", f"{dataset.name}, {split}: {len(part):,} images, {len(part.captions):,} captions"),
-        ("Space", f"{recipe.embedding_dim} dimensions, {similarity_name(recipe)}"),
+        ("Space", f"{sets}{recipe.embedding_dim} dimensions, {similarity_name(recipe)}"),
         ("Text encoder", f"{recipe.text.encoder} over {recipe.text.tokenizer}"),
         ("Images", recipe.image.backbone or _features(run)),
         ("Parameters", f"{run.model.count_params():,}"),
@@ -179,8 +189,14 @@ def _facts(run: Run, dataset: Dataset, split: str) -> list[tuple[str, str]]:
 
 
 def _features(run: Run) -> str:
-    found = run.feature_backbone
-    return "precomputed features" if found is None else f"features of {found[0].get('name', 'a backbone')}"
+    found, regions = run.feature_backbone, run.feature_regions
+    if found is None:
+        return "precomputed features"
+    features = f"features of {found[0].get('name', 'a backbone')}"
+    if regions is None:
+        return features
+    count = min(1 + regions.count, run.recipe.image.most_regions or 1 + regions.count)
+    return f"{features}, of up to {count} regions ({regions.source})"
 
 
 def _summary(metrics: RetrievalMetrics, recognition: ZeroShotMetrics | None) -> str:
