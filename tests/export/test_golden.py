@@ -30,6 +30,17 @@ def test_values_come_back_bit_for_bit(values, dtype):
     assert found.tolist() == values.tolist()
 
 
+@pytest.mark.parametrize("shape", [(None, 3, 2), (None, None, 2)], ids=["fixed", "open"])
+def test_vectors_of_zeros_in_sets_are_empty_lists(shape):
+    values = np.float32([[[1, 0.1], [0, 0], [0, 2]], [[0, 0], [0, 0], [0, 0]]])
+    written = to_json(values)
+    assert written == [[[1, 0.1], [], [0, 2]], [[], [], []]]
+    found = from_json(json.loads(json.dumps(written)), "float32", shape)
+    assert found.dtype == np.float32 and np.array_equal(found, values)
+    # As numbers they are read too.
+    assert np.array_equal(from_json(values.tolist(), "float32", shape), values)
+
+
 @pytest.mark.parametrize("values", [None, "a", 3, {"b64": ""}])
 def test_what_is_no_list_is_refused(values):
     with pytest.raises(ValueError, match="not a list"):
@@ -115,3 +126,32 @@ def test_a_row_alone_has_fewer_columns():
 
 def test_golden_k_has_a_row_that_asks_for_nothing():
     assert golden_k(6).tolist() == [3, 1, 2, 0, 3, 1] and golden_k(6).dtype == np.int32
+
+
+def aligned(**changed):
+    found = {
+        "boxes": np.float32([[[0, 0, 1, 1], [0.5, 0, 0.5, 1]]]),
+        "words": np.array([[b"a", b"dog", b""]], object),
+        "regions": np.array([[0, 1, -1]]),
+        "scores": np.float32([[30, 20, 0]]),
+        "valid": np.array([True]),
+    }
+    return {**found, **changed}
+
+
+@pytest.mark.parametrize(
+    ("got", "problem"),
+    [
+        (aligned(), None),
+        # Rounding of scores up to 0.3, a hundredth of the largest, may tell two regions apart or not.
+        (aligned(scores=np.float32([[30, 20.2, 0]]), regions=np.array([[0, 0, -1]])), None),
+        (aligned(scores=np.float32([[30, 21, 0]]), regions=np.array([[0, 0, -1]])), "gives other regions"),
+        (aligned(regions=np.array([[0, -1, -1]])), "gives other regions"),
+        (aligned(words=np.array([[b"a", b"cat", b""]], object)), "gives other words"),
+        # Boxes are no larger than 1, whatever the scores are.
+        (aligned(boxes=np.float32([[[0, 0, 1, 1], [0.52, 0, 0.5, 1]]])), "differs by 2.0e-02 > 1e-02"),
+    ],
+    ids=["equal", "tied", "other region", "no region", "other word", "other box"],
+)
+def test_alignments_compare_by_words_regions_and_boxes(got, problem):
+    assert compare(aligned(), got, 0.01, scale=30)[1] == problem

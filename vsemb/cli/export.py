@@ -6,7 +6,8 @@ with the run before it appears; a contract of what it takes and gives is written
 --classes it classifies images too: each class is the texts that its name makes with the templates, see
 `vsemb classify`. With --index it searches too, among the items of an index that `vsemb index RUN` made, and
 needs no index beside it then. A model of dependency trees takes trees in place of strings, since a
-SavedModel cannot parse; see `vsemb parse`.
+SavedModel cannot parse; see `vsemb parse`. A model of regions and words aligns them, see `vsemb align`, and
+has neither classes nor an index.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 from vsemb.export.card import ModelFacts
 from vsemb.export.corpus import Corpus
+from vsemb.export.image_input import ImageInput
 from vsemb.export.savedmodel import export_savedmodel
-from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
+from vsemb.export.signatures import ClassPrompts, ServedModel
 
 __all__ = ["ClassPrompts", "Corpus", "ImageInput", "ModelFacts", "ServedModel", "export_savedmodel"]

@@ -29,6 +29,12 @@ _MISSING = {
     "classify": "It classifies no images: it was exported without classes.",
     "search": "It searches nothing: it was exported without a corpus.",
 }
+_MISSING_OF_SETS = {
+    "encode_image": _MISSING["encode_image"],
+    "align": "It tells no regions of words, since it has none: see `encode_image`.",
+    "classify": "It classifies no images, of which it makes sets of vectors: `vsemb classify RUN` does.",
+    "search": "It searches nothing, since a corpus holds one vector an item: `vsemb search RUN` does.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +164,10 @@ def _what(contract: Contract, facts: ModelFacts) -> str:
         "run": _code(contract.fingerprint or ""),
         "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
     }
-    return f"Embeds {both} as {contract.dim} numbers each, which can be compared.\n\n{_pairs(rows)}"
+    each = f"{contract.dim} numbers each"
+    if _sets(contract):
+        each = f"sets of vectors of {each}, one a word{' or region' if both != takes else ''}"
+    return f"Embeds {both} as {each}, which can be compared.\n\n{_pairs(rows)}"
 
 
 def _chosen(facts: ModelFacts) -> str:
@@ -202,6 +211,8 @@ def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
         found.append(f"{what} is read up to {contract.max_tokens} tokens.")
     if contract.max_pixels is not None:
         found.append(f"Images are JPEG or PNG, of {contract.max_pixels:,} pixels at most.")
+    if "align" in contract.signatures:
+        found.extend(_region_limits(contract.signatures["align"]))
     found.append(
         "A row that cannot be read is answered by `valid` false and zeros, and costs its neighbours nothing."
     )
@@ -209,9 +220,19 @@ def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
     return found
 
 
+def _region_limits(align: Mapping[str, Any]) -> list[str]:
+    most = align["outputs"]["boxes"]["shape"][1]
+    found = [
+        f"An image has {most} regions at most, the whole of it first: boxes x, y, w, h, as fractions of it."
+    ]
+    if "boxes" in align["inputs"]:
+        found.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
+    return found
+
+
 def _cannot(contract: Contract, facts: ModelFacts) -> list[str]:
     found = [_NO_PARSING.format(_plain(facts.parser) or "not recorded")] if _trees(contract) else []
-    for name, said in _MISSING.items():
+    for name, said in (_MISSING_OF_SETS if _sets(contract) else _MISSING).items():
         if not any(signature.startswith(name) for signature in contract.signatures):
             found.append(said)
     return [*found, "It makes no captions: it compares what it is given."]
@@ -228,6 +249,10 @@ def _unknown(facts: ModelFacts) -> list[str]:
 
 def _trees(contract: Contract) -> bool:
     return "encode_tree" in contract.signatures
+
+
+def _sets(contract: Contract) -> bool:
+    return len(contract.signatures["serving_default"]["outputs"]["embedding"]["shape"]) == 3
 
 
 def _pairs(rows: Mapping[str, str]) -> str:

@@ -32,6 +32,7 @@ _GEOMETRIES = {
     "Cosine": "unit length",
     "OrderViolation": "unit length, no negative entry",
 }
+_SETS = "sets of vectors; a row of zeros is padding"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,9 @@ class Contract:
 
 def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
     sides = {
-        side: {key: from_json(rows[side][key], spec["dtype"]) for key, spec in specs[side].items()}
+        side: {
+            key: from_json(rows[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()
+        }
         for side in ("inputs", "outputs")
     }
     if not all(sides.values()):
@@ -190,6 +193,8 @@ def geometry(similarity: object) -> str:
     >>> geometry(Cosine())
     'unit length'
     """
+    if getattr(similarity, "sets", False):
+        return _SETS
     for kind in type(similarity).__mro__:
         if kind.__name__ in _GEOMETRIES:
             return _GEOMETRIES[kind.__name__]

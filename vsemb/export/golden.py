@@ -6,6 +6,7 @@ Good rows and bad ones, since that a bad row costs its neighbours nothing is par
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ Arrays = dict[str, np.ndarray]
 
 # Results of a search, which two computations may order otherwise where scores are as good as equal.
 _RANKED = ("ids", "keys")
+# A text of more bytes is a row of many vectors where words have one each.
+_LONG = 200
 
 
 def golden_texts(tokenizer: Any) -> list[bytes]:
@@ -25,6 +28,11 @@ def golden_texts(tokenizer: Any) -> list[bytes]:
     known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
     return [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
+
+
+def golden_sets(tokenizer: Any) -> list[bytes]:
+    """Returns those of the golden texts that are short, for embeddings of a vector a word."""
+    return [text for text in golden_texts(tokenizer) if len(text) <= _LONG]
 
 
 def golden_trees(tokenizer: Any) -> Arrays:
@@ -69,6 +77,46 @@ def golden_images() -> list[bytes]:
     return [jpeg, b"not an image", png, png[: len(png) // 2], b""]
 
 
+def golden_regions() -> Arrays:
+    """Returns images and candidate boxes to try an export with, padding and what is no box among them."""
+    images = golden_images()
+    return {"image_bytes": np.array([*images, images[0]], object), "boxes": _boxes(len(images) + 1)}
+
+
+def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
+    """Returns images, texts and affinities to try `align` with, and rows in which one of them is none.
+
+    Args:
+        tokenizer: of the model.
+        boxes: whether candidate boxes come with the images.
+    """
+    # One that is known, and the odd ones.
+    texts, (jpeg, no_image, png, *_) = golden_texts(tokenizer)[1:], golden_images()
+    images = [(jpeg, png)[row % 2] for row in range(len(texts))]
+    affinities = np.resize(np.array([0, 0.25, 2, 1e6], np.float32), len(texts) + 3)
+    affinities[-2] = -1
+    rows = {
+        "image_bytes": np.array([*images, no_image, png, jpeg], object),
+        "text": np.array([*texts, *texts[:1] * 3], object),
+        "affinity": affinities,
+    }
+    return {**rows, "boxes": _boxes(len(affinities))} if boxes else rows
+
+
+def _boxes(rows: int) -> np.ndarray:
+    """Returns (rows, 5, 4) float32; the last row has one without a height."""
+    good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
+    none = np.zeros((2, 4), np.float32)
+    # Padding may come first, since TensorFlow Serving fills a request up with its own first element.
+    kinds = np.stack(
+        [np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)]
+    )
+    boxes = np.resize(kinds, (rows, 5, 4))
+    boxes[-1] = kinds[0]
+    boxes[-1, -1, 3] = -0.25
+    return boxes
+
+
 def golden_k(rows: int) -> np.ndarray:
     """Returns how many results each golden row asks a search for: (rows,) int32, zero among them.
 
@@ -83,11 +131,16 @@ def golden_k(rows: int) -> np.ndarray:
 def to_json(values: np.ndarray) -> list[Any]:
     """Returns values as TensorFlow Serving's REST API has them: bytes that are no text as {"b64": ...}.
 
+    In sets of vectors, which are mostly padding, a vector of zeros is [].
+
     Example:
 
     >>> to_json(np.array([b"dog", bytes([255])], object)), to_json(np.float32([[0.1]]))
     (['dog', {'b64': '/w=='}], [[0.1]])
     """
+    if values.ndim > 2 and values.dtype == np.float32:
+        shown = [[vector if vector.any() else vector[:0] for vector in row] for row in values]
+        return [[to_json(vector) for vector in row] for row in shown]
     if values.ndim > 1:
         return [to_json(row) for row in values]
     if values.dtype == np.float32:
@@ -102,12 +155,13 @@ def _string(value: bytes) -> str | dict[str, str]:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def from_json(values: Any, dtype: str) -> np.ndarray:
+def from_json(values: Any, dtype: str, shape: Sequence[int | None] = ()) -> np.ndarray:
     """Turns `to_json`'s result back.
 
     Args:
         values: nested lists.
         dtype: a name such as `float32` or `string`.
+        shape: sizes, None for those that are open; where there are more than two, the last is known.
 
     Raises:
         ValueError: for what is no list of such values.
@@ -115,6 +169,8 @@ def from_json(values: Any, dtype: str) -> np.ndarray:
     if not isinstance(values, list):
         raise ValueError("not a list")
     if dtype != "string":
+        if len(shape) > 2:
+            values = [[vector or [0] * (shape[-1] or 0) for vector in row] for row in values]
         return np.array(values, dtype)
     found = np.array([None] * len(values), object)
     for place, value in enumerate(values):
@@ -166,7 +222,8 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
                 # Named as the reader knows them: embeddings, scores.
                 return np.inf, f"gives {name.rstrip('s')}s that are not finite"
             if here.size:
-                difference = float(np.abs(here - there).max()) / max(scale, float(np.abs(here).max()))
+                least = 1.0 if name == "boxes" else scale
+                difference = float(np.abs(here - there).max()) / max(least, float(np.abs(here).max()))
                 largest = max(largest, difference)
             continue
         differs = here != there
@@ -174,6 +231,10 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
             nothing = -1 if name == "ids" else b""
             tied = _tied(wanted["scores"], tolerance * scale) | _last(wanted["ids"] >= 0)
             differs &= ~tied | ((here == nothing) != (there == nothing))
+        if name == "regions":
+            # Of two regions that fit a word equally well, the scores tell no difference.
+            near = np.abs(wanted["scores"] - got["scores"]) <= tolerance * scale
+            differs &= ~near | ((here < 0) != (there < 0))
         if np.any(differs):
             if name == "valid":
                 return largest, f"finds other rows valid: {there.tolist()}, not {here.tolist()}"

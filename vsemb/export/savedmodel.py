@@ -26,9 +26,21 @@ from vsemb.export.contract import (
     version_contract_path,
 )
 from vsemb.export.corpus import Corpus
-from vsemb.export.golden import Arrays, compare, golden_images, golden_k, golden_texts, golden_trees, part
+from vsemb.export.golden import (
+    Arrays,
+    compare,
+    golden_alignments,
+    golden_images,
+    golden_k,
+    golden_regions,
+    golden_sets,
+    golden_texts,
+    golden_trees,
+    part,
+)
+from vsemb.export.image_input import ImageInput
 from vsemb.export.servable import check_servable, signature_specs
-from vsemb.export.signatures import ClassPrompts, ImageInput, ServedModel
+from vsemb.export.signatures import ClassPrompts, ServedModel
 from vsemb.export.versions import publishing
 from vsemb.export.warmup import write_warmup
 from vsemb.image.decode import MAX_PIXELS
@@ -66,7 +78,8 @@ def export_savedmodel(
     Signatures, with the batch as 0th dimension: `encode_text` (`text` string [B]), also as
     `serving_default`, and `encode_image` (`image_bytes` string [B]), each to `embedding` float32
     [B, D] and `valid` bool [B]; with classes also `classify` (`image_bytes` string [B]) to `classes`
-    string [B, C], `scores` float32 [B, C] and `valid` bool [B]. A model that takes dependency trees has
+    string [B, C], `scores` float32 [B, C] and `valid` bool [B]. A model of sets has embeddings float32
+    [B, items, D] and `align`. A model that takes dependency trees has
     `encode_tree` (`tokens` string [B, T], `heads` int32 [B, T]) in place of `encode_text`; see
     `vsemb.export.signatures.ServedModel`. Core TensorFlow operations only, so any
     TensorFlow Serving runs it. Before it is published it is loaded and must give what the Keras model gives.
@@ -93,7 +106,7 @@ def export_savedmodel(
         The directory of the version.
 
     Raises:
-        InvalidArgumentError: for classes without an image input.
+        InvalidArgumentError: for classes without an image input, and classes or a corpus of a model of sets.
         DataError: if the version exists, the file system refuses, the reloaded SavedModel differs from the
             model, or not every TensorFlow Serving could run it.
 
@@ -181,10 +194,13 @@ def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
 def _cases(served: ServedModel) -> list[tuple[str, Callable[..., Any], Arrays, float]]:
     """Returns signature, the Keras model's function, inputs, and the least differences are relative to."""
     images = {"image_bytes": np.array(golden_images(), object)}
+    if served.image_input is not None and served.image_input.wants_boxes:
+        images = golden_regions()
     encode: Callable[..., Any]
     search_rows: Callable[..., Any]
     if served.encode_tree is None:
-        sentences = {"text": np.array(golden_texts(served.tokenizer), object)}
+        texts = (golden_sets if served.sets else golden_texts)(served.tokenizer)
+        sentences = {"text": np.array(texts, object)}
         encode, search, search_rows = served.text_rows, "search_text", served.text_search_rows
     else:
         sentences = golden_trees(served.tokenizer)
@@ -193,6 +209,10 @@ def _cases(served: ServedModel) -> list[tuple[str, Callable[..., Any], Arrays, f
     cases.append((served.sentences, encode, sentences, 1.0))
     if served.image_input is not None:
         cases.append(("encode_image", served.image_rows, images, 1.0))
+    if served.align is not None:
+        words = encode(**_tensors(sentences))["embedding"].numpy()
+        rows = golden_alignments(served.tokenizer, boxes="boxes" in images)
+        cases.append(("align", served.align_rows, rows, _score_scale(served.image_rows, images, words)))
     if served.classes is not None:
         scale = _score_scale(served.image_rows, images, served.classes.embeddings)
         cases.append(("classify", served.class_rows, images, scale))
@@ -240,7 +260,7 @@ def _contract(
         golden=golden,
         tolerance=tolerance,
         tolerance_reason=_REASON,
-        dim=golden[served.sentences].outputs["embedding"].shape[1],
+        dim=golden[served.sentences].outputs["embedding"].shape[-1],
         similarity={"name": type(similarity).__name__, "config": similarity.get_config()},
         geometry=geometry(similarity),
         max_text_bytes=MAX_BYTES if served.encode_tree is None else None,

@@ -15,45 +15,22 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.export.alignment import (
+    aligned,
+    check_sets,
+    filled_up,
+    find_regions,
+    of_sets,
+    padded_words,
+    row_counts,
+)
 from vsemb.export.corpus import Corpus
+from vsemb.export.image_input import ImageInput
 from vsemb.export.trees import Parse, from_the_left, parsed_texts, takes_trees
-from vsemb.image.backbones import BackboneConfig
-from vsemb.image.decode import decode_images
-from vsemb.image.views import encode_images
 from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.similarities import Similarity
 
 Outputs = dict[str, tf.Tensor]
-
-
-@dataclass(frozen=True, eq=False)
-class ImageInput:
-    """How image bytes become what a model's image encoder takes.
-
-    Attributes:
-        config: the backbone: its `size` and `crops` say what the bytes are decoded to.
-        backbone: the network behind the features that the model was trained on; None where the
-            model was trained from pixels and holds its backbone itself.
-
-    Example:
-
-    >>> pixels, valid = ImageInput(BackboneConfig("SmallConvNet"))(tf.constant([b"no image"]))
-    >>> pixels.shape, valid.numpy().tolist()
-    (TensorShape([1, 64, 64, 3]), [False])
-    """
-
-    config: BackboneConfig
-    backbone: keras.Model | None = None
-
-    def __post_init__(self) -> None:
-        if self.backbone is None and self.config.crops != 1:
-            raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
-
-    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Decodes: string (batch,) to ((batch, ...) float32, valid (batch,) bool)."""
-        if self.backbone is None:
-            return decode_images(encoded, self.config.size)
-        return encode_images(self.backbone, self.config, encoded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +39,8 @@ class ClassPrompts:
 
     Attributes:
         names: c names, in the order in which scores are given.
-        embeddings: (c, prompts, dim) float32 text embeddings in the geometry of the model's similarity.
+        embeddings: (c, prompts, dim) float32 text embeddings in the geometry of the model's similarity;
+            (c, prompts, words, dim) where these are sets.
 
     Example:
 
@@ -73,7 +51,7 @@ class ClassPrompts:
     embeddings: np.ndarray
 
     def __post_init__(self) -> None:
-        if self.embeddings.ndim != 3 or len(self.embeddings) != len(self.names):
+        if self.embeddings.ndim not in (3, 4) or len(self.embeddings) != len(self.names):
             allowed = f"a shape ({len(self.names)}, prompts, dim)"
             raise invalid_argument("embeddings", self.embeddings.shape, allowed)
 
@@ -111,6 +89,12 @@ class ServedModel:
     A model that takes dependency trees has `encode_tree` and `search_tree` in place of the signatures of
     texts, since a SavedModel cannot parse; `encode_text` parses in Python and is no signature then.
 
+    A model whose similarity compares sets gives `embedding` (batch, items, dim): items are the words of a
+    text, as many as the tokenizer reads at most, or the regions of an image, and a row of zeros is none. It
+    has `align`, and neither classes nor a corpus. Where regions are not proposed in graph, `encode_image`
+    and `align` take candidates too, `boxes` float32 (batch, candidates, 4), see
+    `vsemb.export.alignment.find_regions`.
+
     Args:
         model: the trained model; one for entailment embeds texts alone.
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
@@ -122,14 +106,20 @@ class ServedModel:
 
     Raises:
         InvalidArgumentError: for classes where images cannot be embedded, or a corpus of another size of
-            embedding than the model's.
+            embedding than the model's; for a model of sets see `vsemb.export.alignment.check_sets`.
 
     Attributes:
         encode_text: `text` string (batch,) -> {"embedding", "valid"}.
         encode_tree: `tokens` string (batch, steps), "" as padding on either side, and `heads` int32
             (batch, steps), the number of each word's head among the words of its row, counted from 1, and 0
             for the root and padding -> {"embedding", "valid"}, or None.
-        encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, or None.
+        encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, and of a model of sets also
+            {"boxes"}, as `align` has them; or None.
+        align: `image_bytes` string (batch,), `text` string (batch,), `affinity` float32 (batch,), what two
+            neighbouring words on one region are worth -> {"boxes" float32 (batch, regions, 4), `[x, y, w, h]`
+            as fractions of the image, the whole of it first; "words" string, "" for padding; "regions"
+            int64, the row of each word's box, -1 for padding; "scores" float32, how well the word fits it,
+            each (batch, steps); "valid", false where image, text or affinity is not}, or None.
         classify: `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order
             given, "scores" float32 (batch, c), "valid"}, or None.
         search_text: `text` string (batch,), `k` int32 (batch,) -> {"ids", "scores", "keys", "valid"}, see
@@ -157,6 +147,12 @@ class ServedModel:
             raise invalid_argument(
                 "classes", list(classes.names), "none where images cannot be embedded", fix
             )
+        #: Whether embeddings are sets of vectors.
+        self.sets = of_sets(model)
+        if self.sets:
+            regions = None if image_input is None else image_input.regions is not None
+            names = None if classes is None else list(classes.names)
+            check_sets(tokenizer, regions, names, None if corpus is None else f"{len(corpus)} items")
         self.model = model
         self.tokenizer = tokenizer
         self.image_input = image_input
@@ -172,6 +168,7 @@ class ServedModel:
         self.encode_text: Any = self.text_rows
         self.encode_tree: Any = None
         self.encode_image: Any = None
+        self.align: Any = None
         self.classify: Any = None
         self.search_text: Any = None
         self.search_tree: Any = None
@@ -185,8 +182,19 @@ class ServedModel:
         else:
             self.encode_text = _function(self.text_rows, text)
             self._encode_ids = self._id_rows
-        if image_input is not None:
-            self.encode_image = _function(self.image_rows, image_bytes)
+        affinity = tf.TensorSpec([None], tf.float32, name="affinity")
+        if image_input is not None and image_input.wants_boxes:
+            boxes = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
+            self.encode_image = _function(self.image_rows, image_bytes, boxes)
+            self.align = _function(self.align_rows, image_bytes, text, affinity, boxes)
+        elif image_input is not None:
+            # Not the methods themselves: boxes, which they may be given too, would be an input that is None.
+            self.encode_image = _function(lambda image_bytes: self.image_rows(image_bytes), image_bytes)
+            if self.sets:
+                self.align = _function(
+                    lambda image_bytes, text, affinity: self.align_rows(image_bytes, text, affinity),
+                    *(image_bytes, text, affinity),
+                )
         if classes is not None:
             self.classify = _function(self.class_rows, image_bytes)
         if corpus is not None:
@@ -220,13 +228,40 @@ class ServedModel:
     def _id_rows(self, ids: tf.Tensor) -> Outputs:
         with _kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
+        if self.sets:
+            embedding = filled_up(embedding, self.tokenizer.max_length)  # type: ignore[attr-defined]
         return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
 
-    def image_rows(self, image_bytes: tf.Tensor) -> Outputs:
+    def image_rows(self, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> Outputs:
         """What `encode_image` computes, step by step where it is called outside a graph."""
         assert self.image_input is not None
-        images, valid = self.image_input(_one_row_at_least(image_bytes))
-        return _first(_outputs(self.model.encode_images(images), valid), tf.shape(image_bytes)[0])
+        rows = tf.shape(image_bytes)[0]
+        if self.image_input.regions is None:
+            images, valid = self.image_input(_one_row_at_least(image_bytes))
+            return _first(_outputs(self.model.encode_images(images), valid), rows)
+        if boxes is not None:
+            with tf.control_dependencies(row_counts(image_bytes, boxes)):
+                boxes = _one_row_at_least(boxes)
+        found = find_regions(self.image_input.regions, _one_row_at_least(image_bytes), boxes)
+        outputs = _outputs(self.model.encode_images(found.features), found.valid)
+        return _first({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
+
+    def align_rows(
+        self,
+        image_bytes: tf.Tensor,
+        text: tf.Tensor,
+        affinity: tf.Tensor,
+        boxes: tf.Tensor | None = None,
+    ) -> Outputs:
+        """What `align` computes, step by step where it is called outside a graph."""
+        rows = tf.shape(image_bytes)[0]
+        given = [image_bytes, text, affinity, *([] if boxes is None else [boxes])]
+        with tf.control_dependencies(row_counts(*given)):
+            image_bytes, text, affinity, *candidates = map(_one_row_at_least, given)
+        images = self.image_rows(image_bytes, *candidates)
+        words = padded_words(self.tokenizer, text)
+        found = aligned(self.model.similarity, images, self.text_rows(text), words, affinity)
+        return _first(found, rows)
 
     def class_rows(self, image_bytes: tf.Tensor) -> Outputs:
         """What `classify` computes, step by step where it is called outside a graph."""
@@ -258,7 +293,7 @@ class ServedModel:
         """The concrete functions by signature name, `serving_default` first."""
         sentences = getattr(self, self.sentences).get_concrete_function()
         named = {"serving_default": sentences, self.sentences: sentences}
-        for name in ("encode_image", "classify", "search_text", "search_tree", "search_image"):
+        for name in ("encode_image", "align", "classify", "search_text", "search_tree", "search_image"):
             if getattr(self, name) is not None:
                 named[name] = getattr(self, name).get_concrete_function()
         return named
@@ -275,7 +310,8 @@ def _one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
 
 
 def _outputs(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
-    return {"embedding": tf.where(valid[:, None], embedding, 0.0), "valid": valid}
+    here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
+    return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
 
 
 def _first(outputs: Outputs, rows: tf.Tensor) -> Outputs:

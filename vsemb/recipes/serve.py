@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
+from vsemb.export.alignment import check_sets
 from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.regions import RegionExtractor
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.parsing import stored_parser_name
@@ -22,7 +25,7 @@ def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     """Returns how a run's model takes image bytes; None where it cannot.
 
     A run on precomputed features knows no backbone that would make features of a new image, and one for
-    entailment takes sentences alone.
+    entailment takes sentences alone. A run of regions finds them as its cache did, as many as it reads.
     """
     if isinstance(run, EntailmentRun):
         return None
@@ -33,7 +36,17 @@ def image_input(run: Run | EntailmentRun) -> ImageInput | None:
         return None
     described, weights = run.feature_backbone
     config = BackboneConfig.from_json(described)
-    return ImageInput(config, build_backbone(config, weights))
+    backbone = build_backbone(config, weights)
+    if not run.sets:
+        return ImageInput(config, backbone)
+    regions = run.feature_regions
+    if regions is None:
+        return None
+    most = run.recipe.image.most_regions
+    if most is not None and most <= regions.count:
+        # The best come first, so that fewer are the first of more.
+        regions = dataclasses.replace(regions, count=most - 1)
+    return ImageInput(config, backbone, RegionExtractor(config, regions, backbone))
 
 
 def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
@@ -96,6 +109,8 @@ def export_run(
         export_run(Run.open("runs/vsepp"), "savedmodels/flickr8k")
     """
     if index is not None:
+        if isinstance(run, Run) and run.sets:
+            check_sets(run.tokenizer, corpus=f"{len(index)} items")
         check_run(index, run)
     return export_savedmodel(
         run.model,
@@ -143,4 +158,9 @@ def _image_facts(run: Run | EntailmentRun) -> str:
     if run.feature_backbone is None:
         return "precomputed features of an unknown network"
     kept = BackboneConfig.from_json(run.feature_backbone[0])
-    return f"features of {kept.name}, images of {kept.size} pixels a side"
+    said = f"features of {kept.name}, images of {kept.size} pixels a side"
+    regions = run.feature_regions
+    if regions is None:
+        return said
+    count = min(1 + regions.count, run.recipe.image.most_regions or 1 + regions.count)
+    return f"{said}, of {count} regions at most ({regions.source}), the whole image among them"

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.serving.client_inputs import no_rows, parse_address, to_array, to_images, to_texts
+from vsemb.serving.client_alignment import Alignment, Phrase, alignments_of, to_affinities, to_boxes
+from vsemb.serving.client_inputs import no_rows, parse_address, requests_of, to_array, to_images, to_texts
 from vsemb.serving.client_results import Classes, Embeddings, Found, joined
 from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, trees_in_parts
 from vsemb.serving.transports import (
@@ -28,10 +29,12 @@ from vsemb.serving.transports import (
 )
 
 __all__ = [
+    "Alignment",
     "Classes",
     "Client",
     "Embeddings",
     "Found",
+    "Phrase",
     "ServingError",
     "SignatureInfo",
     "TensorInfo",
@@ -174,7 +177,7 @@ class Client(AbstractContextManager["Client"]):
             return {name: no_rows(output) for name, output in info.outputs.items()}
         parts = [
             self._run(signature, info, {name: array[start:end] for name, array in arrays.items()})
-            for start, end in self._ranges(list(arrays.values()))
+            for start, end in requests_of(list(arrays.values()), self.batch_size, self.batch_bytes)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -187,6 +190,8 @@ class Client(AbstractContextManager["Client"]):
 
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
         """Embeds texts.
+
+        A model of sets gives a vector for each word, and zeros where no word is.
 
         Where the model takes trees and no texts, they are parsed here first, with the client's parser.
 
@@ -226,18 +231,66 @@ class Client(AbstractContextManager["Client"]):
         found = [self.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
         return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
 
-    def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
+    def encode_image(
+        self, images: Sequence[bytes | str | os.PathLike[str]], boxes: Sequence[Any] | None = None
+    ) -> Embeddings:
         """Embeds images.
 
         Args:
             images: n JPEG or PNG images, each the file's content or its path.
+            boxes: as `align`.
+
+        Returns:
+            A model of sets gives a vector for each region, and the regions' boxes.
 
         Raises:
             DataError: if a file cannot be read.
             ServingError: as `predict`.
         """
-        found = self.predict("encode_image", image_bytes=to_images(images))
-        return Embeddings(found["embedding"], found["valid"])
+        contents = to_images(images)
+        found = self.predict("encode_image", image_bytes=contents, **self._boxes(boxes, len(contents)))
+        return Embeddings(found["embedding"], found["valid"], found.get("boxes"))
+
+    def align(
+        self,
+        images: Sequence[bytes | str | os.PathLike[str]],
+        texts: Sequence[str | bytes],
+        affinity: float | Sequence[float] = 0.0,
+        boxes: Sequence[Any] | None = None,
+    ) -> list[Alignment]:
+        """Tells which region of an image each word of a sentence belongs to.
+
+        Args:
+            images: n images, as `encode_image`.
+            texts: n sentences, one for each image.
+            affinity: how much better it is for two neighbouring words to share a region, from 0, where each
+                word has the region it fits best; one number, or one for each row.
+            boxes: for a model that proposes no regions itself, n lists of candidates, best first, each
+                `[x, y, w, h]` as fractions of the image's width and height.
+
+        Returns:
+            n of them; one that is not valid has no words.
+
+        Raises:
+            InvalidArgumentError: for a model that has no regions, other numbers of images and texts, or what
+                is no affinity or box.
+            DataError: if a file cannot be read.
+            ServingError: as `predict`.
+
+        Example:
+
+            for phrase in client.align(["dog.jpg"], ["a dog on a beach"], affinity=0.5)[0].phrases:
+                print(phrase.text, phrase.box)
+        """
+        rows, contents = to_texts(texts), to_images(images)
+        if len(rows) != len(contents):
+            received = f"{len(rows)} texts for {len(contents)} images"
+            raise invalid_argument("texts", received, "one for each image", "Repeat the image for each text.")
+        affinities = to_affinities(affinity, len(rows))
+        more = self._boxes(boxes, len(rows))
+        return alignments_of(
+            self.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more)
+        )
 
     def classify(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Classes:
         """Classifies images among the classes that the model was exported with.
@@ -288,6 +341,9 @@ class Client(AbstractContextManager["Client"]):
         """
         return self._search("search_image", k, image_bytes=to_images(images))
 
+    def _boxes(self, boxes: Sequence[Any] | None, rows: int) -> Arrays:
+        return {} if boxes is None else {"boxes": to_boxes(boxes, rows)}
+
     def _takes_trees(self, verb: str) -> bool:
         """Whether the model takes trees where others take texts."""
         known = self.signatures()
@@ -323,23 +379,6 @@ class Client(AbstractContextManager["Client"]):
 
     def _attempted(self, attempt: Any) -> Any:
         return attempted(attempt, self.timeout, self.retries)
-
-    def _ranges(self, arrays: list[np.ndarray]) -> Iterator[tuple[int, int]]:
-        """Yields the first and the last row but one of each request."""
-        sizes = np.zeros(len(arrays[0]), np.int64)
-        for array in arrays:
-            if array.dtype == object:
-                flat = array.reshape(len(array), -1)
-                sizes += [sum(map(len, row)) for row in flat]
-            else:
-                sizes += array[:1].nbytes
-        start, size = 0, 0
-        for row, row_size in enumerate(sizes.tolist()):
-            if row > start and (row - start >= self.batch_size or size + row_size > self.batch_bytes):
-                yield start, row
-                start, size = row, 0
-            size += row_size
-        yield start, len(sizes)
 
 
 def _text(value: bytes) -> str:

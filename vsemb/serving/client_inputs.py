@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -87,6 +87,35 @@ def no_rows(info: TensorInfo) -> np.ndarray:
     """Returns an output for no rows at all."""
     shape = info.shape or (None,)
     return np.zeros((0, *(0 if size is None else size for size in shape[1:])), info.dtype)
+
+
+def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yields the first and the last row but one of each request.
+
+    Args:
+        arrays: the inputs, with equally many rows, one at least.
+        most_rows: of a request.
+        most_bytes: of a request, unless a single row has more.
+
+    Example:
+
+    >>> list(requests_of([np.array([b"abc", b"d", b"e"], object)], most_rows=2, most_bytes=3))
+    [(0, 1), (1, 3)]
+    """
+    sizes = np.zeros(len(arrays[0]), np.int64)
+    for array in arrays:
+        if array.dtype == object:
+            flat = array.reshape(len(array), -1)
+            sizes += [sum(map(len, row)) for row in flat]
+        else:
+            sizes += array[:1].nbytes
+    start, size = 0, 0
+    for row, row_size in enumerate(sizes.tolist()):
+        if row > start and (row - start >= most_rows or size + row_size > most_bytes):
+            yield start, row
+            start, size = row, 0
+        size += row_size
+    yield start, len(sizes)
 
 
 def to_texts(texts: Sequence[str | bytes]) -> list[bytes]:

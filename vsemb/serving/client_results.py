@@ -15,12 +15,16 @@ class Embeddings:
     """What texts or images were embedded to.
 
     Attributes:
-        embedding: (n, dim) float32, zero in rows that are not valid.
+        embedding: (n, dim) float32, zero in rows that are not valid. Of a model of sets (n, items, dim): a
+            vector for each word or region, zero where there is none.
         valid: (n,) bool, whether there was anything to embed: a word, an image.
+        boxes: (n, regions, 4) float32 of the images of a model of sets, `[x, y, w, h]` as fractions of the
+            image's width and height, the whole image first; None of what has no regions.
     """
 
     embedding: np.ndarray
     valid: np.ndarray
+    boxes: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +79,8 @@ def joined(parts: Sequence[_Rows]) -> _Rows:
     values: dict[str, Any] = {}
     for item in fields(parts[0]):
         each = [getattr(part, item.name) for part in parts]
+        if each[0] is None:
+            continue
         listed = isinstance(each[0], list)
         values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
     return type(parts[0])(**values)

@@ -1,0 +1,175 @@
+"""Words and the regions they belong to, as a client sends and gets them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vsemb.errors import invalid_argument
+from vsemb.serving.transports import ServingError
+
+_LARGEST = float(np.finfo(np.float32).max)
+_SHAPE = "n lists of boxes [x, y, w, h], fractions of the image's width and height"
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Neighbouring words on one region.
+
+    Attributes:
+        words: in their order.
+        region: which row of `Alignment.boxes` they belong to.
+        box: `(x, y, w, h)` as fractions of the image's width and height.
+        scores: how well each word fits the region.
+
+    Example:
+
+    >>> Phrase(("a", "dog"), 1, (0.5, 0.0, 0.5, 1.0), (0.25, 1.5)).text
+    'a dog'
+    """
+
+    words: tuple[str, ...]
+    region: int
+    box: tuple[float, float, float, float]
+    scores: tuple[float, ...]
+
+    @property
+    def text(self) -> str:
+        """The words with spaces between them."""
+        return " ".join(self.words)
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Which region of an image each word of a sentence belongs to.
+
+    Attributes:
+        words: as many as the model reads; none where the row is not valid.
+        regions: (words,) int64, a row of `boxes` for each word.
+        scores: (words,) float32, how well each word fits its region.
+        boxes: (regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height; the whole
+            image first.
+        valid: whether there was an image, and a word.
+    """
+
+    words: list[str]
+    regions: np.ndarray
+    scores: np.ndarray
+    boxes: np.ndarray
+    valid: bool
+
+    @property
+    def phrases(self) -> list[Phrase]:
+        """The runs of words on one region, in their order."""
+        found, start = [], 0
+        for region, run in itertools.groupby(self.regions.tolist()):
+            end = start + len(list(run))
+            x, y, width, height = self.boxes[region].tolist()
+            scores = tuple(self.scores[start:end].tolist())
+            found.append(Phrase(tuple(self.words[start:end]), region, (x, y, width, height), scores))
+            start = end
+        return found
+
+
+def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:
+    """Reads the answer of the signature `align`.
+
+    Args:
+        answer: its outputs.
+
+    Raises:
+        ServingError: if a word has no box.
+
+    Example:
+
+    >>> answer = {
+    ...     "boxes": np.float32([[[0, 0, 1, 1], [0.5, 0, 0.5, 1], [0, 0, 0, 0]]]),
+    ...     "words": np.array([[b"a", b"red", b"bus", b""]], object),
+    ...     "regions": np.array([[1, 1, 0, -1]]),
+    ...     "scores": np.float32([[0.5, 1, 2, 0]]),
+    ...     "valid": np.array([True]),
+    ... }
+    >>> [(phrase.text, phrase.region) for phrase in alignments_of(answer)[0].phrases]
+    [('a red', 1), ('bus', 0)]
+    """
+    found = []
+    for row, valid in enumerate(answer["valid"].tolist()):
+        regions = answer["regions"][row]
+        here = regions >= 0
+        boxes = answer["boxes"][row]
+        boxes = boxes[boxes.any(axis=1)]
+        if regions.max(initial=-1) >= len(boxes):
+            said = f"row {row} names the region {regions.max()} of {len(boxes)}"
+            raise ServingError("INTERNAL", f"The model's answer cannot be read: {said}.", said)
+        words = [word.decode("utf-8", errors="replace") for word in answer["words"][row][here]]
+        found.append(Alignment(words, regions[here], answer["scores"][row][here], boxes, valid))
+    return found
+
+
+def to_affinities(affinity: float | Sequence[float], rows: int) -> np.ndarray:
+    """Returns one affinity a row: (rows,) float32.
+
+    Raises:
+        InvalidArgumentError: for one that is negative or no finite number, or another number of them.
+
+    Example:
+
+    >>> to_affinities(0.5, 2).tolist(), to_affinities([0, 1], 2).tolist()
+    ([0.5, 0.5], [0.0, 1.0])
+    """
+    try:
+        given = np.asarray(affinity)
+    except ValueError:  # Lists of several lengths in a list.
+        given = np.asarray(None)
+    # NaN is neither.
+    fits = given.dtype.kind in "iuf" and bool(((given >= 0) & (given <= _LARGEST)).all())
+    if not fits or given.shape not in ((), (rows,)):
+        raise invalid_argument("affinity", affinity, f"a finite number >= 0, or a list of {rows} of them")
+    return np.broadcast_to(given, (rows,)).astype(np.float32)
+
+
+def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
+    """Returns candidate boxes as the input `boxes` of a model.
+
+    The first of each row is padding, as the end of a shorter row is. Where requests of different lengths are
+    put together, TensorFlow Serving fills a request up with its first element, and that must be no box.
+
+    Args:
+        boxes: (any number, 4) for each row, best first.
+        rows: so many.
+
+    Returns:
+        (rows, 1 + longest, 4) float32.
+
+    Raises:
+        InvalidArgumentError: for another number of rows, or what is no box.
+
+    Example:
+
+    >>> to_boxes([[[0, 0, 0.5, 1]], []], 2).tolist()
+    [[[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.5, 1.0]], [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]
+    """
+    if isinstance(boxes, str | bytes) or not hasattr(boxes, "__len__") or len(boxes) != rows:
+        raise invalid_argument("boxes", boxes, _SHAPE, f"Give {rows} of them, one for each image.")
+    parts = [_boxes(given, row) for row, given in enumerate(boxes)]
+    filled = np.zeros((rows, 1 + max(map(len, parts), default=0), 4), np.float32)
+    for row, part in enumerate(parts):
+        filled[row, 1 : 1 + len(part)] = part
+    return filled
+
+
+def _boxes(given: Any, row: int) -> np.ndarray:
+    fix = f"Those of image {row} are not: all numbers are finite, w and h above 0."
+    try:
+        found = np.asarray(given, np.float32)
+    except (TypeError, ValueError) as error:
+        raise invalid_argument("boxes", given, _SHAPE, fix) from error
+    if not found.size:
+        return np.zeros((0, 4), np.float32)
+    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all() or (found[:, 2:] <= 0).any():
+        raise invalid_argument("boxes", given, _SHAPE, fix)
+    return found
