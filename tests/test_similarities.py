@@ -118,6 +118,18 @@ def test_regions_and_words_by_hand() -> None:
         assert found.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
 
 
+def test_late_interaction_by_hand() -> None:
+    # Unit regions (1, 0), (0, -1); words (3, 4), (0, 2), (0, 0): cosines 0.6, -0.8 and 0, -1, then padding.
+    similarity = similarities.get("late-interaction")
+    image = similarity.normalize(np.array([[[2, 0], [0, -5], [0, 0]]], np.float32))
+    text = similarity.normalize(np.array([[[3, 4], [0, 2], [0, 0]]], np.float32))
+    np.testing.assert_allclose(similarity.scores(image, text), [[(0.6 + 0) / 2]], rtol=1e-6)
+    # A padded region would win the second word of this image, where all cosines are negative.
+    image = similarity.normalize(np.array([[[-1, -1], [0, 0]]], np.float32))
+    np.testing.assert_allclose(similarity.scores(image, text), [[-(1.4 + 1) / 2 / np.sqrt(2)]], rtol=1e-6)
+    assert float(similarity.scores(image, 0 * text)[0, 0]) == 0
+
+
 @pytest.mark.parametrize("name", ["cross-attention", "cross-attention-image"])
 def test_attention_compares_unit_vectors(name: str) -> None:
     similarity = similarities.get(name)
@@ -144,7 +156,8 @@ def test_options_of_attention_arrive() -> None:
 
 def test_which_are_of_sets() -> None:
     sets = {name for name in similarities.SIMILARITIES if similarities.get(name).sets}
-    assert sets == {"region-word", "region-word-all", "cross-attention", "cross-attention-image"}
+    attention = {"cross-attention", "cross-attention-image"}
+    assert sets == {"region-word", "region-word-all", "late-interaction", *attention}
     assert all(isinstance(similarities.get(name), SetSimilarity) for name in sets)
     with pytest.raises(InvalidArgumentError, match="max, sum"):
         RegionWord("mean")

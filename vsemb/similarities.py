@@ -18,7 +18,13 @@ from vsemb.errors import unknown_name
 from vsemb.ops.attention import check_attention, cross_attention_pair_scores, cross_attention_scores
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
-from vsemb.ops.sets import check_reduction, item_products, region_word_pair_scores, region_word_scores
+from vsemb.ops.sets import (
+    check_reduction,
+    item_mask,
+    item_products,
+    region_word_pair_scores,
+    region_word_scores,
+)
 
 Tensor = Any
 
@@ -207,6 +213,40 @@ class RegionWord(SetSimilarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
+class LateInteraction(SetSimilarity):
+    """Mean over the words of a sentence of the best cosine with a region of the image.
+
+        S_kl = mean over t of max over i of cos(v_i, s_t)
+
+    Equation 8 of Karpathy and Fei-Fei 2015 with all vectors at unit length, so that a sentence's length does
+    not matter and losses made for cosines fit: ColBERT's late interaction (arXiv:2004.12832, section 3.3),
+    with the mean that FILIP takes (arXiv:2111.07783, section 3.1).
+
+    Example: the cosines of the words with their best regions are 1 and 0.6.
+
+    >>> regions, words = ops.array([[[2.0, 0.0]]]), ops.array([[[3.0, 0.0], [3.0, 4.0]]])
+    >>> similarity = LateInteraction()
+    >>> regions, words = similarity.normalize(regions), similarity.normalize(words)
+    >>> round(float(similarity.scores(regions, words)[0, 0]), 3)
+    0.8
+    """
+
+    def normalize(self, embeddings: Tensor) -> Tensor:
+        return l2_normalize(embeddings)
+
+    def scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return region_word_scores(images, texts, "max") / _word_counts(texts)
+
+    def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
+        return region_word_pair_scores(images, texts, "max") / _word_counts(texts)
+
+
+def _word_counts(texts: Tensor) -> Tensor:
+    """The number of words of each text, (..., steps, dim) -> (...) float32, at least 1."""
+    return ops.maximum(ops.sum(ops.cast(item_mask(texts), "float32"), axis=-1), 1.0)
+
+
+@keras.saving.register_keras_serializable("vsemb")
 class CrossAttention(SetSimilarity):
     """Stacked cross attention: how well each word fits what it sees of the image (Lee et al. 2018).
 
@@ -274,6 +314,7 @@ SIMILARITIES: dict[str, Callable[[], Similarity]] = {
     "order-reversed": ReversedOrderViolation,
     "region-word": RegionWord,
     "region-word-all": partial(RegionWord, reduce="sum"),
+    "late-interaction": LateInteraction,
     "cross-attention": CrossAttention,
     "cross-attention-image": partial(CrossAttention, attend="words"),
 }

@@ -108,7 +108,7 @@ def test_what_only_sets_have_is_refused_elsewhere(override: str) -> None:
 
 
 def test_gradients_are_cut_one_way() -> None:
-    recipe = recipes.get("dvsa").with_overrides(["optimizer.clip=2"])
+    recipe = recipes.get("dvsa", "paper").with_overrides(["optimizer.clip=2"])
     with pytest.raises(InvalidArgumentError, match="clip_value"):
         optimizers.build_optimizer(recipe, 10)
 

@@ -54,9 +54,41 @@ _DVSA = Recipe(
     training=TrainingConfig(epochs=15, patience=3),
 )
 
-DVSA = {
-    "paper": _DVSA,
-    "whole-image": dataclasses.replace(
-        _DVSA, variant="whole-image", image=dataclasses.replace(_DVSA.image, most_regions=1)
+_TUNED = Recipe(
+    name="dvsa",
+    variant="tuned",
+    paper=_PAPER,
+    embedding_dim=512,
+    similarity="late-interaction",
+    text=TextConfig(
+        encoder="brnn",
+        units=300,
+        min_count=4,
+        max_length=40,
+        word_dropout=0.1,
+        embedding_dropout=0.3,
+        dropout=0.3,
     ),
+    image=ImageConfig(regions=True, standardize=True, dropout=0.5),
+    loss=LossConfig(margin=0.2, negatives="hardest", infonce_weight=1.0, temperature=0.05, reduction="mean"),
+    optimizer=OptimizerConfig(
+        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0
+    ),
+    batches=BatchConfig(size=100),
+    training=TrainingConfig(epochs=8),
+)
+
+
+def _whole_image(recipe: Recipe) -> Recipe:
+    """The same with one region an image, which is all of it: what regions are worth."""
+    image = dataclasses.replace(recipe.image, most_regions=1)
+    return dataclasses.replace(recipe, variant=f"{recipe.variant}-whole-image", image=image)
+
+
+DVSA = {
+    "tuned": _TUNED,
+    "tuned-whole-image": _whole_image(_TUNED),
+    "paper": _DVSA,
+    "paper-whole-image": _whole_image(_DVSA),
+    "cross-attention": dataclasses.replace(_TUNED, variant="cross-attention", similarity="cross-attention"),
 }

@@ -240,7 +240,7 @@ class Recipe:
         task: `retrieval` (a dual encoder of images and texts) or `entailment` (of pairs of sentences).
         embedding_dim: size of the shared space.
         similarity: `cosine`, `dot` or `order`; or of sets of regions and words, `region-word`,
-            `region-word-all`, `cross-attention` or `cross-attention-image`.
+            `region-word-all`, `late-interaction`, `cross-attention` or `cross-attention-image`.
         reversed: with `order`, images above texts instead of texts above images.
         twin: whether each encoder has a column of two layers behind it, of `embedding_dim`, in place of its
             own map to the shared space, see `vsemb.encoders.TwinColumn`. `average`, `bow`, `attributes` and
