@@ -111,6 +111,17 @@ def test_a_name_of_several_images_is_refused(tmp_path, write):
         read_detections(write([entry(0)]), data)
 
 
+def test_one_image_under_two_ids_is_refused(data, write):
+    found = read_detections(write([entry(25), entry("25"), entry(25.0)]), data)
+    assert found.ids.tolist() == [0, 0, 0]
+    with pytest.raises(DataError, match=r"image_ids 'a/cat.png' and 'b/cat.png' are both .*'val/cat.png'"):
+        read_detections(write([entry("a/cat.png"), entry("b/cat.png")]), data)
+    # Its boxes would be parts of the size of whichever came last.
+    listed = [{"id": n, "file_name": f"{n}/cat.png", "width": 40 * n, "height": 20 * n} for n in (1, 2)]
+    with pytest.raises(DataError, match="image_ids 1 and 2 are both"):
+        read_detections(write([entry(1), entry(2)]), data, write({"images": listed}, "annotations.json"))
+
+
 def test_ids_of_other_images_are_counted(data, write):
     found = read_detections(write([entry(25), *[entry(n) for n in (100, 101, 102, 103, 100)]]), data)
     assert "5 detections of 4 image_ids that" in found.notes[0]
@@ -122,7 +133,7 @@ def test_ids_of_other_images_are_counted(data, write):
 
 
 LISTED = [
-    {"id": 1, "file_name": "COCO_train2014_000000000025.jpg", "width": 400, "height": 200},
+    {"id": 1.0, "file_name": "COCO_train2014_000000000025.jpg", "width": 400, "height": 200},
     {"id": 2, "file_name": "cat.png"},
     {"id": 25, "file_name": "dog.v2.png", "width": 80, "height": 40},
 ]
@@ -150,9 +161,11 @@ def test_a_list_of_images_names_ids_and_sizes(data, write):
         ({"images": [{"id": 1, "file_name": "x", "width": 0, "height": 3}]}, "numbers > 0, not 0"),
         ({"images": [{"id": 1, "file_name": "x", "width": 3}]}, "numbers > 0, not None"),
         ({"images": [{"id": 1, "file_name": "x"}, {"id": "1", "file_name": "y"}]}, "id 1 occurs twice"),
+        ({"images": [{"id": None, "file_name": "x"}]}, "id must be a number or text, not None"),
+        ({"images": [{"id": 1, "file_name": "x", "width": 10**400, "height": 3}]}, "image 0 is broken"),
         ("{", "cannot be read"),
     ],
-    ids=["list", "empty", "nameless", "number", "name", "width", "height", "twice", "broken"],
+    ids=["list", "empty", "nameless", "number", "name", "width", "height", "twice", "id", "huge", "broken"],
 )
 def test_a_broken_list_of_images_is_refused(content, message, data, write):
     with pytest.raises(DataError, match=message):

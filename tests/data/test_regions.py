@@ -12,19 +12,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
 from vsemb.data import feature_files, regions
-from vsemb.data.detections import Detections
+from vsemb.data.detections import Detections, pad_rows
 from vsemb.data.regions import RegionStore, cache_regions, region_fingerprint
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 from vsemb.files import sha256_file
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
-from vsemb.image.regions import RegionConfig, RegionExtractor
+from vsemb.image.regions import RegionConfig, RegionExtractor, selective_search
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
 REGIONS = RegionConfig(count=3)
@@ -89,6 +90,7 @@ def test_regions_are_those_that_serving_computes(made):
     assert (store.boxes(ids)[:, 0] == WHOLE).all()
     assert np.load(store.directory / "features.npy").dtype == np.float16
     assert store.mean_count == (store.boxes(ids).sum(-1) > 0).sum() / IMAGES
+    assert store.classifier_path is None
 
 
 def test_rows_gather_in_any_order_with_repeats(made):
@@ -98,6 +100,7 @@ def test_rows_gather_in_any_order_with_repeats(made):
     np.testing.assert_array_equal(store.rows(ids), whole[ids])
     assert store.rows(ids).dtype == store.boxes(ids).dtype == store.scores(ids).dtype == np.float32
     assert store.rows(np.zeros(0, np.int64)).shape == (0, 4, store.dim)
+    np.testing.assert_array_equal(store.rows(ids, most=2), whole[ids][:, :2])
     for unknown in (11, -1):
         with pytest.raises(DataError, match=f"No regions of image id {unknown} "):
             store.rows(np.array([0, unknown]))
@@ -226,6 +229,48 @@ def test_selective_search_is_the_same_however_it_is_interrupted(tiny, tmp_path, 
     assert content(again.directory) == content(whole.directory)
 
 
+def small_classifier(seed: int) -> keras.Model:
+    """Stands for the classifier of a network that has one, which takes seconds to build."""
+    keras.utils.set_random_seed(seed)
+    features = keras.Input((None, 128))
+    return keras.Model(features, keras.layers.Dense(10, kernel_initializer="he_normal")(features))
+
+
+def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
+    pytest.importorskip("cv2", reason="the extra regions is not installed")
+    records = [dataclasses.replace(record, image=squares(n)) for n, record in enumerate(tiny.records(6))]
+    data = tiny.write(records, tmp_path / "data")
+    monkeypatch.setattr("vsemb.image.regions.build_classifier", lambda *_: small_classifier(4))
+    config = RegionConfig("selective-search", count=2, overlap=0.7, rank="confidence")
+    store = cache_regions(data, CONFIG, config, weights=None)
+    kept = RegionStore.find(data).classifier_path
+    assert kept == store.directory / "classifier.weights.h5"
+    classifier = small_classifier(5)
+    classifier.load_weights(kept)
+    network, images = build_backbone(CONFIG, store.weights_path), encoded(data)
+    found = pad_rows([selective_search(np.asarray(Image.open(io.BytesIO(image)))) for image in images])
+    served = RegionExtractor(CONFIG, config, network, classifier)(tf.constant(images), found)
+    ids = np.arange(6)
+    np.testing.assert_allclose(store.boxes(ids), served.boxes, atol=1e-6)
+    np.testing.assert_allclose(store.scores(ids), served.scores, rtol=1e-4)  # batches of other sizes
+    other = RegionExtractor(CONFIG, config, network, small_classifier(5))(tf.constant(images), found)
+    assert np.abs(store.scores(ids) - other.scores).max() > 0.01
+    kept.unlink()
+    with pytest.raises(DataError, match=r"no classifier.weights.h5, which .*vsemb regions"):
+        RegionStore.find(data)
+
+
+@pytest.mark.parametrize("source", ["grid", "selective-search"])
+def test_images_that_no_longer_decode_are_named_whatever_the_source(source, bare, monkeypatch):
+    if source == "selective-search":
+        pytest.importorskip("cv2", reason="the extra regions is not installed")
+    split = bare.split("val")
+    broken = tf.data.Dataset.from_tensor_slices((split.ids, [b"?"] * len(split)))
+    monkeypatch.setattr(split, "encoded_images", lambda: broken)
+    with pytest.raises(DataError, match=r"do not decode: 2\.jpg \(id 2\), 5\.jpg \(id 5\), 8\.jpg"):
+        cache_regions(bare, CONFIG, RegionConfig(source, count=3), weights=None)
+
+
 def test_the_network_can_only_rank_boxes_with_its_classifier(bare):
     config = RegionConfig("selective-search", rank="confidence")
     with pytest.raises(InvalidArgumentError, match="SmallConvNet, which has no classifier"):
@@ -246,11 +291,29 @@ def test_the_fingerprint_names_everything_that_matters():
     assert len({base, *others}) == 8
 
 
+def test_regions_alike_are_found_by_their_network(bare):
+    config = RegionConfig("detections", count=3)
+    first, second = (detected([0], [[0, 0, 0.5, side]], [0.5]) for side in (0.5, 0.25))
+    store = cache_regions(bare, CONFIG, config, weights=None, detections=first)
+    cache_regions(bare, CONFIG, REGIONS, weights=None)
+    assert RegionStore.find_alike(bare, "0" * 16, store.network).fingerprint == store.fingerprint
+    with pytest.raises(DataError, match="No regions '0000000000000000' .*There are: .*detections"):
+        RegionStore.find_alike(bare, "0" * 16, "another")
+    other = cache_regions(bare, CONFIG, config, weights=None, detections=second)
+    assert other.network == store.network
+    assert RegionStore.find_alike(bare, other.fingerprint, store.network).fingerprint == other.fingerprint
+    with pytest.raises(DataError, match="No regions '0000000000000000'"):
+        RegionStore.find_alike(bare, "0" * 16, store.network)
+
+
 def test_regions_of_another_dataset_are_refused(data, tiny, tmp_path):
     other = tiny.write(tiny.records(IMAGES - 1), tmp_path / "other")
     shutil.copytree(data.path / "regions", other.path / "regions")
     with pytest.raises(DataError, match="Regions in .* belong to another dataset.*vsemb regions"):
         RegionStore.find(other)
+    # Their name does not tell the dataset, so the command that is named does not replace them.
+    with pytest.raises(DataError, match="Remove the folder and make them again"):
+        cache_regions(other, CONFIG, REGIONS, weights=None)
 
 
 @pytest.mark.parametrize(
@@ -258,6 +321,7 @@ def test_regions_of_another_dataset_are_refused(data, tiny, tmp_path):
     [
         ("features", (7, 0, 3), np.nan, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
         ("features", (7, 0, 3), -np.inf, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
+        ("features", (7, 0, [3, 4]), [np.inf, -np.inf], r"infinity in the features of 7\.jpg \(id 7\)\.$"),
         ("boxes", (7, 1, 3), np.nan, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
         ("scores", (7, 1), np.inf, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
         ("boxes", (7, 0, 2), 0.5, r"the first region is not the whole image for 7\.jpg"),
@@ -267,7 +331,7 @@ def test_regions_of_another_dataset_are_refused(data, tiny, tmp_path):
         ("boxes", ([7, 7], [1, 3]), [[0] * 4, [0, 0, 0.5, 0.5]], r"a box comes after padding for 7\.jpg"),
         ("boxes", (7, slice(1, None)), 0, r"padding has features for 7\.jpg"),
     ],
-    ids=["nan", "inf", "nan-box", "inf-score", "part", "outside", "empty", "left", "gap", "padding"],
+    ids=["nan", "inf", "both", "nan-box", "inf-score", "part", "outside", "empty", "left", "gap", "padding"],
 )
 def test_regions_that_cannot_be_are_refused_by_name(array, place, value, message, data):
     folder = RegionStore.find(data).directory
@@ -304,6 +368,8 @@ def test_damaged_folders_are_refused(data):
         "lacks 'boxes_sha256'",
         manifest=json.dumps({k: v for k, v in manifest.items() if k != "boxes_sha256"}).encode(),
     )
+    for name in ("backbone", "regions"):
+        refused("backbone or regions .* no objects.*vsemb regions", manifest=changed(**{name: None}))
     refused("other preprocessing.*vsemb regions", manifest=changed(fingerprint="0"))
     refused("dim 128, not 7", manifest=changed(dim=7))
     for name in ("features", "boxes", "scores"):
@@ -326,14 +392,6 @@ def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
     network.layers[2].save_weights(tmp_path / "w.weights.h5")
     with pytest.raises(DataError, match=r"these weights: NaN or infinity in the features of 0\.jpg \(id 0\)"):
         cache_regions(bare, CONFIG, REGIONS, weights=tmp_path / "w.weights.h5")
-
-
-def test_images_that_no_longer_decode_are_named(bare, monkeypatch):
-    split = bare.split("val")
-    broken = tf.data.Dataset.from_tensor_slices((split.ids, [b"?"] * len(split)))
-    monkeypatch.setattr(split, "encoded_images", lambda: broken)
-    with pytest.raises(DataError, match=r"do not decode: 2\.jpg \(id 2\), 5\.jpg \(id 5\), 8\.jpg"):
-        cache_regions(bare, CONFIG, REGIONS, weights=None)
 
 
 def test_bad_arguments(data):

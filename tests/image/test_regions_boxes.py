@@ -138,6 +138,15 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch():
             np.testing.assert_array_equal(part[row], alone[0])
 
 
+def test_boxes_that_end_at_the_same_place_are_one():
+    pixels = np.concatenate([scenes(3)[0], square(24, 24)])
+    boxes, scores = (part.numpy() for part in propose(pixels, 19, 1.0))
+    for rows, values in zip(boxes, scores, strict=True):
+        real = rows.any(axis=-1)
+        assert len(np.unique(rows[real], axis=0)) == real.sum() > 1
+        assert (np.diff(real.astype(int)) <= 0).all() and not values[~real].any()
+
+
 def test_an_image_of_one_colour_has_no_boxes():
     boxes, scores = propose(np.full((1, 64, 64, 3), 200.0, np.float32), 4, 0.5)
     assert not boxes.numpy().any() and not scores.numpy().any()

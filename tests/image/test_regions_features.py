@@ -9,7 +9,13 @@ import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
-from vsemb.image.regions import build_classifier, crop_regions, feature_maps, pool_regions
+from vsemb.image.regions import (
+    build_classifier,
+    crop_regions,
+    feature_maps,
+    pool_regions,
+    save_classifier_weights,
+)
 
 RANDOM = np.random.default_rng(3)
 WHOLE = np.array([0, 0, 1, 1], np.float32)
@@ -115,7 +121,7 @@ def test_the_classifier_of_a_whole_network(tmp_path):
     pooled = keras.Model(whole.input, whole.layers[-2].output)(pixels)
     probabilities = tf.nn.softmax(classifier(pooled[:, None])[:, 0])
     np.testing.assert_allclose(probabilities, whole(pixels), rtol=1e-4)  # float32, another order
-    classifier.save_weights(tmp_path / "classifier.weights.h5")
+    save_classifier_weights(classifier, tmp_path / "classifier.weights.h5")
     again = build_classifier(config, tmp_path / "classifier.weights.h5")
     np.testing.assert_array_equal(again(pooled[:, None]), classifier(pooled[:, None]))
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import shutil
+
 import keras
 import numpy as np
 import pytest
 
 from vsemb import recipes
+from vsemb.data.feature_files import CLASSIFIER_NAME
 from vsemb.data.regions import RegionStore
 from vsemb.data.sources import RegionImages
 from vsemb.encoders import RegionEncoder, WordSequenceEncoder
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.recipes import build, optimizers, start
+from vsemb.recipes import build, entering, optimizers, serve, start
 from vsemb.recipes.measure import evaluate_run
 from vsemb.recipes.run import Run
 from vsemb.recipes.train import train
@@ -74,6 +79,8 @@ def test_features_are_scaled_by_real_regions(region_recipe, region_scenes, monke
     assert regions.shape == (int((store.boxes(split.ids) > 0).any(-1).sum()), store.dim)
     monkeypatch.setattr(start, "_REGIONS", 100)  # of 48 * 6: every second image
     assert len(start._features(store, split)) == (store.boxes(split.ids[::2]) > 0).any(-1).sum()
+    # A model of whole images reads no other region, and all 48 are fewer than 100.
+    np.testing.assert_array_equal(start._features(store, split, 1), store.rows(split.ids)[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -127,3 +134,26 @@ def test_a_run_opens_in_another_process(region_run: Run, region_scenes) -> None:
     assert len(ids) == 3
     images = again.images_of(region_scenes, region_scenes.split("val")).gather(np.arange(2))
     np.testing.assert_array_equal(again.model.encode_images(images), region_run.model.encode_images(images))
+
+
+def test_a_run_ranks_with_the_classifier_of_its_regions(region_run: Run, tmp_path, monkeypatch) -> None:
+    copy = shutil.copytree(region_run.path, tmp_path / "run")
+    config = dataclasses.replace(region_run.feature_regions, source="selective-search", rank="confidence")
+    (copy / "backbone" / "regions.json").write_text(json.dumps(config.to_json()))
+    (copy / "backbone" / CLASSIFIER_NAME).write_text("weights")
+    asked = []
+    monkeypatch.setattr(serve, "build_classifier", lambda *arguments: asked.append(arguments))
+    image_input = serve.image_input(Run.open(copy))
+    assert image_input is not None and image_input.regions.regions == config
+    assert [path for _, path in asked] == [copy / "backbone" / CLASSIFIER_NAME]
+    serve.image_input(region_run)
+    assert len(asked) == 1
+
+
+def test_the_classifier_moves_from_the_regions_to_the_run(region_scenes, tmp_path, monkeypatch) -> None:
+    store = RegionStore.find(region_scenes)
+    kept = tmp_path / "weights"
+    kept.write_text("weights")
+    monkeypatch.setattr(RegionStore, "classifier_path", property(lambda _: kept))
+    entering._copy_backbone(store, tmp_path / "backbone")
+    assert (tmp_path / "backbone" / CLASSIFIER_NAME).read_text() == "weights"

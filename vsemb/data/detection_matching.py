@@ -27,9 +27,8 @@ def name_forms(name: str) -> tuple[str | None, ...]:
 
     Example:
 
-    >>> name_forms("val2014/COCO_val2014_000000391895.jpg")[1:]
-    ('val2014/COCO_val2014_000000391895', 'COCO_val2014_000000391895.jpg',
-     'COCO_val2014_000000391895', '391895')
+    >>> name_forms("val2014/COCO_val2014_000000391895.jpg")[-3:]
+    ('COCO_val2014_000000391895.jpg', 'COCO_val2014_000000391895', '391895')
     """
     name = name.strip()
     last = name.rpartition("/")[2]
@@ -42,6 +41,23 @@ def shown(names: Sequence[object]) -> str:
     """Returns the first few of some names, for a message."""
     listed = ", ".join(one_line(repr(name), 60) for name in names[:_SHOWN])
     return listed + (", …" if len(names) > _SHOWN else "")
+
+
+def plain_id(value: object, name: str) -> int | str:
+    """Returns an id as it stands in JSON; one written as 25.0 is 25.
+
+    Args:
+        value: the id.
+        name: what it is called, for the message.
+
+    Raises:
+        TypeError: if it is neither a whole number nor text.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if type(value) is int or type(value) is str:
+        return value
+    raise TypeError(f"{name} must be a number or text, not {one_line(repr(value), 60)}")
 
 
 class ListedImages:
@@ -64,10 +80,10 @@ class ListedImages:
         for number, entry in enumerate(entries):
             try:
                 name, size = entry["file_name"], self._size(entry)
-                image = str(entry["id"]).strip()
+                image = str(plain_id(entry["id"], "id")).strip()
                 if not isinstance(name, str) or not name.strip():
                     raise TypeError(f"file_name must be text, not {one_line(repr(name), 60)}")
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, AttributeError, OverflowError) as error:
                 raise DataError(
                     f"{path}: image {number} is broken ({one_line(repr(error), 200)}); it needs id and "
                     "file_name, and should have width and height."
@@ -118,6 +134,7 @@ class DetectedImages:
         self.keys: list[str] = [entry["key"] for entry in entries]
         self._stored = np.array([[entry["width"], entry["height"]] for entry in entries], np.float64)
         self._sizes: dict[int, tuple[float, float]] = {}
+        self._called: dict[int, int | str] = {}
         forms = [name_forms(key) for key in self.keys]
         # Way by way: name -> row, or the rows of several images that have it.
         self._rows: list[dict[str, list[int]]] = [{} for _ in forms[0]]
@@ -130,7 +147,7 @@ class DetectedImages:
         """Returns the row of an image_id of the detections in `path`; -1 if the dataset has no such image.
 
         Raises:
-            DataError: if it may be several images.
+            DataError: if it may be several images, or another image_id is the same image.
         """
         name, size = str(image), None
         if self._listed is not None:
@@ -146,6 +163,13 @@ class DetectedImages:
                     f"{shown([self.keys[row] for row in rows])}. Call them by their whole keys."
                 )
             if rows:
+                other = self._called.setdefault(rows[0], image)
+                if str(other).strip() != str(image).strip():
+                    raise DataError(
+                        f"{path}: image_ids {other!r} and {image!r} are both taken for the image "
+                        f"{self.keys[rows[0]]!r} of {self._dataset.path}. Call it by its whole key, and "
+                        "leave out images that the dataset does not have."
+                    )
                 if size is not None:
                     self._sizes[rows[0]] = size
                 return rows[0]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.detection_matching import DetectedImages, ListedImages, shown
+from vsemb.data.detection_matching import DetectedImages, ListedImages, plain_id, shown
 from vsemb.errors import DataError, one_line
 from vsemb.files import sha256_bytes
 
@@ -108,7 +108,7 @@ def read_detections(
 
     Raises:
         DataError: if a file is broken, an entry lacks a field or has a number that is none, no image_id is
-            one of the dataset's, or sizes are needed; entries and images are named.
+            one of the dataset's, two are the same image, or sizes are needed; entries and images are named.
 
     Example:
 
@@ -197,11 +197,8 @@ class _Found:
         images, boxes, scores = array("q"), array("d"), array("d")
         for number, entry in enumerate(_entries(path)):
             try:
-                image, box, score = entry["image_id"], entry["bbox"], entry["score"]
-                if isinstance(image, float) and image.is_integer():
-                    image = int(image)
-                if type(image) not in (int, str):
-                    raise TypeError(f"image_id must be a number or text, not {image!r}")
+                image = plain_id(entry["image_id"], "image_id")
+                box, score = entry["bbox"], entry["score"]
                 if type(box) is not list or len(box) != 4:
                     raise TypeError(f"bbox must be [x, y, w, h], not {one_line(box, 60)}")
                 for value in (*box, score):

@@ -19,6 +19,7 @@ from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_fil
 FORMAT = "vsemb-features"
 VERSION = 1
 WEIGHTS_NAME = "backbone.weights.h5"
+CLASSIFIER_NAME = "classifier.weights.h5"
 _BLOCK_BYTES = 64 << 20
 _COMMIT_SECONDS = 2.0
 
@@ -40,7 +41,8 @@ class FeatureWriter:
 
     Attributes:
         done: the number of rows that are written already, in the order of writing.
-        work: the work folder; other files put in it become part of the folder.
+        work: the work folder; weights put in it, of the backbone and its classifier, become part of the
+            folder.
 
     Raises:
         DataError: if another process is filling the same folder, or the disk is full.
@@ -155,7 +157,7 @@ class FeatureWriter:
             write_json(self.work / "manifest.json", whole)
             with replacing_directory(self.directory) as temporary:
                 arrays = [f"{name}.npy" for name in self._specs]
-                for name in (*arrays, "ids.npy", "manifest.json", WEIGHTS_NAME):
+                for name in (*arrays, "ids.npy", "manifest.json", WEIGHTS_NAME, CLASSIFIER_NAME):
                     if (self.work / name).exists():
                         _link(self.work / name, temporary / name)
             shutil.rmtree(self.work)

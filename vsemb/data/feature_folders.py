@@ -90,17 +90,18 @@ class FolderKind:
         if manifest.get("version") != self.version:
             raise DataError(
                 f"{self.called(directory)} have version {manifest.get('version')}, not {self.version}. "
-                f"Make them again with `{self.command}`."
+                f"Remove the folder and make them again with `{self.command}`."
             )
         if lacking := sorted(self.keys - set(manifest)):
             raise DataError(
-                f"{directory}/manifest.json lacks {lacking[0]!r}. Make it again with `{self.command}`."
+                f"{directory}/manifest.json lacks {lacking[0]!r}. Remove the folder and make them again with "
+                f"`{self.command}`."
             )
         if manifest["dataset"] != dataset.fingerprint:
             raise DataError(
                 f"{self.called(directory)} belong to another dataset (fingerprint "
                 f"{str(manifest['dataset'])[:12]}) than {dataset.path} ({dataset.fingerprint[:12]}). "
-                f"Make them again with `{self.command}`."
+                f"Remove the folder and make them again with `{self.command}`."
             )
         return manifest
 
@@ -133,8 +134,8 @@ class FolderKind:
         """
         if fingerprint != manifest["fingerprint"]:
             raise DataError(
-                f"{self.called(directory)} were made with other preprocessing. Make them "
-                f"again with `{self.command}`."
+                f"{self.called(directory)} were made with other preprocessing. Remove the folder and "
+                f"make them again with `{self.command}`."
             )
 
     def check_hash(self, directory: Path, manifest: dict[str, Any], array: str = "features") -> None:

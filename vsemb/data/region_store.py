@@ -8,6 +8,7 @@
       ids.npy              int64 (images,), ascending: row i of the others is of image ids[i]
       manifest.json        of which dataset, by which network, weights, boxes and preprocessing
       backbone.weights.h5  the weights that were used
+      classifier.weights.h5  where its confidence ranked the boxes, those of the network's classifier
 
 Features are float16 on disk: 20 regions take 20 times the space of one vector an image, and half of that is
 saved. They are of the order of 1, so what is lost is a relative 2^-11, less than what an image loses when it
@@ -17,15 +18,14 @@ is stored as JPEG; what float16 cannot hold is refused when it is written. Reade
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.all_images import name_images
-from vsemb.data.feature_files import WEIGHTS_NAME, load_array
+from vsemb.data.feature_files import CLASSIFIER_NAME, WEIGHTS_NAME, load_array
 from vsemb.data.feature_folders import FolderKind, RowsOfIds
+from vsemb.data.region_checks import refuse_wrong_regions
 from vsemb.errors import DataError, VsembError
 from vsemb.files import read_json, sha256_bytes
 
@@ -49,11 +49,6 @@ _MANIFEST_KEYS = {
     "fingerprint",
 }
 KIND = FolderKind("region", "vsemb-regions", 1, frozenset(_MANIFEST_KEYS))
-WHOLE_IMAGE = (0.0, 0.0, 1.0, 1.0)
-
-_BLOCK_BYTES = 64 << 20
-# Corners are sums of float32 numbers near 1, which round.
-_OUTSIDE = 1e-4
 
 
 class RegionStore:
@@ -72,7 +67,7 @@ class RegionStore:
 
     >>> store = RegionStore.find(Dataset.open("data/flickr8k"))  # doctest: +SKIP
     >>> store.rows(np.array([5, 3])).shape  # doctest: +SKIP
-    (2, 20, 2016)
+    (2, 20, 2176)
     """
 
     def __init__(
@@ -129,19 +124,27 @@ class RegionStore:
                 f"Regions in {directory} are damaged: features {features.shape}, boxes {boxes.shape}, "
                 f"scores {scores.shape}."
             )
-        fingerprint = region_fingerprint(
-            BackboneConfig.from_json(manifest["backbone"]),
-            manifest["weights_sha256"],
-            RegionConfig.from_json(manifest["regions"]),
-            manifest["candidates_sha256"],
-        )
+        try:
+            config = RegionConfig.from_json(manifest["regions"])
+            fingerprint = region_fingerprint(
+                BackboneConfig.from_json(manifest["backbone"]),
+                manifest["weights_sha256"],
+                config,
+                manifest["candidates_sha256"],
+            )
+        except TypeError as error:
+            raise DataError(
+                f"Regions in {directory} are damaged: backbone or regions in manifest.json are no objects. "
+                f"Remove the folder and make them again with `{KIND.command}`."
+            ) from error
         KIND.check_preprocessing(directory, manifest, fingerprint)
         refuse_wrong_regions(features, boxes, scores, ids, dataset, f"Regions in {directory}")
-        if not (directory / WEIGHTS_NAME).is_file():
-            raise DataError(
-                f"Regions in {directory} are damaged: there is no {WEIGHTS_NAME}, with which new images are "
-                "described. Remove the folder and make them again with `vsemb regions`."
-            )
+        for name in (WEIGHTS_NAME, *[CLASSIFIER_NAME] * config.by_classifier):
+            if not (directory / name).is_file():
+                raise DataError(
+                    f"Regions in {directory} are damaged: there is no {name}, which the regions of new "
+                    f"images need. Remove the folder and make them again with `{KIND.command}`."
+                )
         for array in ("boxes", "scores", "features"):
             KIND.check_hash(directory, manifest, array)
         return cls(directory, manifest, ids, features, boxes, scores)
@@ -162,7 +165,7 @@ class RegionStore:
         The detections of another dataset are others, but what describes them may be the same.
 
         Raises:
-            DataError: if there are none, or `open` refuses them.
+            DataError: if there are none, several have another fingerprint, or `open` refuses them.
         """
         folder = dataset.path / KIND.plural
         if not (folder / fingerprint / "manifest.json").is_file():
@@ -208,11 +211,17 @@ class RegionStore:
         """Regions of an image without padding, the whole image included, on average."""
         return float(self._boxes.any(axis=-1).sum(axis=-1).mean())
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    @property
+    def classifier_path(self) -> Path | None:
+        """The classifier whose confidence ranked the boxes; None where something else did."""
+        return self.directory / CLASSIFIER_NAME if self.regions.by_classifier else None
+
+    def rows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:
         """Gathers the features of images' regions.
 
         Args:
             ids: int64 (n,), in any order, repeats allowed.
+            most: only the first so many regions of an image; None for all.
 
         Returns:
             float32 (n, count, dim); padding is zeros.
@@ -220,7 +229,7 @@ class RegionStore:
         Raises:
             DataError: if an id has no regions.
         """
-        return self._features[self._positions(ids)].astype(np.float32)
+        return self._features[:, :most][self._positions(ids)].astype(np.float32)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
         """Gathers the boxes of images' regions.
@@ -266,52 +275,6 @@ def region_fingerprint(
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
 
 
-def refuse_wrong_regions(
-    features: np.ndarray,
-    boxes: np.ndarray,
-    scores: np.ndarray,
-    ids: np.ndarray,
-    dataset: Dataset,
-    what: str,
-) -> None:
-    """Refuses regions that are not what the module says, naming the images.
-
-    Args:
-        features: (n, count, dim), may be memory-mapped.
-        boxes: (n, count, 4).
-        scores: (n, count).
-        ids: int64 (n,), the images.
-        dataset: the dataset.
-        what: what has the regions, for the message.
-
-    Raises:
-        DataError: if one is wrong.
-    """
-
-    def refuse(bad: Any, why: Callable[[str], str]) -> None:
-        if bad.any():
-            raise DataError(f"{what}: {why(name_images(dataset, ids[bad]))}.")
-
-    present = np.asarray(boxes.any(axis=-1))  # (n, count)
-    finite = np.isfinite(boxes).all(axis=(1, 2)) & np.isfinite(scores).all(axis=1)
-    refuse(~finite, "NaN or infinity in the boxes or scores of {}".format)
-    refuse((boxes[:, 0] != WHOLE_IMAGE).any(axis=-1), "the first region is not the whole image for {}".format)
-    corner, size = boxes[..., :2], boxes[..., 2:]
-    inside = (corner >= 0).all(-1) & (size > 0).all(-1) & (corner + size <= 1 + _OUTSIDE).all(-1)
-    refuse((present & ~inside).any(axis=-1), "a box lies outside the image, or is empty, for {}".format)
-    refuse((present[:, 1:] & ~present[:, :-1]).any(axis=-1), "a box comes after padding for {}".format)
-    infinite, stray = np.zeros(len(boxes), bool), np.zeros(len(boxes), bool)
-    step = max(1, _BLOCK_BYTES // max(1, 4 * int(np.prod(features.shape[1:]))))
-    for start in range(0, len(features), step):
-        part = slice(start, start + step)
-        block = np.asarray(features[part], np.float32)
-        # A sum is not finite if an element is not; what fits float16 does not overflow in float32.
-        infinite[part] = ~np.isfinite(block.sum(axis=(1, 2)))
-        stray[part] = (block.any(axis=-1) & ~present[part]).any(axis=-1)
-    refuse(infinite, "NaN or infinity in the features of {}".format)
-    refuse(stray, "padding has features for {}".format)
-
-
 def _manifest(path: Path) -> Any:
     return read_json(path, "region manifest")
 
@@ -336,7 +299,8 @@ def _describe(directory: Path) -> str:
         backbone, regions = manifest["backbone"], manifest["regions"]
         return (
             f"{directory.name} ({regions['count']} boxes by {regions['source']}, {backbone['name']} at "
-            f"{backbone['size']}, {regions['pooling']}, {manifest['dim']} entries)"
+            f"{backbone['size']}, {regions['pooling']}, {regions['rank']}, overlap {regions['overlap']}, "
+            f"{manifest['dim']} entries)"
         )
     except (KeyError, TypeError):
         return f"{directory.name} (of unknown form)"

@@ -15,8 +15,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from vsemb.data.all_images import dataset_ids, encoded_images, name_images, readable
-from vsemb.data.feature_files import WEIGHTS_NAME, FeatureWriter
-from vsemb.data.region_store import KIND, RegionStore, refuse_wrong_regions, region_fingerprint
+from vsemb.data.feature_files import CLASSIFIER_NAME, WEIGHTS_NAME, FeatureWriter
+from vsemb.data.region_checks import refuse_wrong_regions
+from vsemb.data.region_store import KIND, RegionStore, region_fingerprint
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 
@@ -64,7 +65,12 @@ def cache_regions(
     """
     from vsemb.image.backbones import build_backbone, save_backbone_weights
     from vsemb.image.backbones import weights_sha256 as hash_weights
-    from vsemb.image.regions import RegionExtractor, build_classifier, selective_search
+    from vsemb.image.regions import (
+        RegionExtractor,
+        build_classifier,
+        save_classifier_weights,
+        selective_search,
+    )
 
     if batch_size < 1:
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
@@ -78,7 +84,7 @@ def cache_regions(
     network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
     classifier, candidates_sha256 = None, None if detections is None else detections.sha256
-    if regions.source == "selective-search" and regions.rank == "confidence":
+    if regions.by_classifier:
         classifier = build_classifier(backbone, weights or "random")
         values = classifier.get_weights()
         candidates_sha256 = sha256_bytes(b"".join(value.tobytes() for value in values))
@@ -105,17 +111,16 @@ def cache_regions(
         computed = len(ids) - writer.done
         batches = encoded_images(dataset).skip(writer.done).batch(batch_size).prefetch(1)
         with tqdm(total=len(ids), initial=writer.done, desc="regions", unit="image", disable=None) as bar:
-            for batch_ids, inputs in _inputs(readable(batches, dataset), regions, detections):
+            for batch_ids, inputs in _inputs(readable(batches, dataset), dataset, regions, detections):
                 rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
-                if not valid.all():
-                    raise DataError(
-                        f"Images of {dataset.path} do not decode: {name_images(dataset, batch_ids[~valid])}."
-                    )
+                _refuse_undecodable(batch_ids[~valid], dataset)
                 _refuse_too_large(rows, batch_ids, dataset, what)
                 refuse_wrong_regions(rows, boxes, scores, batch_ids, dataset, what)
                 writer.write(batch_ids, rows.astype(np.float16), boxes=boxes, scores=scores)
                 bar.update(len(batch_ids))
         save_backbone_weights(network, writer.work / WEIGHTS_NAME)
+        if classifier is not None:
+            save_classifier_weights(classifier, writer.work / CLASSIFIER_NAME)
         writer.finish(
             {
                 "dataset": dataset.fingerprint,
@@ -144,26 +149,33 @@ def _in_graph(extractor: RegionExtractor) -> Any:
 
 
 def _inputs(
-    batches: Iterator[tuple[Any, Any]], regions: RegionConfig, detections: Detections | None
+    batches: Iterator[tuple[Any, Any]],
+    dataset: Dataset,
+    regions: RegionConfig,
+    detections: Detections | None,
 ) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
     """Yields ids of each batch, and what the extractor takes: bytes, candidate boxes and scores."""
     if regions.source == "selective-search":
-        yield from _searched(batches)
+        yield from _searched(batches, dataset)
         return
     for ids, images in batches:
         ids = ids.numpy()
         yield ids, (images, *(() if detections is None else detections.of(ids)))
 
 
-def _searched(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+def _searched(
+    batches: Iterator[tuple[Any, Any]], dataset: Dataset
+) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
     """Searches the images of a batch on all cores while the network looks at those of the one before."""
     from vsemb.data.detections import pad_rows
 
-    waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray]]]] = deque()
+    waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray | None]]]] = deque()
 
     def oldest() -> tuple[np.ndarray, tuple[Any, ...]]:
-        ids, images, boxes = waiting.popleft()
-        return ids, (images, pad_rows([future.result() for future in boxes]))
+        ids, images, found = waiting.popleft()
+        boxes = [future.result() for future in found]
+        _refuse_undecodable(ids[[part is None for part in boxes]], dataset)
+        return ids, (images, pad_rows([part for part in boxes if part is not None]))
 
     # Threads do: OpenCV lets others run while it works.
     pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="vsemb-regions")
@@ -178,11 +190,23 @@ def _searched(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _search(encoded: bytes) -> np.ndarray:
+def _search(encoded: bytes) -> np.ndarray | None:
+    """Returns the boxes of an image; None where it does not decode."""
     from vsemb.image.regions import selective_search
 
-    with Image.open(io.BytesIO(encoded)) as image:
-        return selective_search(np.asarray(image.convert("RGB")))
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            pixels = np.asarray(image.convert("RGB"))
+    except MemoryError:
+        raise
+    except Exception:  # Pillow's decoders raise nearly anything on broken input
+        return None
+    return selective_search(pixels)
+
+
+def _refuse_undecodable(ids: np.ndarray, dataset: Dataset) -> None:
+    if len(ids):
+        raise DataError(f"Images of {dataset.path} do not decode: {name_images(dataset, ids)}.")
 
 
 def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:

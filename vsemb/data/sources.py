@@ -99,7 +99,7 @@ class RegionImages:
         return tf.TensorSpec((self._count, self._store.dim), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self._store.rows(self._ids[rows])[:, : self._count]
+        return self._store.rows(self._ids[rows], self._count)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         del seed

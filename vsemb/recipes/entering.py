@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.feature_files import CLASSIFIER_NAME
 from vsemb.data.features import FeatureStore
 from vsemb.data.parses import Parses
 from vsemb.data.regions import RegionStore
@@ -135,6 +136,8 @@ def _copy_backbone(store: FeatureStore | RegionStore, folder: Path) -> None:
     write_json(folder / BACKBONE_CONFIG, store.backbone.to_json())
     if isinstance(store, RegionStore):
         write_json(folder / REGIONS_CONFIG, store.regions.to_json())
+        if store.classifier_path is not None:
+            shutil.copyfile(store.classifier_path, folder / CLASSIFIER_NAME)
 
 
 def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:

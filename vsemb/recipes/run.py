@@ -9,7 +9,8 @@ checkpoints/best.weights.h5    selected on validation
 checkpoints/state.npz          where training goes on after an interruption
 backbone/            configuration and weights of the feature backbone, so that the run can embed
                      images without the dataset it was trained on; regions.json, where images are
-                     sets of regions: how these are found
+                     sets of regions: how these are found, and classifier.weights.h5
+                     where a classifier ranks them
 parser/              where the run reads dependency trees: the parser of new sentences
 """
 

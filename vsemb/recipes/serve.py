@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from vsemb.data.feature_files import CLASSIFIER_NAME
 from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.export.alignment import check_sets
 from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.regions import RegionExtractor
+from vsemb.image.regions import RegionExtractor, build_classifier
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.parsing import stored_parser_name
@@ -46,7 +47,9 @@ def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     if most is not None and most <= regions.count:
         # The best come first, so that fewer are the first of more.
         regions = dataclasses.replace(regions, count=most - 1)
-    return ImageInput(config, backbone, RegionExtractor(config, regions, backbone))
+    kept = weights.parent / CLASSIFIER_NAME
+    classifier = build_classifier(config, kept) if regions.by_classifier else None
+    return ImageInput(config, backbone, RegionExtractor(config, regions, backbone, classifier))
 
 
 def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:

@@ -6,7 +6,7 @@ from vsemb.image.regions.config import REGIONS_VERSION, RegionConfig
 from vsemb.image.regions.cutting import crop_regions
 from vsemb.image.regions.extractor import RegionExtractor, Regions
 from vsemb.image.regions.grid import grid_boxes
-from vsemb.image.regions.networks import build_classifier, feature_maps
+from vsemb.image.regions.networks import build_classifier, feature_maps, save_classifier_weights
 from vsemb.image.regions.objectness import objectness
 from vsemb.image.regions.pooling import pool_regions
 from vsemb.image.regions.proposals import propose
@@ -26,5 +26,6 @@ __all__ = [
     "objectness",
     "pool_regions",
     "propose",
+    "save_classifier_weights",
     "selective_search",
 ]

@@ -69,6 +69,11 @@ class RegionConfig:
             raise invalid_argument("rank", self.rank, "'objectness' for boxes of a grid", fix)
 
     @property
+    def by_classifier(self) -> bool:
+        """Whether the network's own classifier ranks the boxes; a detector ranks its own."""
+        return self.source == "selective-search" and self.rank == "confidence"
+
+    @property
     def in_graph(self) -> bool:
         """Whether boxes are proposed in graph; where not, the caller gives candidates."""
         return self.source == "grid"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 
@@ -9,6 +10,7 @@ import keras
 import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
+from vsemb.files import require_space
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, PixelScaling
 
 
@@ -47,8 +49,8 @@ def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) ->
 
     Args:
         config: the network; one whose classifier is linear in the mean of the last map.
-        weights: `"imagenet"`, a `.weights.h5` or `.h5` file of the whole network, or one that this
-            model's own `save_weights` wrote.
+        weights: `"imagenet"`, a `.weights.h5` or `.h5` file of the whole network, or one that
+            `save_classifier_weights` wrote.
 
     Returns:
         A model from features (batch, n, channels), means of the network's last map or single places of
@@ -87,6 +89,17 @@ def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) ->
             f"weights of the whole network, with its classifier. {instead}"
         ) from error
     return classifier
+
+
+def save_classifier_weights(classifier: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes the weights of a classifier of `build_classifier`, which reads them back given the path.
+
+    Args:
+        classifier: what `build_classifier` returned.
+        path: a name that ends in `.weights.h5`.
+    """
+    require_space(path, sum(math.prod(weight.shape) * 4 for weight in classifier.weights) + (1 << 20))
+    classifier.save_weights(path)
 
 
 def _loaded(network: keras.Model, layer: keras.layers.Layer, path: str | os.PathLike[str]) -> bool:

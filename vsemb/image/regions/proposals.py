@@ -22,8 +22,8 @@ def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, t
         overlap: the intersection over union that two of them may have.
 
     Returns:
-        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions, best first; zeros where an image has
-            fewer. An image of one colour has none.
+        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions, best first, all different; zeros where
+            an image has fewer. An image of one colour has none.
         scores: float32 (batch, count), their objectness.
 
     Example:
@@ -44,8 +44,18 @@ def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, t
     real = tf.reduce_any(edges != 0, axis=-1)
     whole = tf.constant([0, 0, CELLS, CELLS], tf.int32)
     scores = tf.cast(contrast(integral, tf.where(real[..., None], edges, whole)), tf.float32)
+    scores = tf.where(_repeated(edges), 0.0, scores)
     best, best_scores, _ = best_boxes(boxes, _without_zero(scores), count, overlap)
     return best, best_scores
+
+
+def _repeated(edges: tf.Tensor) -> tf.Tensor:
+    """Returns which boxes (batch, n, 4), in cells, are the same as one before them: (batch, n)."""
+    side = CELLS + 1
+    number = tf.reduce_sum(edges * tf.constant([side**3, side**2, side, 1], tf.int32), axis=-1)
+    same = tf.equal(number[:, :, None], number[:, None, :])
+    places = tf.range(tf.shape(number)[1])
+    return tf.reduce_any(same & (places < places[:, None]), axis=2)
 
 
 def _without_zero(scores: tf.Tensor) -> tf.Tensor:
