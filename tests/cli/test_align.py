@@ -70,6 +70,10 @@ def test_a_file_that_is_no_image_of_the_dataset(region_run, tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) == len(found["phrases"]) + 3
     with Image.open(out) as picture:
         assert picture.format == "JPEG"
+    # A key of the dataset that is gone cannot be found, and what helps is said.
+    assert main(["align", str(run), "val/000000.png", "a red circle"]) == 1
+    error = capsys.readouterr().err
+    assert "--data" in error and "gone" in error and error.count("\n") == 1
     # A picture never takes the place of what it is drawn from.
     with open(image, "rb") as file:
         before = file.read()
@@ -93,6 +97,7 @@ def test_mistakes_are_one_line(region_run, val, tmp_path, capsys):
         ([key, "a circle", "--affinity", "nan"], "`affinity`"),
         ([key, "a circle", "--fade", "-1"], "`fade`"),
         ([key, "a circle", "--out", "a.gif"], ".png, .jpg"),
+        ([key, "a circle", "--out", "a.png", "--json", "a.png"], "which it would replace"),
         ([key, "a circle", "--data", "nowhere"], "nowhere"),
         ([key, "a circle", "--boxes", "nowhere.json"], "proposes its own regions"),
     ):

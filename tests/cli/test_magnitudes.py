@@ -37,6 +37,7 @@ def test_mistakes_are_one_line(region_run, tiny_run, tmp_path, capsys):
         (region_run, ["--data", str(copy)], "vsemb regions"),
         (region_run, ["--data", "nowhere"], "nowhere"),
         (region_run, ["--out", "a.svg"], ".png, .jpg"),
+        (region_run, ["--out", "a.png", "--json", "a.png"], "which it would replace"),
         (tiny_run, [], "vsemb train dvsa"),
     ):
         assert main(["magnitudes", str(run.path), *arguments]) == 1

@@ -11,6 +11,7 @@ from PIL import Image
 
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
+from vsemb.recipes.pictures import MOST_TILES
 
 
 def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
@@ -58,10 +59,18 @@ def test_mistakes_are_one_line(region_run, capsys):
         (["red", "--split", "vall"], "Did you mean 'val'"),
         (["red", "--data", "nowhere"], "nowhere"),
         (["red", "--out", "sheet.pdf"], ".png, .jpg"),
+        (["red", "--out", "sheet.png", "--json", "./sheet.png"], "which it would replace"),
     ):
         assert main(["regions-search", str(region_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1, arguments
+
+
+def test_help_says_how_many_are_drawn(capsys):
+    for command in ("regions-search", "magnitudes"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert f"{MOST_TILES} at most" in " ".join(capsys.readouterr().out.split())
 
 
 def test_odd_bytes_in_the_text(region_run, tmp_path, capsys):

@@ -21,9 +21,9 @@ class Regions:
         self.count = boxes.shape[1]
         self.asked: list[int] = []
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
+    def rows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:
         self.asked.append(len(ids))
-        return self._vectors[ids]
+        return self._vectors[ids][:, :most]
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
         return self._boxes[ids]
@@ -44,7 +44,8 @@ class SetRun:
     def __init__(self, words: dict[str, list[float]], store: Regions | None, similarity: str = "region-word"):
         self.vocabulary = Vocabulary(list(words))
         self.tokenizer = WordTokenizer(self.vocabulary, 8)
-        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity, reversed=False)
+        image = SimpleNamespace(most_regions=None)
+        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity, reversed=False, image=image)
         self.info: dict[str, object] = {}
         dim = len(next(iter(words.values())))
         self._table = tf.constant([[0.0] * dim, [0.0] * dim, *words.values()], tf.float32)
@@ -54,6 +55,9 @@ class SetRun:
             encode_images=lambda images: images,
             encode_texts=lambda ids: tf.gather(self._table, ids),
         )
+
+    def need_regions(self) -> None:
+        """It has them."""
 
     def read(self, raw: list[str]) -> list[str]:
         return [text.encode(errors="replace").decode() for text in raw]

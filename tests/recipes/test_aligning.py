@@ -66,13 +66,11 @@ def test_phrases_and_their_boxes_in_pixels(asked, image) -> None:
     assert found.drawn().width == 512
 
 
-def test_the_affinity_is_the_run_s_unless_it_is_given(asked, image) -> None:
+def test_each_word_is_by_itself_unless_an_affinity_is_given(asked, image) -> None:
     run, encoders = asked()
     assert align_image(run, image, SENTENCE).affinity == 0
-    run.info["affinity"] = 0.25
-    assert align_image(run, image, SENTENCE).affinity == 0.25
+    assert align_image(run, image, SENTENCE, affinity=0.25).affinity == 0.25
     assert encoders.asked[2].tolist() == [0.25]
-    assert align_image(run, image, SENTENCE, affinity=0.0).affinity == 0
     for wrong in (-1, float("nan"), float("inf")):
         with pytest.raises(InvalidArgumentError, match="`affinity`"):
             align_image(run, image, SENTENCE, affinity=wrong)
@@ -102,6 +100,9 @@ def test_images_and_sentences_that_cannot_be_read(asked, image, tmp_path) -> Non
     found = align_image(run, image, "a zyzzyva \udcff dog", report=said.append)
     assert said == ["Warning: not known to the run: zyzzyva."]
     found.to_json()["sentence"].encode()
+    run, _ = asked(scores=np.full(8, np.nan, np.float32))
+    with pytest.raises(DataError, match="NaN"):
+        align_image(run, image, SENTENCE)
     run, _ = asked(valid=np.array(False))
     with pytest.raises(DataError, match="does not decode"):
         align_image(run, image, SENTENCE)
@@ -115,6 +116,11 @@ def test_a_sentence_that_is_cut_is_said_to_be(asked, image) -> None:
     assert said == []
     align_image(run, image, "dog " * 9, report=said.append)
     assert said == ["Warning: the run reads the first 8 words."]
+    # Words are what the run takes for words, with blanks between them or not.
+    align_image(run, image, "dog ! " * 8, report=said.append)
+    assert len(said) == 1
+    align_image(run, image, "dog," * 9, report=said.append)
+    assert len(said) == 2
 
 
 CANDIDATES = np.array([[[0, 0, 1, 1], [0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0]]], np.float32)

@@ -72,9 +72,11 @@ def test_long_sentences_wrap_and_long_words_are_cut() -> None:
     assert many > 5 * one
     long = draw_alignment(WHITE, BOXES, ["x" * 3000], [1], [1.0])
     assert long.height == 512 + one
-    # Nothing is cut at the edges.
-    edge = np.asarray(long)[512:, -4:]
-    assert np.all(edge == ImageColor.getrgb(pictures.PAPER))
+    # Nothing is cut at the edges, be it one phrase or, without a box, many.
+    grey = draw_alignment(WHITE, BOXES, words, [1, 2] * 50, [-1.0] * 100)
+    for picture in (long, grey):
+        edge = np.asarray(picture)[512:, -4:]
+        assert np.all(edge == ImageColor.getrgb(pictures.PAPER))
 
 
 @pytest.mark.parametrize(

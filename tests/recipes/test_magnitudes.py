@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.recipes.set_run import Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
@@ -79,8 +80,14 @@ def test_the_most_frequent_word_is_named(run) -> None:
         word_magnitudes(run, IMAGES, "val", 5)
 
 
+def test_lengths_that_are_not_finite(run) -> None:
+    run.model.encode_texts = lambda ids: tf.fill([*ids.shape, 2], np.nan)
+    with pytest.raises(DataError, match="NaN"):
+        word_magnitudes(run, IMAGES, "val", 1)
+
+
 def test_runs_without_lengths_and_without_regions(tiny_run, scenes) -> None:
-    with pytest.raises(DataError, match="compares directions alone"):
+    with pytest.raises(DataError, match="compares directions alone.*--variant paper"):
         measure_magnitudes(SetRun(WORDS, REGIONS, "cross-attention"), IMAGES)
     with pytest.raises(DataError, match="vsemb train dvsa"):
         measure_magnitudes(tiny_run, scenes)

@@ -67,6 +67,15 @@ def test_several_an_image_and_ties_in_the_order_of_the_dataset(run, images) -> N
     assert len(search_regions(run, images, "red bus", every=True, k=100)) == 8
 
 
+def test_a_run_on_few_regions_finds_none_that_it_never_read(run, images) -> None:
+    run.recipe.image.most_regions = 1
+    assert found(search_regions(run, images, "red bus")) == [
+        ("2.png", 0, 3.5),
+        ("0.png", 0, 1.5),
+        ("1.png", 0, 1.0),
+    ]
+
+
 def test_parts_alone(run, images) -> None:
     assert found(search_regions(run, images, "red bus", parts=True)) == [
         ("2.png", 1, 4.0),
@@ -126,6 +135,15 @@ def test_what_is_refused(run, images, tiny_run, scenes) -> None:
         search_regions(SetRun(WORDS, None), images, "red")
     with pytest.raises(DataError, match="vsemb train dvsa"):
         search_regions(tiny_run, scenes, "red")
+
+
+def test_scores_that_are_not_finite_find_nothing(images) -> None:
+    broken = VECTORS.copy()
+    broken[1, 1] = np.nan
+    with pytest.raises(DataError, match="NaN"):
+        best_regions(
+            SetRun(WORDS, Regions(broken, BOXES)), images, ["train"], lambda each: each.sum(axis=2), 1
+        )
 
 
 def test_a_sheet_of_crops(run, images) -> None:

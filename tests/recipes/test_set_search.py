@@ -16,6 +16,7 @@ from vsemb.recipes.queries import Query
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import search_run
 from vsemb.recipes.set_search import SetSearch, check_set_query
+from vsemb.similarities import RegionWord
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def words(run: Run, text: str) -> np.ndarray:
 def pair_score(regions: np.ndarray, words: np.ndarray) -> float:
     """Equation 8 by loops, over what is no padding."""
     real = [each for each in regions if each.any()]
-    return sum(max(float(region @ word) for region in real) for word in words if word.any())
+    return sum(max((float(region @ word) for region in real), default=0.0) for word in words if word.any())
 
 
 def found(results) -> list[tuple[str, float]]:
@@ -78,13 +79,26 @@ def test_an_image_finds_the_captions_that_score_best(run, region_scenes, images,
 
 def test_what_asks_its_own_kind_stands_as_the_text(run, region_scenes, images, captions) -> None:
     part = region_scenes.split("val")
-    wanted = best(part.keys, [pair_score(regions, images[2]) for regions in images])
+    # Of regions only the directions count.
+    units = images / np.maximum(np.linalg.norm(images, axis=2, keepdims=True), 1e-12)
+    wanted = best(part.keys, [pair_score(regions, units[2]) for regions in units])
     kept = search_run(run, region_scenes, Query(image=part.keys[2]), k=99, split="val", keep_query=True)
     assert wanted == found(kept)
     said = words(run, "a red circle")
     top = max(pair_score(caption, said) for caption in captions)
     (first,) = search_run(run, region_scenes, Query("a red circle"), k=1, split="val", captions=True)
     assert first.score == pytest.approx(top, rel=1e-4)
+
+
+def test_long_vectors_are_not_near_to_all_images(run, region_scenes, images, monkeypatch) -> None:
+    search = SetSearch(run, region_scenes, "val", "image")
+    monkeypatch.setattr(search, "_similarity", RegionWord())
+    longer = images * np.where(np.arange(len(images)) == 5, 100, 1)[:, None, None]
+    monkeypatch.setattr(search, "_embed", lambda: iter([(np.arange(len(images)), longer)]))
+    rows, scores = search.search(images, len(images), query_kind="image")
+    # Each is nearest to itself, with 1 for each of its regions.
+    assert rows[:, 0].tolist() == list(range(len(images)))
+    np.testing.assert_allclose(scores[:, 0], np.any(images != 0, axis=2).sum(axis=1), rtol=1e-5)
 
 
 def test_an_image_finds_all_but_itself(run, region_scenes, tmp_path) -> None:

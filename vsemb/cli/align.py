@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from vsemb.cli.regions_search import check_files
+
 EXAMPLE = """  vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
   vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json"""
 
@@ -24,9 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--affinity",
         type=float,
+        default=0.0,
         metavar="B",
-        help="what two neighbouring words on one region are worth, in units of their scores: 0 for each word "
-        "by itself (the run's, else 0)",
+        help="what two neighbouring words on one region are worth, in units of their scores; `vsemb evaluate "
+        "--pointing` tries several (%(default)s: each word by itself)",
     )
     parser.add_argument(
         "--fade",
@@ -56,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.files import write_json
     from vsemb.recipes.aligning import align_image
     from vsemb.recipes.drawing import FADE
-    from vsemb.recipes.pictures import check_picture_path, decimals, save_picture
+    from vsemb.recipes.pictures import decimals, save_picture
     from vsemb.recipes.run import Run
 
     fade = FADE if arguments.fade is None else arguments.fade
@@ -66,16 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
         path = getattr(arguments, name)
         if path is not None and os.path.realpath(path) == os.path.realpath(arguments.image):
             raise invalid_argument(name, path, "another file than the image, which it would replace")
-    if arguments.out is not None:
-        check_picture_path(arguments.out)
+    check_files(arguments)
     opened = Run.open(arguments.run)
     dataset = None
     try:
         dataset = Dataset.open(arguments.data or opened.data_path)
-    except DataError:
+    except DataError as error:
         # Image files need no dataset; only one that was asked for is missed.
         if arguments.data:
             raise
+        if not os.path.isfile(arguments.image):
+            raise DataError(
+                f"There is no image file {printable(arguments.image)!r}, and no dataset whose key it may be "
+                f"(name one with --data): {error}"
+            ) from error
     found = align_image(
         opened,
         arguments.image,

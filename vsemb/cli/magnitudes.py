@@ -1,15 +1,15 @@
 """Show which words and regions weigh most in a run's scores, and which words weigh least.
 
-For runs whose images are sets of regions, such as those of the recipe dvsa. A score is a sum of inner
-products, so that words and regions with long vectors decide it. A word's magnitude is the mean length of its
-vectors over its places in the captions of a split. --out draws a sheet of the regions.
+For runs on regions whose score is a sum of inner products, such as those of variant paper of the recipe
+dvsa: words and regions with long vectors decide it. A word's magnitude is the mean length of its vectors over
+its places in the captions of a split. --out draws a sheet of the regions.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from vsemb.cli.regions_search import add_choice
+from vsemb.cli.regions_search import add_choice, add_files, check_files
 
 EXAMPLE = """  vsemb magnitudes runs/dvsa
   vsemb magnitudes runs/dvsa --data data/flickr8k --split test -k 20 --parts --out salient.png"""
@@ -31,8 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="leave words out that the split's captions have less often (%(default)s)",
     )
     add_choice(parser)
-    parser.add_argument("--out", metavar="FILE", help="draw the regions: a .png or .jpg file")
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    add_files(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,12 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
     from vsemb.recipes.magnitudes import measure_magnitudes
-    from vsemb.recipes.pictures import check_picture_path, decimals, save_picture
+    from vsemb.recipes.pictures import decimals, save_picture
     from vsemb.recipes.region_search import region_sheet
     from vsemb.recipes.run import Run
 
-    if arguments.out is not None:
-        check_picture_path(arguments.out)
+    check_files(arguments)
     opened = Run.open(arguments.run)
     opened.need_regions()
     dataset = Dataset.open(arguments.data or opened.data_path)

@@ -22,8 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="all", help="the split to search, or all (%(default)s)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="regions to show (%(default)s)")
     add_choice(parser)
-    parser.add_argument("--out", metavar="FILE", help="draw the regions: a .png or .jpg file")
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    add_files(parser)
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -34,17 +33,38 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", action="store_true", help="leave whole images out")
 
 
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Adds the files that regions are written to."""
+    parser.add_argument("--out", metavar="FILE", help="draw the regions, 400 at most: a .png or .jpg file")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+
+
+def check_files(arguments: argparse.Namespace) -> None:
+    """Refuses, before any work, a picture that has no known ending or that the JSON would replace."""
+    import os
+
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.pictures import check_picture_path
+
+    if arguments.out is None:
+        return
+    check_picture_path(arguments.out)
+    if arguments.json and os.path.realpath(arguments.json) == os.path.realpath(arguments.out):
+        raise invalid_argument(
+            "json", arguments.json, "another file than the picture, which it would replace"
+        )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.cli.tables import printable, regions_table
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
-    from vsemb.recipes.pictures import check_picture_path, save_picture
+    from vsemb.recipes.pictures import save_picture
     from vsemb.recipes.region_search import region_sheet, search_regions
     from vsemb.recipes.run import Run
 
-    if arguments.out is not None:
-        check_picture_path(arguments.out)
+    check_files(arguments)
     opened = Run.open(arguments.run)
     opened.need_regions()
     dataset = Dataset.open(arguments.data or opened.data_path)

@@ -23,6 +23,7 @@ from vsemb.recipes.pictures import Rectangle, pixel_box, read_picture
 from vsemb.recipes.queries import read_text
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import run_encoders
+from vsemb.text.normalize import split_words
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def align_image(
     sentence: str,
     dataset: Dataset | None = None,
     *,
-    affinity: float | None = None,
+    affinity: float = 0.0,
     boxes: str | os.PathLike[str] | None = None,
     report: Callable[[str], None] = print,
 ) -> Alignment:
@@ -130,8 +131,7 @@ def align_image(
         sentence: what is said of it.
         dataset: where keys are looked up; files are shrunk as it was prepared. None for neither.
         affinity: what two neighbours on one region are worth (beta of Karpathy and Fei-Fei 2015, equation
-            12): at 0 each word has its best region, and with more, phrases get longer. None for the run's
-            own, else 0.
+            12): at 0 each word has its best region, and with more, phrases get longer.
         boxes: a file with candidate boxes of this image, where the run's regions are not proposed from its
             pixels: a detector's results as COCO writes them, in pixels.
         report: called with a line worth showing: words that are not known, or too many.
@@ -139,7 +139,7 @@ def align_image(
     Raises:
         InvalidArgumentError: if no word of the sentence is known, the affinity is no number >= 0, or boxes
             are given to a run that proposes its own.
-        DataError: if the run has no regions, or the image or the boxes cannot be read.
+        DataError: if the run has no regions, the image or the boxes cannot be read, or a score is not finite.
 
     Example:
 
@@ -147,8 +147,6 @@ def align_image(
         found.drawn().save("aligned.png")
     """
     run.need_regions()
-    if affinity is None:
-        affinity = float(run.info.get("affinity", 0.0))
     if not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
@@ -168,8 +166,10 @@ def align_image(
     if not outputs["valid"]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     words = np.flatnonzero(outputs["regions"] >= 0)
+    if not np.isfinite(outputs["scores"][words]).all():
+        raise DataError("The scores hold NaN or infinity. The model is broken; nothing was aligned.")
     limit = run.tokenizer.max_length
-    if len(words) == limit and len(sentence.split()) > limit:
+    if len(words) == limit and int(split_words(text).row_lengths()[0]) > limit:
         report(f"Warning: the run reads the first {limit} words.")
     return Alignment(
         image,

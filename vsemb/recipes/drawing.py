@@ -222,7 +222,7 @@ class _Text:
             self._add(self._chip_at, region, self._x)
             self._x += chip + self._gap
         for place, (word, score, colour) in enumerate(zip(words, scores, shown, strict=True)):
-            if place:
+            if place or region is None:
                 self._fit(self._width(word, score))
             room = max(self._limit - self._x + self._left, 3 * self._size)
             text = cut_text(word, self._font, room)

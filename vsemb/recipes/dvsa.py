@@ -20,6 +20,13 @@ everywhere but in the recurrence, words seen at least five times. Deviations and
   decay were cross-validated there and are not given.
 - Words start from 300-d word2vec vectors there and stay fixed; `--set text.word_vectors=PATH --set
   text.train_words=false` does so. The paper finds "little change" with random vectors that are trained.
+
+Variant `adam` is `paper` with Adam in the place of SGD. Variant `tuned` (the default) keeps the regions, the
+network over words and each word's best region, and changes what stands around them: all vectors have unit
+length and a sentence's score is the mean over its words (`vsemb.similarities.LateInteraction`), the hardest
+negatives count, with InfoNCE beside them, and Adam trains. `cross-attention` is `tuned` with the score of Lee
+et al. 2018 (arXiv:1803.08024) in the place of equation 8. With `--set image.most_regions=1` any of them reads
+the whole image alone: what regions are worth.
 """
 
 from __future__ import annotations
@@ -79,16 +86,18 @@ _TUNED = Recipe(
 )
 
 
-def _whole_image(recipe: Recipe) -> Recipe:
-    """The same with one region an image, which is all of it: what regions are worth."""
-    image = dataclasses.replace(recipe.image, most_regions=1)
-    return dataclasses.replace(recipe, variant=f"{recipe.variant}-whole-image", image=image)
-
+_ADAM = dataclasses.replace(
+    _DVSA,
+    variant="adam",
+    optimizer=OptimizerConfig(
+        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip_value=5.0
+    ),
+    training=TrainingConfig(epochs=10),
+)
 
 DVSA = {
     "tuned": _TUNED,
-    "tuned-whole-image": _whole_image(_TUNED),
     "paper": _DVSA,
-    "paper-whole-image": _whole_image(_DVSA),
+    "adam": _ADAM,
     "cross-attention": dataclasses.replace(_TUNED, variant="cross-attention", similarity="cross-attention"),
 }

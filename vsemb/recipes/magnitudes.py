@@ -75,7 +75,7 @@ def word_magnitudes(run: Run, dataset: Dataset, split: str, min_count: int = 5) 
 
     Raises:
         InvalidArgumentError: if no word has so many places, or there is no such split.
-        DataError: if the run has no regions, or lengths of vectors say nothing in it.
+        DataError: if the run has no regions, lengths of vectors say nothing in it, or they are not finite.
     """
     _check(run)
     if min_count < 1:
@@ -101,6 +101,10 @@ def word_magnitudes(run: Run, dataset: Dataset, split: str, min_count: int = 5) 
         raise invalid_argument("min_count", min_count, "a number of places that some word has", fix)
     rows = np.flatnonzero(known & (counts >= min_count))
     means = sums[rows] / counts[rows]
+    if not np.isfinite(means).all():
+        raise DataError(
+            "The vectors of words hold NaN or infinity. The model is broken; nothing was measured."
+        )
     order = np.argsort(means, kind="stable")
     words = run.vocabulary.tokens
     return [
@@ -154,5 +158,5 @@ def _check(run: Run) -> None:
     if not name.startswith("region-word"):
         raise DataError(
             f"{run.path} compares directions alone (similarity {name!r}), so the lengths of its vectors say "
-            "nothing. A run with similarity 'region-word' has lengths: vsemb train dvsa"
+            "nothing. A run with similarity 'region-word' has lengths: vsemb train dvsa --variant paper"
         )

@@ -12,7 +12,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from vsemb.data.store import Dataset
-from vsemb.errors import invalid_argument
+from vsemb.errors import DataError, invalid_argument
 from vsemb.recipes.indexing import ALL, split_names
 from vsemb.recipes.pictures import (
     MOST_TILES,
@@ -90,7 +90,8 @@ def search_regions(
 
     Raises:
         InvalidArgumentError: if no word is known, or k < 1.
-        DataError: if the run has no regions, or the dataset has none of the run's kind.
+        DataError: if the run has no regions, the dataset has none of the run's kind, or a score is not
+            finite.
 
     Example:
 
@@ -143,6 +144,8 @@ def best_regions(
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
     store = run.regions_of(dataset)
+    # A run on fewer regions than are cached never read the others.
+    most = run.recipe.image.most_regions
     images = max(1, _BLOCK // store.count)
     best: list[tuple[float, int, str, int, int]] = []
     seen = 0
@@ -152,11 +155,17 @@ def best_regions(
             ids = dataset.split(name).ids
             for start in range(0, len(ids), images):
                 block = ids[start : start + images]
-                real = np.any(store.boxes(block) != 0, axis=2)
+                real = np.any(store.boxes(block)[:, :most] != 0, axis=2)
                 if parts:
                     real[:, 0] = False
-                vectors = run.model.encode_images(tf.constant(store.rows(block))).numpy()
-                scores = np.where(real, score(vectors), -np.inf)
+                vectors = run.model.encode_images(tf.constant(store.rows(block, most))).numpy()
+                scores = score(vectors)
+                if not np.isfinite(scores[real]).all():
+                    raise DataError(
+                        "The scores of regions hold NaN or infinity. The model or its features are broken; "
+                        "nothing was found."
+                    )
+                scores = np.where(real, scores, -np.inf)
                 rows, regions = _candidates(scores, k, every)
                 best += [
                     (-float(scores[row, region]), seen + row, name, start + row, region)

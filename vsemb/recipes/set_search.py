@@ -18,6 +18,7 @@ from vsemb.data.batches import image_batches
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.ops.geometry import l2_normalize
 from vsemb.recipes.build import build_images
 from vsemb.recipes.indexing import index_items, index_source
 from vsemb.recipes.queries import Query
@@ -113,7 +114,8 @@ class SetSearch:
 
         What `vsemb.search.SearchIndex.search` says of directions holds here: among items of its own kind a
         query stands as the text. An image that looks for images has its regions in the place of words, each
-        of which finds its best region.
+        of which finds its best region, by direction alone: with the lengths of both, which say how much a
+        region is worth saying, the same few images would be nearest to nearly all.
 
         Args:
             queries: (queries, items, dim) float32; a row of zeros is padding.
@@ -147,12 +149,13 @@ class SetSearch:
     def _scores(self, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         """Scores all items for each query: (queries, n) float32."""
         as_image = not items_are_images(self.source.kind, query_kind)
-        sought = ops.convert_to_tensor(_without_padding(queries))
+        alike = l2_normalize if self.source.kind == query_kind == "image" else ops.convert_to_tensor
+        sought = alike(_without_padding(queries))
         scores = np.empty((len(queries), len(self)), np.float32)
         unit = self.source.kind
         with tqdm(total=len(self), desc=f"{unit}s", unit=unit, disable=None, leave=False) as bar:
             for rows, vectors in self._blocks():
-                items = ops.convert_to_tensor(vectors)
+                items = alike(vectors)
                 found: Any = (
                     self._similarity.scores(sought, items)
                     if as_image

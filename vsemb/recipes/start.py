@@ -61,7 +61,7 @@ def start_model(
     """
     if recipe.training.start not in STARTS:
         raise unknown_name("training.start", recipe.training.start, STARTS)
-    features = None if store is None else _features(store, split)
+    features = None if store is None else _features(store, split, recipe.image.most_regions)
     encoder = unwrapped(model.image_encoder)
     if (
         isinstance(encoder, ImageEncoder | RegionEncoder)
@@ -93,12 +93,13 @@ def start_model(
     start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
 
 
-def _features(store: FeatureStore | RegionStore, split: Split) -> np.ndarray:
-    """The features of the split's images, or of regions of as many images as give enough: (n, dim)."""
+def _features(store: FeatureStore | RegionStore, split: Split, most_regions: int | None = None) -> np.ndarray:
+    """The features of the split's images, or of the regions read of as many as give enough: (n, dim)."""
     if isinstance(store, FeatureStore):
         return store.rows(split.ids)
-    step = max(1, len(split.ids) * store.count // _REGIONS)
-    regions = store.rows(split.ids[::step])
+    count = min(store.count, most_regions or store.count)
+    step = max(1, len(split.ids) * count // _REGIONS)
+    regions = store.rows(split.ids[::step])[:, :count]
     return regions[regions.any(axis=-1)]
 
 

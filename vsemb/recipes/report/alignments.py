@@ -40,8 +40,7 @@ class Aligned:
 def align(space: Space, dataset: Dataset, count: int, seed: int) -> list[Aligned]:
     """Draws images at random, and their words on the regions that these choose.
 
-    The words are those of the image's own caption that scores best with it; each takes the best region, or
-    with an affinity that the run keeps, that of the best chain.
+    The words are those of the image's own caption that scores best with it; each takes its best region.
 
     Args:
         space: the split, embedded as sets.
@@ -82,8 +81,7 @@ def _chain(space: Space, row: int, text: int, count: int) -> tuple[np.ndarray, n
     similarity: Any = space.run.model.similarity
     unaries = similarity.word_region_scores(images, texts)[:, :count]  # (1, words, regions)
     is_word = ops.ones(unaries.shape[:2], "bool")
-    affinity = float(space.run.info.get("affinity", 0.0))
-    path = ops.convert_to_numpy(best_chain(unaries, is_word, item_mask(images), affinity)[0])[0]
+    path = ops.convert_to_numpy(best_chain(unaries, is_word, item_mask(images), 0.0)[0])[0]
     return path, ops.convert_to_numpy(unaries)[0, np.arange(len(path)), path]
 
 
