@@ -300,3 +300,11 @@ def test_what_is_refused(options: dict, named: str) -> None:
         cross_attention_scores(regions, words, **options)
     with pytest.raises(InvalidArgumentError, match="max, sum"):
         region_word_scores(regions, words, "mean")
+
+
+@pytest.mark.parametrize("reduce", ["max", "sum"])
+@pytest.mark.parametrize(("count", "steps"), [(0, 2), (2, 0)], ids=["no regions", "no words"])
+def test_sets_without_places_score_zero(reduce: str, count: int, steps: int) -> None:
+    regions, words = np.ones((3, count, 4), np.float32), np.ones((3, steps, 4), np.float32)
+    np.testing.assert_array_equal(region_word_scores(regions, words, reduce), np.zeros((3, 3)))
+    np.testing.assert_array_equal(sets.region_word_pair_scores(regions, words, reduce), np.zeros(3))

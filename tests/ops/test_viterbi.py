@@ -147,6 +147,14 @@ def test_neighbours_in_a_batch_change_nothing() -> None:
         np.testing.assert_array_equal(a.numpy()[others], b.numpy()[others])
 
 
+@pytest.mark.parametrize(("steps", "count"), [(3, 0), (0, 3), (0, 0)], ids=str)
+def test_no_words_and_no_regions_at_all(steps: int, count: int) -> None:
+    unaries = np.zeros((2, steps, count), np.float32)
+    path, score = best_chain(unaries, np.ones((2, steps), bool), np.ones((2, count), bool), 0.5)
+    np.testing.assert_array_equal(path, np.full((2, steps), -1, np.int32))
+    np.testing.assert_array_equal(score, [0, 0])
+
+
 def test_phrases() -> None:
     assert phrases([]) == phrases([-1, -1]) == []
     assert phrases(np.array([3, 3, -1, 3, 0])) == [(3, 0, 2), (3, 3, 1), (0, 4, 1)]

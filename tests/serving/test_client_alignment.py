@@ -249,11 +249,13 @@ def test_parts_are_put_together_in_order(server):
         ({"boxes": [[], [[0, 0, 0, 1]]]}, "boxes=.*image 1.*w and h above 0"),
         ({"boxes": [[[0, 0, float("nan"), 1]], []]}, "boxes=.*image 0"),
         ({"boxes": [[[0, 0], [1]], []]}, "boxes=.*image 0"),
+        ({"boxes": [[[0, 0, 1e300, 1]], []]}, "boxes=.*image 0"),
     ],
     ids=[
         *("fewer texts", "one text", "one image", "negative", "nan", "infinite", "too large", "digits"),
         *("bool", "none", "fewer affinities", "one negative", "ragged affinities", "fewer boxes"),
         *("a number", "three numbers", "one box", "letters", "flat", "nan in a box", "ragged boxes"),
+        "box too large",
     ],
 )
 def test_what_cannot_be_aligned(arguments, says):

@@ -140,6 +140,9 @@ def _best_only(regions: Tensor) -> Tensor:
     That is cheaper than to mask the products, of which there are many more.
     """
     regions = _float32(regions)
+    if regions.shape[-2] == 0:
+        # One region of zeros says what no region says.
+        regions = ops.zeros((*ops.shape(regions)[:-2], 1, ops.shape(regions)[-1]))
     mask = item_mask(regions)
     first = ops.logical_and(mask, ops.equal(ops.cumsum(ops.cast(mask, "int32"), axis=-1), 1))
     first_region = ops.matmul(ops.expand_dims(ops.cast(first, "float32"), -2), regions)  # (..., 1, dim)

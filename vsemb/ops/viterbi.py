@@ -44,6 +44,8 @@ def best_chain(unaries: Tensor, words: Tensor, regions: Tensor, affinity: Tensor
     [0 0] 3.1
     """
     words, regions = ops.cast(words, "bool"), ops.cast(regions, "bool")
+    if 0 in (words.shape[1], regions.shape[1]):
+        return ops.full(ops.shape(words), -1, "int32"), ops.zeros(ops.shape(words)[:1])
     real = ops.cast(words, "float32")
     before = ops.cumsum(real, axis=1) - real
     affinity = ops.broadcast_to(ops.reshape(ops.cast(affinity, "float32"), (-1, 1)), (ops.shape(words)[0], 1))

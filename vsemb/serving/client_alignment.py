@@ -165,7 +165,8 @@ def to_boxes(boxes: Sequence[Any], rows: int) -> np.ndarray:
 def _boxes(given: Any, row: int) -> np.ndarray:
     fix = f"Those of image {row} are not: all numbers are finite, w and h above 0."
     try:
-        found = np.asarray(given, np.float32)
+        with np.errstate(over="ignore"):
+            found = np.asarray(given, np.float32)
     except (TypeError, ValueError) as error:
         raise invalid_argument("boxes", given, _SHAPE, fix) from error
     if not found.size:
