@@ -162,7 +162,7 @@ def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_p
     found, whole = (run_encoders(run).encode_image(image) for run in (region_run, alone))
     assert whole["boxes"].numpy().tolist() == [[[0, 0, 1, 1]]]
     np.testing.assert_allclose(whole["embedding"], found["embedding"][:, :1], atol=1e-5)
-    assert "of 1 regions at most (grid)" in model_facts(alone).images
+    assert "of the whole image alone" in model_facts(alone).images
     assert "of 6 regions at most (grid)" in model_facts(region_run).images
 
 

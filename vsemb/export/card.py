@@ -222,9 +222,8 @@ def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
 
 def _region_limits(align: Mapping[str, Any]) -> list[str]:
     most = align["outputs"]["boxes"]["shape"][1]
-    found = [
-        f"An image has {most} regions at most, the whole of it first: boxes x, y, w, h, as fractions of it."
-    ]
+    regions = "one region, the whole of it" if most == 1 else f"{most} regions at most, the whole of it first"
+    found = [f"An image has {regions}: boxes x, y, w, h, as fractions of it."]
     if "boxes" in align["inputs"]:
         found.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
     return found

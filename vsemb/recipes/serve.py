@@ -166,4 +166,6 @@ def _image_facts(run: Run | EntailmentRun) -> str:
     if regions is None:
         return said
     count = min(1 + regions.count, run.recipe.image.most_regions or 1 + regions.count)
+    if count == 1:
+        return f"{said}, of the whole image alone"
     return f"{said}, of {count} regions at most ({regions.source}), the whole image among them"
