@@ -172,7 +172,7 @@ def region_recipe():
     """The recipe `dvsa`, small enough for a test."""
     from vsemb import recipes
 
-    return recipes.get("dvsa").with_overrides(
+    return recipes.get("dvsa", "paper").with_overrides(
         [*TINY, "optimizer.name=adam", "optimizer.momentum=0", "optimizer.learning_rate=0.01"]
     )
 
