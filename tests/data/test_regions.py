@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -18,53 +16,22 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from tests.data.region_folders import CONFIG, IMAGES, REGIONS, content
 from vsemb.data import feature_files, regions
 from vsemb.data.detections import Detections, pad_rows
 from vsemb.data.regions import RegionStore, cache_regions, region_fingerprint
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.files import sha256_file
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.image.regions import RegionConfig, RegionExtractor, selective_search
 
-CONFIG = BackboneConfig("SmallConvNet", size=32)
-REGIONS = RegionConfig(count=3)
-IMAGES = 11
 WHOLE = [0, 0, 1, 1]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """A dataset with cached regions; tests that change it work on a copy."""
-    from tests.data.conftest import Tiny
-
-    dataset = Tiny().write(Tiny().records(IMAGES), tmp_path_factory.mktemp("regions") / "data")
-    cache_regions(dataset, CONFIG, REGIONS, weights=None, batch_size=4)
-    return dataset.path
-
-
-@pytest.fixture
-def data(made, tmp_path) -> Dataset:
-    return Dataset.open(shutil.copytree(made, tmp_path / "data"))
 
 
 @pytest.fixture
 def bare(tiny, tmp_path) -> Dataset:
     """The same dataset without regions."""
     return tiny.write(tiny.records(IMAGES), tmp_path / "bare")
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def rewrite(folder: Path, **changes: np.ndarray) -> None:
-    """Replaces arrays of a folder of regions and keeps the manifest in step."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    for name, array in changes.items():
-        np.save(folder / f"{name}.npy", array)
-        manifest[f"{name}_sha256"] = sha256_file(folder / f"{name}.npy")
-    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def encoded(dataset: Dataset) -> list[bytes]:
@@ -106,9 +73,9 @@ def test_rows_gather_in_any_order_with_repeats(made):
             store.rows(np.array([0, unknown]))
 
 
-def test_a_second_run_computes_nothing(data, monkeypatch):
+def test_a_second_run_computes_nothing(with_regions, monkeypatch):
     monkeypatch.setattr(regions, "FeatureWriter", None)
-    assert cache_regions(data, CONFIG, REGIONS, weights=None, batch_size=8).images_computed == 0
+    assert cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=8).images_computed == 0
 
 
 @pytest.mark.parametrize("stop_after", [1, 2])
@@ -306,80 +273,14 @@ def test_regions_alike_are_found_by_their_network(bare):
         RegionStore.find_alike(bare, "0" * 16, store.network)
 
 
-def test_regions_of_another_dataset_are_refused(data, tiny, tmp_path):
+def test_regions_of_another_dataset_are_refused(with_regions, tiny, tmp_path):
     other = tiny.write(tiny.records(IMAGES - 1), tmp_path / "other")
-    shutil.copytree(data.path / "regions", other.path / "regions")
+    shutil.copytree(with_regions.path / "regions", other.path / "regions")
     with pytest.raises(DataError, match="Regions in .* belong to another dataset.*vsemb regions"):
         RegionStore.find(other)
     # Their name does not tell the dataset, so the command that is named does not replace them.
     with pytest.raises(DataError, match="Remove the folder and make them again"):
         cache_regions(other, CONFIG, REGIONS, weights=None)
-
-
-@pytest.mark.parametrize(
-    ("array", "place", "value", "message"),
-    [
-        ("features", (7, 0, 3), np.nan, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
-        ("features", (7, 0, 3), -np.inf, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
-        ("features", (7, 0, [3, 4]), [np.inf, -np.inf], r"infinity in the features of 7\.jpg \(id 7\)\.$"),
-        ("boxes", (7, 1, 3), np.nan, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
-        ("scores", (7, 1), np.inf, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
-        ("boxes", (7, 0, 2), 0.5, r"the first region is not the whole image for 7\.jpg"),
-        ("boxes", (7, 1), [0.5, 0.5, 0.6, 0.1], r"a box lies outside the image, or is empty, for 7\.jpg"),
-        ("boxes", (7, 1), [0.5, 0.5, 0.5, 0], r"a box lies outside the image, or is empty, for 7\.jpg"),
-        ("boxes", (7, 1), [-0.1, 0.5, 0.5, 0.1], r"a box lies outside the image, or is empty, for 7\.jpg"),
-        ("boxes", ([7, 7], [1, 3]), [[0] * 4, [0, 0, 0.5, 0.5]], r"a box comes after padding for 7\.jpg"),
-        ("boxes", (7, slice(1, None)), 0, r"padding has features for 7\.jpg"),
-    ],
-    ids=["nan", "inf", "both", "nan-box", "inf-score", "part", "outside", "empty", "left", "gap", "padding"],
-)
-def test_regions_that_cannot_be_are_refused_by_name(array, place, value, message, data):
-    folder = RegionStore.find(data).directory
-    changed = np.load(folder / f"{array}.npy")
-    changed[place] = value
-    rewrite(folder, **{array: changed})
-    with pytest.raises(DataError, match=message):
-        RegionStore.open(folder, data)
-
-
-def test_damaged_folders_are_refused(data):
-    folder = RegionStore.find(data).directory
-    whole = content(folder)
-
-    def refused(message: str, **files: bytes) -> None:
-        for stem, value in files.items():
-            name = next(name for name in whole if name.startswith(stem))
-            (folder / name).write_bytes(value)
-        with pytest.raises(DataError, match=message):
-            RegionStore.open(folder, data)
-        for name, value in whole.items():
-            (folder / name).write_bytes(value)
-
-    manifest = json.loads(whole["manifest.json"])
-
-    def changed(**fields) -> bytes:
-        return json.dumps({**manifest, **fields}).encode()
-
-    for name in ("features", "boxes", "scores", "ids"):
-        refused("cannot be read", **{name: whole[f"{name}.npy"][:-100][:90]})
-    refused("not a region manifest", manifest=b"{}")
-    refused("version 9, not 1", manifest=changed(version=9))
-    refused(
-        "lacks 'boxes_sha256'",
-        manifest=json.dumps({k: v for k, v in manifest.items() if k != "boxes_sha256"}).encode(),
-    )
-    for name in ("backbone", "regions"):
-        refused("backbone or regions .* no objects.*vsemb regions", manifest=changed(**{name: None}))
-    refused("other preprocessing.*vsemb regions", manifest=changed(fingerprint="0"))
-    refused("dim 128, not 7", manifest=changed(dim=7))
-    for name in ("features", "boxes", "scores"):
-        refused(f"damaged or reordered: {name}.npy", manifest=changed(**{f"{name}_sha256": ""}))
-    (folder / "backbone.weights.h5").unlink()
-    refused("there is no backbone.weights.h5")
-    np.save(folder / "features.npy", np.zeros((IMAGES, 4, 256), np.float32))
-    refused("features float32")
-    np.save(folder / "boxes.npy", np.zeros((IMAGES, 3, 4), np.float32))
-    refused(r"boxes \(11, 3, 4\)")
 
 
 def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
@@ -394,15 +295,15 @@ def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
         cache_regions(bare, CONFIG, REGIONS, weights=tmp_path / "w.weights.h5")
 
 
-def test_bad_arguments(data):
+def test_bad_arguments(with_regions):
     with pytest.raises(InvalidArgumentError, match="batch_size"):
-        cache_regions(data, CONFIG, REGIONS, weights=None, batch_size=0)
+        cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=0)
     with pytest.raises(
         InvalidArgumentError, match="detections=None. Expected: the detections with source='det"
     ):
-        cache_regions(data, CONFIG, RegionConfig("detections"), weights=None)
+        cache_regions(with_regions, CONFIG, RegionConfig("detections"), weights=None)
     with pytest.raises(InvalidArgumentError, match="no detections with source='grid'"):
-        cache_regions(data, CONFIG, REGIONS, weights=None, detections=detected([0], WHOLE, [1]))
+        cache_regions(with_regions, CONFIG, REGIONS, weights=None, detections=detected([0], WHOLE, [1]))
 
 
 def test_selective_search_without_its_extra_leaves_nothing_behind(bare, monkeypatch):

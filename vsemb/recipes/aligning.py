@@ -18,7 +18,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.viterbi import phrases
 from vsemb.recipes.drawing import FADE, draw_alignment
-from vsemb.recipes.images import find_key, read_image_file
+from vsemb.recipes.images import find_key, propose_boxes, read_image_file, wants_boxes
 from vsemb.recipes.pictures import Rectangle, pixel_box, read_picture
 from vsemb.recipes.queries import read_text
 from vsemb.recipes.run import Run
@@ -224,8 +224,7 @@ def _candidates(
     report: Callable[[str], None],
 ) -> np.ndarray | None:
     """Returns the candidate boxes of an image, best first, (n, 4) fractions; None where none are wanted."""
-    config = run.feature_regions
-    if config is None or config.in_graph:
+    if not wants_boxes(run):
         if boxes is not None:
             raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
         return None
@@ -239,16 +238,9 @@ def _candidates(
         try:
             cached = run.regions_of(dataset).boxes(split.ids[[row]])[0]
         except DataError:
-            if config.source == "detections":
+            if run.feature_regions is not None and run.feature_regions.source == "detections":
                 raise
         else:
             # The whole image is added anew.
             return cached[1:][np.any(cached[1:] != 0, axis=1)]
-    if config.source == "detections":
-        raise DataError(
-            f"The regions of {run.path} are a detector's, and there are none of the image {place.name!r}. "
-            "Name its results with --boxes FILE, or give the key of an image of the dataset."
-        )
-    from vsemb.image.regions import selective_search
-
-    return selective_search(np.asarray(place.picture))
+    return propose_boxes(run, place.picture, place.name, "Name its results with --boxes FILE, or give")

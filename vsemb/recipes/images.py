@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
@@ -56,23 +57,43 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
     Raises:
         DataError: if it cannot be embedded.
     """
-    boxes = _candidate_boxes(run, encoded, name)
+    boxes = None
+    if wants_boxes(run):
+        candidates = propose_boxes(run, read_picture(encoded, name), name)
+        boxes = tf.constant(candidates[None], tf.float32)
     return embed_image_bytes(encoders, tf.constant([encoded]), [name], boxes)[0]
 
 
-def _candidate_boxes(run: Run, encoded: bytes, name: str) -> tf.Tensor | None:
-    """Proposes regions of an image, (1, boxes, 4), where they are not proposed in graph."""
-    config = run.feature_regions
-    if config is None or config.in_graph:
-        return None
-    if config.source == "detections":
+def wants_boxes(run: Run) -> bool:
+    """Whether a run of regions must be given candidate boxes of an image, for it proposes none in graph."""
+    return run.feature_regions is not None and not run.feature_regions.in_graph
+
+
+def propose_boxes(run: Run, picture: Image.Image, name: str, fix: str = "") -> np.ndarray:
+    """Proposes regions of an image that no dataset has, for a run that wants boxes.
+
+    Args:
+        run: the run.
+        picture: the image.
+        name: what it is called in an error.
+        fix: what else helps where boxes are a detector's, the beginning of a sentence.
+
+    Returns:
+        (boxes, 4) float32 fractions of the image's width and height.
+
+    Raises:
+        DataError: if the run's boxes are a detector's.
+        MissingExtraError: for selective search without the extra `regions`.
+    """
+    assert run.feature_regions is not None
+    if run.feature_regions.source == "detections":
         raise DataError(
-            f"The regions of {run.path} are a detector's, and there are none of the image {name!r}. Give the "
-            "key of an image of the dataset."
+            f"The regions of {run.path} are a detector's, and there are none of the image {name!r}. "
+            f"{fix or 'Give'} the key of an image of the dataset."
         )
     from vsemb.image.regions import selective_search
 
-    return tf.constant(selective_search(np.asarray(read_picture(encoded, name)))[None], tf.float32)
+    return selective_search(np.asarray(picture))
 
 
 def find_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
