@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vsemb.recipes.run import StoredRun
+    from vsemb.recipes.stored_run import StoredRun
 
 
 def add_parser(parser: argparse.ArgumentParser) -> None:

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb import recipes
-    from vsemb.recipes.run import STATE
+    from vsemb.recipes.stored_run import STATE
 
     recipe = recipes.get(arguments.recipe, arguments.variant)
     train_task = {"retrieval": _train_retrieval, "entailment": _train_entailment}[recipe.task]

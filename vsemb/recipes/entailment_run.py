@@ -1,6 +1,6 @@
 """Runs of the entailment task: training one and measuring it.
 
-The run directory is that of `vsemb.recipes.run`; `run.json` says in addition how the pairs came to their
+The run directory is that of `vsemb.recipes.stored_run`; `run.json` says in addition how the pairs came to their
 splits.
 """
 
@@ -27,9 +27,9 @@ from vsemb.models import EntailmentModel
 from vsemb.recipes import build, optimizers, texts
 from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
-from vsemb.recipes.run import RECIPE, StoredRun
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_word_vectors, text_parts
+from vsemb.recipes.stored_run import RECIPE, StoredRun
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training import EntailmentValidation
 from vsemb.training.cca import document_frequencies

@@ -1,4 +1,4 @@
-"""Making and re-entering the run directory that `vsemb.recipes.run` describes."""
+"""Making and re-entering the run directory that `vsemb.recipes.stored_run` describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from vsemb.errors import DataError
 from vsemb.files import replacing_directory, write_json
 from vsemb.recipes import texts
 from vsemb.recipes.parsing import find_parses, keep_parser
-from vsemb.recipes.run import (
+from vsemb.recipes.schema import Recipe
+from vsemb.recipes.stored_run import (
     BACKBONE,
     BACKBONE_CONFIG,
     BACKBONE_WEIGHTS,
@@ -27,7 +28,6 @@ from vsemb.recipes.run import (
     read_recipe,
     read_status,
 )
-from vsemb.recipes.schema import Recipe
 from vsemb.text.vocabulary import Vocabulary
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from vsemb.errors import DataError
 from vsemb.files import write_json
-from vsemb.recipes.run import BEST, LOGS, METRICS, STATE, STATUS
 from vsemb.recipes.schema import Recipe
+from vsemb.recipes.stored_run import BEST, LOGS, METRICS, STATE, STATUS
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, TrainingState
 from vsemb.training.collapse import RefuseNaN
 

@@ -16,7 +16,8 @@ from vsemb.image.regions import RegionExtractor, build_classifier
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.parsing import stored_parser_name
-from vsemb.recipes.run import Run, StoredRun
+from vsemb.recipes.run import Run
+from vsemb.recipes.stored_run import StoredRun
 from vsemb.search import SearchIndex, StaleIndexError
 
 _OTHER_NAMES = "A text that is none of the names of classes is valid too, and embedded as an unknown class."

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from vsemb.recipes.entailment_run import EntailmentRun
-from vsemb.recipes.run import Run, read_recipe
+from vsemb.recipes.run import Run
+from vsemb.recipes.stored_run import read_recipe
 
 #: Task of a recipe -> its runs.
 RUNS: dict[str, type[Run] | type[EntailmentRun]] = {"retrieval": Run, "entailment": EntailmentRun}

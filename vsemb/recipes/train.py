@@ -13,9 +13,10 @@ from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.parsing import find_parses
-from vsemb.recipes.run import RECIPE, Run
+from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
+from vsemb.recipes.stored_run import RECIPE
 from vsemb.recipes.texts import (
     USUAL_SPLITS,
     build_tokenizer,

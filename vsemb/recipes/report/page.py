@@ -25,7 +25,8 @@ from vsemb.recipes.report.gallery import Gallery
 from vsemb.recipes.report.plane import draw_plane
 from vsemb.recipes.report.space import Space
 from vsemb.recipes.report.words import families
-from vsemb.recipes.run import METRICS, Run
+from vsemb.recipes.run import Run
+from vsemb.recipes.stored_run import METRICS
 
 #: The file inside a run where its report lies.
 REPORT = "report.html"
