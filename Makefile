@@ -14,7 +14,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,tfds,serving,index,milvus,report,demo,parse,regions]'
+	$(BIN)/python -m pip install -e '.[dev,tfds,serving,index,milvus,report,demo,parse,regions,captions]'
 	touch $@
 
 quickstart: $(VENV)/installed

@@ -21,6 +21,7 @@ COMMANDS = {
     "features": "run a pretrained backbone once and cache its features",
     "regions": "find regions of images and cache their features",
     "parse": "find the dependency trees of a dataset's captions",
+    "tag": "find the parts of speech of a dataset's captions",
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
     "evaluate": "measure a run: recall and rank, or zero-shot",
@@ -36,6 +37,8 @@ COMMANDS = {
     "align": "show which words of a sentence describe which regions of an image",
     "regions-search": "find the regions of images that fit a few words",
     "magnitudes": "show which words and regions weigh most, and which least",
+    "caption": "write captions of images",
+    "caption-regions": "write what is to be seen in each region of an image",
     "demo": "try a run in the browser",
 }
 

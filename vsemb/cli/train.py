@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb.recipes.schema import Recipe
@@ -48,6 +48,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "features, with its weights; SmallConvNet starts from nothing",
     )
     parser.add_argument(
+        "--alignment",
+        metavar="RUN",
+        help="for multimodal-rnn-regions: the run of dvsa that cuts captions into snippets of regions",
+    )
+    parser.add_argument(
+        "--encoder",
+        metavar="RUN",
+        help="for multiplicative and sc-nlm: the run of kiros2014 whose sentence vectors they start from",
+    )
+    parser.add_argument(
         "--checkpoint-seconds",
         type=float,
         default=60.0,
@@ -59,10 +69,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb import recipes
+    from vsemb.errors import invalid_argument
     from vsemb.recipes.stored_run import STATE
 
     recipe = recipes.get(arguments.recipe, arguments.variant)
-    train_task = {"retrieval": _train_retrieval, "entailment": _train_entailment}[recipe.task]
+    train_task = {
+        "retrieval": _train_retrieval,
+        "entailment": _train_entailment,
+        "captions": _train_captions,
+        "language": _train_language,
+    }[recipe.task]
+    for name, reader in (("alignment", "multimodal-rnn-regions"), ("encoder", "multiplicative and sc-nlm")):
+        if getattr(arguments, name) is not None and recipe.name not in reader.split(" and "):
+            raise invalid_argument(name, getattr(arguments, name), f"none: it is for {reader}")
     try:
         lines = train_task(recipe, arguments)
     except KeyboardInterrupt:
@@ -114,3 +133,48 @@ def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str
         f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * info['best_accuracy']:.1f} %",
         f"next         vsemb evaluate {arguments.out} --split test",
     ]
+
+
+def _train_captions(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.caption_run import train_captions
+    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.recipes.run import Run
+
+    dataset = Dataset.open(arguments.data)
+    recipe = recipe.with_overrides(arguments.set)
+    if arguments.fine_tune is not None:
+        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
+        kept = [change for change in arguments.set if not change.startswith("image.features")]
+        recipe = recipe.with_overrides(kept)
+    alignment = None if arguments.alignment is None else Run.open(arguments.alignment)
+    run = train_captions(
+        recipe, dataset, arguments.out, alignment=alignment, checkpoint_seconds=arguments.checkpoint_seconds
+    )
+    return [*_selected(run.info), f"next         vsemb evaluate {arguments.out} --captions"]
+
+
+def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.language_run import train_language
+    from vsemb.recipes.run import Run
+
+    if arguments.fine_tune is not None:
+        raise invalid_argument("fine-tune", arguments.fine_tune, "nothing: language models see no images")
+    dataset = Dataset.open(arguments.data)
+    recipe = recipe.with_overrides(arguments.set)
+    encoder = None if arguments.encoder is None else Run.open(arguments.encoder)
+    run = train_language(
+        recipe, dataset, arguments.out, encoder=encoder, checkpoint_seconds=arguments.checkpoint_seconds
+    )
+    return [*_selected(run.info), f"next         vsemb evaluate {arguments.out} --perplexity"]
+
+
+def _selected(info: dict[str, Any]) -> list[str]:
+    """What was selected on validation: the best CIDEr, or the lowest perplexity."""
+    if "best_cider" in info:
+        best = f"CIDEr {info['best_cider']:.1f}"
+    else:
+        best = f"perplexity {2 ** -info['best_log2_likelihood']:.2f}"
+    return [f"best epoch   {info['best_epoch'] + 1}, validation {best}"]

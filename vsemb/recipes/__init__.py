@@ -7,6 +7,8 @@ from vsemb.recipes.contrastive import CONTRASTIVE
 from vsemb.recipes.dvsa import DVSA
 from vsemb.recipes.entailment import ENTAILMENT
 from vsemb.recipes.kiros2014 import KIROS2014, KIROS2014_LINEAR
+from vsemb.recipes.language_models import LOG_BILINEAR, MULTIPLICATIVE, SC_NLM
+from vsemb.recipes.multimodal_rnn import MULTIMODAL_RNN, MULTIMODAL_RNN_REGIONS
 from vsemb.recipes.order_embedding import ORDER_EMBEDDING, ORDER_EMBEDDING_SYMMETRIC
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.sje import SJE
@@ -26,6 +28,11 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "contrastive": CONTRASTIVE,
     "tree-twin": TREE_TWIN,
     "dvsa": DVSA,
+    "multimodal-rnn": MULTIMODAL_RNN,
+    "multimodal-rnn-regions": MULTIMODAL_RNN_REGIONS,
+    "log-bilinear": LOG_BILINEAR,
+    "multiplicative": MULTIPLICATIVE,
+    "sc-nlm": SC_NLM,
     **SJE,
 }
 

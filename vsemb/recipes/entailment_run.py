@@ -1,14 +1,13 @@
 """Runs of the entailment task: training one and measuring it.
 
-The run directory is that of `vsemb.recipes.stored_run`; `run.json` says in addition how the pairs came to their
-splits.
+The run directory is that of `vsemb.recipes.stored_run`; `run.json` says in addition how the pairs came to
+their splits.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 
 from vsemb.data.entailment import EntailmentData, EntailmentSplit
 from vsemb.data.sentence_pairs import SentencePairBatches
-from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.evaluation.binary import find_threshold
 from vsemb.losses import MaxMargin
@@ -27,6 +26,7 @@ from vsemb.models import EntailmentModel
 from vsemb.recipes import build, optimizers, texts
 from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
+from vsemb.recipes.reading import check_read
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_word_vectors, text_parts
 from vsemb.recipes.stored_run import RECIPE, StoredRun
@@ -91,7 +91,7 @@ def build_entailment_model(recipe: Recipe, vocabulary_size: int) -> EntailmentMo
         InvalidArgumentError: for a field with a value that is not allowed, or that entailment does not
             read and that is not at its default.
     """
-    _check_read(recipe)
+    check_read(recipe, _READ)
     if recipe.similarity not in COMPARISONS:
         raise unknown_name("similarity", recipe.similarity, COMPARISONS)
     if recipe.training.precision not in build.PRECISIONS:
@@ -100,22 +100,6 @@ def build_entailment_model(recipe: Recipe, vocabulary_size: int) -> EntailmentMo
     model = EntailmentModel(texts.build_text_encoder(recipe, vocabulary_size), COMPARISONS[recipe.similarity])
     model.build()
     return model
-
-
-def _check_read(recipe: Recipe) -> None:
-    default = dict(_leaves(Recipe(name=recipe.name).to_json()))
-    for path, value in _leaves(recipe.to_json()):
-        if value != default[path] and not path.startswith(_READ):
-            fix = f"The task {recipe.task} does not read it."
-            raise invalid_argument(path, value, f"{default[path]!r}, the default", fix)
-
-
-def _leaves(plain: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _build_loss(recipe: Recipe) -> MaxMargin:

@@ -19,6 +19,11 @@ _COUNT: _Range = (lambda value: value >= 1, "an integer >= 1")
 _SIZE: _Range = (lambda value: 1 <= value <= 65536, "an integer from 1 to 65536")
 # A tree's encoder has 2 slots * (3 + 2 slots) recurrent matrices.
 _SLOTS: _Range = (lambda value: 1 <= value <= 16, "an integer from 1 to 16")
+# A matrix for each word of the context, and for each part of speech.
+_FEW: _Range = (lambda value: 1 <= value <= 64, "an integer from 1 to 64")
+_AHEAD: _Range = (lambda value: 0 <= value <= 64, "an integer from 0 to 64")
+_BEAM: _Range = (lambda value: 1 <= value <= 1024, "an integer from 1 to 1024")
+_WORDS: _Range = (lambda value: 1 <= value <= 512, "an integer from 1 to 512")
 _PAIRS: _Range = (lambda value: value >= 2, "an integer >= 2")
 _SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 _POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
@@ -45,6 +50,18 @@ RANGES: dict[str, _Range] = {
     "image.size": _SIZE,
     "image.dropout": _SHARE,
     "image.init_scale": _POSITIVE,
+    "caption.units": _SIZE,
+    "caption.dropout": _SHARE,
+    "caption.init_scale": _POSITIVE,
+    "caption.affinity": _NOT_NEGATIVE,
+    "caption.context": _FEW,
+    "caption.structure": _AHEAD,
+    "caption.factors": _SIZE,
+    "caption.beam": _BEAM,
+    "caption.length_penalty": _NOT_NEGATIVE,
+    "caption.max_words": _WORDS,
+    "caption.candidates": _SIZE,
+    "caption.neighbours": _COUNT,
     "loss.margin": _NOT_NEGATIVE,
     "loss.warmup_epochs": _NOT_NEGATIVE,
     "loss.temperature": _POSITIVE,

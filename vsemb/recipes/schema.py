@@ -10,7 +10,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
 from vsemb.recipes.plain import Given, from_plain, paths
 from vsemb.recipes.ranges import check_ranges
 
-TASKS = ("retrieval", "entailment")
+TASKS = ("retrieval", "entailment", "captions", "language")
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,58 @@ class ImageConfig:
 
 
 @dataclass(frozen=True)
+class CaptionConfig:
+    """What writes captions, of the tasks `captions` and `language`.
+
+    Attributes:
+        decoder: of the task `captions` the network's cell, `rnn` (equation 14 of Karpathy & Fei-Fei), `gru`
+            or `lstm`; of the task `language` the model, `log-bilinear`, `multiplicative` or `sc-nlm` (Kiros
+            et al.).
+        units: size of the recurrent state.
+        image_steps: at which steps the cell sees the image: `first`, or `all`.
+        dropout: share of the state's entries dropped in front of the softmax in training.
+        frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
+        init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+        affinity: of `multimodal-rnn-regions`: what two neighbouring words on one region are worth when
+            captions are cut into snippets; null chooses it by the scores of the alignment.
+        context: words looked back at by the language models.
+        structure: of `sc-nlm`, parts of speech looked ahead at beside the word's own.
+        factors: of the tensor of `multiplicative` and `sc-nlm`.
+        beam: hypotheses kept while a caption is searched for; 1 takes the likeliest word each time.
+        length_penalty: log-probabilities are divided by the number of words to this power before
+            hypotheses of different lengths are compared; 0 compares them as they are.
+        max_words: longest caption that is written.
+        candidates: of `sc-nlm`, captions written for an image before the best are chosen.
+        neighbours: of `sc-nlm`, nearest words and sentences whose mean a caption may start from.
+        stopwords: of `sc-nlm`, words that may be repeated without penalty: `nltk` for the list of NLTK's
+            corpus, or the path of a file with one word a line.
+    """
+
+    decoder: str = "lstm"
+    units: int = 512
+    image_steps: str = "first"
+    dropout: float = 0.0
+    frequency_bias: bool = True
+    init_scale: float | None = None
+    affinity: float | None = None
+    context: int = 5
+    structure: int = 3
+    factors: int = 100
+    beam: int = 7
+    length_penalty: float = 0.0
+    max_words: int = 20
+    candidates: int = 1000
+    neighbours: int = 5
+    stopwords: str = "nltk"
+
+
+@dataclass(frozen=True)
 class LossConfig:
     """The loss.
 
     Attributes:
-        name: `ranking`, `infonce` or `structured` (over classes); `max-margin` for entailment.
+        name: `ranking`, `infonce` or `structured` (over classes); `max-margin` for entailment. Models that
+            write captions have the cross entropy of the next word, and read none of these fields but l2.
         margin: of `ranking`, `structured` and `max-margin`.
         negatives: `all` or `hardest`, of `ranking` and `structured`.
         warmup_epochs: epochs before `hardest` is fully on.
@@ -213,7 +260,7 @@ class TrainingConfig:
         epochs: passes over the training pairs, at most.
         select: what the epoch that is kept is best at on validation: `recall` (the recall sum) or
             `zero-shot` (mean of top-1 accuracy and AP@50 over classes not trained on). For entailment it
-            is accuracy.
+            is accuracy, and for captions and language models `perplexity`, or `cider` of captions.
         patience: epochs without a better value of that before training ends; null: none.
         seed: of everything random.
         start: `random`, or `cca` for word vectors and an image map that canonical correlation makes
@@ -237,7 +284,9 @@ class Recipe:
         name: the recipe's name.
         variant: which variant of the recipe this is.
         paper: what it reproduces.
-        task: `retrieval` (a dual encoder of images and texts) or `entailment` (of pairs of sentences).
+        task: `retrieval` (a dual encoder of images and texts), `entailment` (of pairs of sentences),
+            `captions` (a network that writes them, given an image) or `language` (language models, trained
+            on text alone).
         embedding_dim: size of the shared space.
         similarity: `cosine`, `dot` or `order`; or of sets of regions and words, `region-word`,
             `region-word-all`, `late-interaction`, `cross-attention` or `cross-attention-image`.
@@ -267,6 +316,7 @@ class Recipe:
     twin_activate_first: bool = True
     text: TextConfig = field(default_factory=TextConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
+    caption: CaptionConfig = field(default_factory=CaptionConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     batches: BatchConfig = field(default_factory=BatchConfig)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.parsing import find_parses
+from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_model
@@ -32,6 +34,9 @@ SELECTIONS: dict[str, tuple[type[RetrievalValidation] | type[ZeroShotValidation]
     "recall": (RetrievalValidation, "val_recall_sum"),
     "zero-shot": (ZeroShotValidation, "val_zero_shot"),
 }
+
+# All fields of a recipe but those of what writes captions.
+_READ = tuple(each.name for each in dataclasses.fields(Recipe) if each.name != "caption")
 
 
 def train(
@@ -62,6 +67,7 @@ def train(
         run = train(recipes.get("vsepp"), Dataset.open("data/flickr8k"), "runs/vsepp")
     """
     out = Path(out)
+    check_read(recipe, _READ)
     build.check_sets(recipe)
     check_selection(recipe, dataset)
     attributes = class_attributes(recipe, dataset)
