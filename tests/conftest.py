@@ -27,6 +27,31 @@ TINY = (
     "training.seed=3",
 )
 
+#: What makes a recipe of the task `captions` small enough for a test.
+TINY_CAPTIONS = [
+    "caption.units=16",
+    "caption.dropout=0.1",
+    "text.word_dim=16",
+    "text.min_count=1",
+    "text.embedding_dropout=0.1",
+    "optimizer.learning_rate=0.01",
+    "batches.size=8",
+    "training.epochs=2",
+    "training.seed=3",
+]
+
+#: What makes a recipe of the task `language` small enough for a test.
+TINY_LANGUAGE = [
+    "caption.context=2",
+    "caption.candidates=12",
+    "text.word_dim=16",
+    "text.min_count=1",
+    "optimizer.learning_rate=0.01",
+    "batches.size=16",
+    "training.epochs=2",
+    "training.seed=3",
+]
+
 
 def word_sums(captions: list[str]) -> np.ndarray:
     """Features that tell what the captions say, so that a tiny model can learn from them."""
@@ -183,6 +208,81 @@ def region_run(region_scenes, region_recipe, tmp_path_factory: pytest.TempPathFa
     from vsemb.recipes.train import train
 
     return train(region_recipe, region_scenes, tmp_path_factory.mktemp("runs") / "regions")
+
+
+@pytest.fixture(scope="session")
+def caption_recipe():
+    """The recipe `multimodal-rnn`, small enough for a test."""
+    from vsemb import recipes
+
+    return recipes.get("multimodal-rnn").with_overrides(TINY_CAPTIONS)
+
+
+@pytest.fixture(scope="session")
+def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `CaptionRun` of two epochs on the features of `scenes`; treat it as read-only."""
+    from vsemb.recipes.caption_run import train_captions
+
+    return train_captions(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
+
+
+@pytest.fixture(scope="session")
+def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempPathFactory):
+    """A `CaptionRun` of two epochs on the snippets that `region_run` cuts; treat it as read-only."""
+    from vsemb import recipes
+    from vsemb.recipes.caption_run import train_captions
+
+    recipe = recipes.get("multimodal-rnn-regions").with_overrides(TINY_CAPTIONS)
+    out = tmp_path_factory.mktemp("runs") / "region-captions"
+    return train_captions(recipe, region_scenes, out, alignment=region_run)
+
+
+@pytest.fixture(scope="session")
+def tagged_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A copy of `scenes` whose captions have made-up parts of speech; treat it as read-only."""
+    from vsemb.data.store import Dataset
+    from vsemb.data.tags import write_tags
+    from vsemb.text.tagging import words_of
+
+    dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "tagged"))
+    known = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}
+    tags = {
+        name: [[known.get(word, "NN") for word in words] for words in words_of(dataset.split(name).captions)]
+        for name in dataset.splits
+    }
+    write_tags(dataset, tags, source={"tagger": "by hand"})
+    return Dataset.open(dataset.path)
+
+
+@pytest.fixture(scope="session")
+def language_recipe(tmp_path_factory: pytest.TempPathFactory):
+    """The recipe `sc-nlm`, small enough for a test."""
+    from vsemb import recipes
+
+    stopwords = tmp_path_factory.mktemp("words") / "stopwords.txt"
+    stopwords.write_text("a\nthe\nand\nof\non\nis\n")
+    settings = [*TINY_LANGUAGE, "caption.structure=1", "caption.factors=8", f"caption.stopwords={stopwords}"]
+    return recipes.get("sc-nlm").with_overrides(settings)
+
+
+@pytest.fixture(scope="session")
+def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
+    """A `Run` of `kiros2014` of two epochs on the features of `scenes`; treat it as read-only."""
+    from vsemb import recipes
+    from vsemb.recipes.train import train
+
+    recipe = recipes.get("kiros2014").with_overrides(list(TINY))
+    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "kiros")
+
+
+@pytest.fixture(scope="session")
+def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `LanguageRun` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
+    pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
+    from vsemb.recipes.language_run import train_language
+
+    out = tmp_path_factory.mktemp("runs") / "language"
+    return train_language(language_recipe, tagged_scenes, out, encoder=kiros_run)
 
 
 @pytest.fixture(scope="session")

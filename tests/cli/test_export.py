@@ -76,3 +76,34 @@ def test_an_index_is_searched_by_the_model_itself(tiny_run, tiny_pixel_run, scen
     assert main(["export", str(tiny_run.path), str(tmp_path / "other"), "--index", str(index)]) == 1
     error = capsys.readouterr().err
     assert "another run" in error and error.count("\n") == 1 and not (tmp_path / "other").exists()
+
+
+def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
+    out = tmp_path / "captions"
+    options = ["--beam", "3", "--n-best", "2", "--max-words", "7"]
+    assert main(["export", str(region_caption_run.path), str(out), *options]) == 0
+    said = capsys.readouterr().out
+    assert "caption" in said and "[B, 2]" in said and "base64 -w0 dog.jpg" in said and "encode_" not in said
+    written = json.loads((tmp_path / "contracts" / "captions.json").read_text())["captions"]
+    assert (written["n_best"], written["beam"], written["max_words"]) == (2, 3, 7)
+
+
+def test_options_of_the_other_kind_of_run_are_one_line(
+    tiny_run, region_caption_run, caption_run, tmp_path, capsys
+):
+    captions = region_caption_run
+    for run, options, said in (
+        (captions, ["--classes", "dog"], "--classes=['dog']. Expected: none for a run that writes captions"),
+        (captions, ["--template", "a {}"], "--template"),
+        (captions, ["--index", "index"], "--index"),
+        (captions, ["--parser", "en"], "--parser"),
+        (captions, ["--beam", "0"], "beam=0"),
+        (captions, ["--candidates", "10"], "candidates=10"),
+        (tiny_run, ["--beam", "3"], "--beam=3. Expected: none for a run that writes no captions"),
+        (tiny_run, ["--n-best", "3"], "--n-best"),
+        (caption_run, [], "holds no image network"),
+    ):
+        assert main(["export", str(run.path), str(tmp_path / "out"), *options]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1, error
+    assert not (tmp_path / "out").exists()

@@ -23,7 +23,8 @@ from vsemb.encoders import (
 )
 from vsemb.errors import DataError
 from vsemb.export import ClassPrompts, ServedModel, savedmodel
-from vsemb.export.savedmodel import export_savedmodel, golden_images, golden_texts
+from vsemb.export.golden import golden_images, golden_texts
+from vsemb.export.savedmodel import export_savedmodel
 from vsemb.models import DualEncoder
 from vsemb.recipes.serve import image_input
 from vsemb.text import CharacterTokenizer, ClassTokenizer, Vocabulary

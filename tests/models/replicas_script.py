@@ -23,8 +23,14 @@ from vsemb.encoders import (
     WordEmbedding,
     WordSequenceEncoder,
 )
-from vsemb.losses import InfoNCE, MaxMargin, PairwiseRanking, StructuredJointEmbedding
-from vsemb.models import DualEncoder, EntailmentModel, LogitScale
+from vsemb.losses import (
+    InfoNCE,
+    MaxMargin,
+    NextWordCrossEntropy,
+    PairwiseRanking,
+    StructuredJointEmbedding,
+)
+from vsemb.models import DualEncoder, EntailmentModel, LogitScale, MultimodalRNN
 from vsemb.similarities import OrderViolation
 from vsemb.training import RisingMomentumSGD
 
@@ -126,11 +132,26 @@ def entailment() -> tuple[EntailmentModel, Any]:
     return model, ({"premise": premise, "hypothesis": hypothesis}, generator.integers(2, size=STEPS * ROWS))
 
 
+def captions(change: str) -> tuple[MultimodalRNN, dict[str, np.ndarray]]:
+    """A network that writes captions, built, and its batches; replicas have sentences of other lengths."""
+    keras.utils.set_random_seed(6)
+    words = WordEmbedding(WORDS, 3, init_scale=1.0, dense_gradient=True)
+    model = MultimodalRNN(ImageEncoder(4 * DIM), words, units=DIM, l2=0.1 if change == "l2" else 0.0)
+    model.build({"image": (None, 5), "text": (None, None)})
+    model.compile(keras.optimizers.SGD(0.02, momentum=0.9), loss=NextWordCrossEntropy(), jit_compile=False)
+    rows = batches(False)
+    text = np.concatenate([rows["text"], rows["text"][::-1]], axis=1)
+    text[np.arange(6) >= np.tile([1, 2, 1, 2, 3, 6, 1, 4], STEPS)[:, None]] = 0
+    return model, {"image": rows["image"], "text": text}
+
+
 def run(loss: str, sampled: bool, change: str) -> dict[str, list[float]]:
     if loss == "entailment":
         model, rows = entailment()
     elif loss == "sets":
         model, rows = sets(sampled, change)
+    elif loss == "captions":
+        model, rows = captions(change)
     else:
         model, rows = make_model(loss, change), batches(sampled, loss.startswith("structured"))
     data = tf.data.Dataset.from_tensor_slices(rows).batch(ROWS, drop_remainder=True)
@@ -159,6 +180,8 @@ def main() -> int:
         ("sets", False, ""),
         ("sets", True, ""),
         ("sets", False, "clipped"),
+        ("captions", False, ""),
+        ("captions", False, "l2"),
     ]
     found = {}
     for loss, sampled, change in cases:

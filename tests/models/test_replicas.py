@@ -13,7 +13,7 @@ import pytest
 SCRIPT = Path(__file__).parent / "replicas_script.py"
 CASES = ["all", "all-sampled", "hardest", "hardest-sampled", "infonce", "infonce-sampled"]
 CASES += ["all-regularised", "all-sampled-order", "entailment", "structured", "structured-released"]
-CASES += ["all-l2", "hardest-momentum", "sets", "sets-sampled"]
+CASES += ["all-l2", "hardest-momentum", "sets", "sets-sampled", "captions", "captions-l2"]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from vsemb.recipes.pictures import contact_sheet
 
 WHITE = Image.new("RGB", (64, 64), "white")
 BOXES = np.array([[0, 0, 1, 1], [0.25, 0.25, 0.5, 0.25], [0.5, 0.5, 0.4, 0.4]], np.float32)
-RED, BLUE = (ImageColor.getrgb(colour) for colour in drawing._COLOURS[:2])
+RED, BLUE = (ImageColor.getrgb(colour) for colour in drawing.COLOURS[:2])
 
 
 def count(picture: Image.Image, colour: tuple[int, ...]) -> int:
@@ -51,9 +51,9 @@ def test_colours_can_be_read_on_the_paper() -> None:
 
     paper = luminance(pictures.PAPER)
     # 4.5 is what the Web Content Accessibility Guidelines ask of text.
-    for colour in (*drawing._COLOURS, pictures.INK):
+    for colour in (*drawing.COLOURS, pictures.INK):
         assert (paper + 0.05) / (luminance(colour) + 0.05) >= 4.5, colour
-    assert len(set(drawing._COLOURS)) == len(drawing._COLOURS)
+    assert len(set(drawing.COLOURS)) == len(drawing.COLOURS)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from vsemb.cli.regions_search import check_files
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.recipes.image_run import ImageRun
 
 EXAMPLE = """  vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
   vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json"""
@@ -51,11 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     import math
-    import os
 
     from vsemb.cli.tables import printable, table
-    from vsemb.data.store import Dataset
-    from vsemb.errors import DataError, invalid_argument
+    from vsemb.errors import invalid_argument
     from vsemb.files import write_json
     from vsemb.recipes.aligning import align_image
     from vsemb.recipes.drawing import FADE
@@ -65,29 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
     fade = FADE if arguments.fade is None else arguments.fade
     if not 0 <= fade < math.inf:
         raise invalid_argument("fade", fade, "a number >= 0")
-    for name in ("out", "json"):
-        path = getattr(arguments, name)
-        if path is not None and os.path.realpath(path) == os.path.realpath(arguments.image):
-            raise invalid_argument(name, path, "another file than the image, which it would replace")
+    check_image_files(arguments)
     check_files(arguments)
     opened = Run.open(arguments.run)
-    dataset = None
-    try:
-        dataset = Dataset.open(arguments.data or opened.data_path)
-    except DataError as error:
-        # Image files need no dataset; only one that was asked for is missed.
-        if arguments.data:
-            raise
-        if not os.path.isfile(arguments.image):
-            raise DataError(
-                f"There is no image file {printable(arguments.image)!r}, and no dataset whose key it may be "
-                f"(name one with --data): {error}"
-            ) from error
     found = align_image(
         opened,
         arguments.image,
         arguments.sentence,
-        dataset,
+        open_keys(opened, arguments),
         affinity=arguments.affinity,
         boxes=arguments.boxes,
         report=lambda line: print(line, file=sys.stderr),
@@ -110,3 +98,37 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(arguments.json, found.to_json())
     return 0
+
+
+def check_image_files(arguments: argparse.Namespace) -> None:
+    """Refuses to write a picture or JSON over the image that it is of."""
+    import os
+
+    from vsemb.errors import invalid_argument
+
+    for name in ("out", "json"):
+        path = getattr(arguments, name)
+        if path is not None and os.path.realpath(path) == os.path.realpath(arguments.image):
+            raise invalid_argument(name, path, "another file than the image, which it would replace")
+
+
+def open_keys(opened: ImageRun, arguments: argparse.Namespace) -> Dataset | None:
+    """Opens the dataset whose keys an image may name; None where a file needs none."""
+    import os
+
+    from vsemb.cli.tables import printable
+    from vsemb.data.store import Dataset
+    from vsemb.errors import DataError
+
+    try:
+        return Dataset.open(arguments.data or opened.data_path)
+    except DataError as error:
+        # Image files need no dataset; only one that was asked for is missed.
+        if arguments.data:
+            raise
+        if not os.path.isfile(arguments.image):
+            raise DataError(
+                f"There is no image file {printable(arguments.image)!r}, and no dataset whose key it may be "
+                f"(name one with --data): {error}"
+            ) from error
+    return None

@@ -14,6 +14,11 @@ images retrieved (Reed et al. 2016). A tie counts against the model everywhere.
 With --pointing, for a run on regions: the words of captions choose regions of their image, and a word is
 right where its region overlaps what it names with an intersection over union of 0.5 or more. The data must
 know which words name which objects, as those of `vsemb scenes` do.
+
+With --captions, for runs that write captions: BLEU, METEOR, ROUGE-L and CIDEr-D as the evaluation of COCO
+captions defines them, and how many captions are new; beside the caption of the nearest training image. On
+scenes, also how many captions are true of their picture. With --perplexity, for these and for language
+models: how well they foresee the captions of a split.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from vsemb.cli.evaluate_captions import CAPTIONS, add_captions, run_captions, run_perplexity
 from vsemb.cli.parsers import add_parser, use_parser
 
 if TYPE_CHECKING:
@@ -33,12 +39,15 @@ EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --jso
   vsemb evaluate runs/tree --split test --pairs 1000 --recalls 1 5 10 20 50
   vsemb evaluate runs/snli --split test
   vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1
-  vsemb evaluate runs/dvsa --data data/scenes --split test --pointing"""
+  vsemb evaluate runs/dvsa --data data/scenes --split test --pointing
+  vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5
+  vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear"""
 
 # What goes with --zero-shot alone, with --pointing alone, and without them: argument -> its default.
 _ZERO_SHOT = {"curve": False, "typos": None, "top": None, "seen": False, "seed": None, "picture": None}
 _POINTING = {"affinity": None}
 _RETRIEVAL = {"folds": 1, "bootstrap": 0, "recalls": None, "pairs": None}
+_BESIDE: dict[str, Any] = {"beside": []}
 _TOP = 50
 
 
@@ -88,6 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how much neighbouring words gain by choosing one region (0 and a few, from the scores on val); "
         "the best on val is marked",
     )
+    add_captions(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,6 +111,11 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.tasks import open_run
 
     _refuse_mixed(arguments)
+    if arguments.captions:
+        return run_captions(arguments)
+    if arguments.perplexity:
+        return run_perplexity(arguments)
+    _refuse_words(arguments)
     opened = open_run(arguments.run)
     use_parser(arguments, opened)
     measured: dict[str, Any]
@@ -147,6 +162,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _refuse_mixed(arguments: argparse.Namespace) -> None:
     """Refuses what does not go with what is to be measured."""
+    if arguments.captions or arguments.perplexity:
+        measured = "--captions" if arguments.captions else "--perplexity"
+        tasks = {"perplexity": False} if arguments.captions else CAPTIONS
+        tasks = {**tasks, "zero_shot": False, "pointing": False, "parser": None}
+        _refuse(arguments, {**tasks, **_ZERO_SHOT, **_POINTING, **_RETRIEVAL}, f"with {measured}")
+        return
+    _refuse(arguments, CAPTIONS, "without --captions")
+    _refuse(arguments, _BESIDE, "without --captions or --perplexity")
     if arguments.pointing:
         # Intervals are of pointing too.
         others = {name: default for name, default in _RETRIEVAL.items() if name != "bootstrap"}
@@ -164,8 +187,24 @@ def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str)
 
     for name, default in defaults.items():
         if getattr(arguments, name) != default:
-            allowed = "nothing" if default is None or default is False else str(default)
+            allowed = "nothing" if default is None or default is False or default == [] else str(default)
             raise invalid_argument(name, getattr(arguments, name), f"{allowed} {where}")
+
+
+def _refuse_words(arguments: argparse.Namespace) -> None:
+    """Refuses a run that knows words alone, where nothing says what is to be measured of it."""
+    from pathlib import Path
+
+    from vsemb.errors import DataError
+    from vsemb.recipes.stored_run import RECIPE, read_recipe
+
+    path = Path(arguments.run)
+    if (path / RECIPE).exists() and read_recipe(path).task in ("captions", "language"):
+        recipe = read_recipe(path).name
+        raise DataError(
+            f"{path} is a run of the recipe {recipe!r}, which embeds nothing: add --captions to measure the "
+            "captions it writes, or --perplexity."
+        )
 
 
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> ZeroShotTask:

@@ -1,4 +1,4 @@
-"""Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
+"""Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
 
 Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. It is loaded and compared
 with the run before it appears; a contract of what it takes and gives is written to contracts/NAME.json, see
@@ -7,20 +7,29 @@ with the run before it appears; a contract of what it takes and gives is written
 `vsemb classify`. With --index it searches too, among the items of an index that `vsemb index RUN` made, and
 needs no index beside it then. A model of dependency trees takes trees in place of strings, since a
 SavedModel cannot parse; see `vsemb parse`. A model of regions and words aligns them, see `vsemb align`, and
-has neither classes nor an index.
+has neither classes nor an index. A run that writes captions takes image bytes alone; how it looks for them
+is fixed here, by its recipe where nothing is given.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from vsemb.cli.classify import add_classes, chosen_classes
 from vsemb.cli.parsers import add_parser, use_parser
 
 EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
   vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
-  vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images"""
+  vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
+  vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5"""
+
+# Options of runs that write captions, and of the others.
+_OF_CAPTIONS = {"--beam": "beam", "--n-best": "n_best", "--length-penalty": "length_penalty"}
+_OF_CAPTIONS |= {"--max-words": "max_words", "--candidates": "candidates"}
+_OF_EMBEDDINGS = {"--classes": "classes", "--classes-file": "classes_file", "--template": "template"}
+_OF_EMBEDDINGS |= {"--index": "index", "--parser": "parser"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,35 +40,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_classes(parser)
     parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
     add_parser(parser)
+    captions = parser.add_argument_group("runs that write captions", "what is not given is the recipe's")
+    captions.add_argument("--beam", type=int, metavar="N", help="hypotheses kept while a caption is searched")
+    captions.add_argument("--n-best", type=int, metavar="N", help="captions of an image (5)")
+    captions.add_argument(
+        "--length-penalty", type=float, metavar="P", help="compare captions by log-probability / words**P"
+    )
+    captions.add_argument("--max-words", type=int, metavar="N", help="longest caption")
+    captions.add_argument(
+        "--candidates", type=int, metavar="N", help="captions written before the best are chosen (sc-nlm)"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.cli.tables import table
-    from vsemb.errors import invalid_argument
     from vsemb.export.description import serving_command, signature_table
     from vsemb.files import write_json
-    from vsemb.recipes.classify import embed_classes
-    from vsemb.recipes.run import Run
-    from vsemb.recipes.serve import export_run
-    from vsemb.recipes.tasks import open_run
-    from vsemb.search import SearchIndex
+    from vsemb.recipes.stored_run import read_recipe
 
-    names = chosen_classes(arguments)
-    opened = open_run(arguments.run)
-    use_parser(arguments, opened)
-    classes = None
-
-    def report(line: str) -> None:
-        print(line, file=sys.stderr)
-
-    if names is not None:
-        if not isinstance(opened, Run):
-            raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
-        classes = embed_classes(opened, names, arguments.template, report=report)
-    index = SearchIndex.open(arguments.index) if arguments.index else None
-    path = export_run(opened, arguments.out, arguments.version, classes=classes, index=index, report=report)
+    task = read_recipe(Path(arguments.run)).task
+    writes = task in ("captions", "language")
+    path = _captions(arguments) if writes else _embeddings(arguments)
     signatures = signature_table(path)
     print(f"{path}\n")
     rows = [[name, side, *row] for name, sides in signatures.items() for side in sides for row in sides[side]]
@@ -67,11 +70,57 @@ def run(arguments: argparse.Namespace) -> int:
     trees = "encode_tree" in signatures
     if trees:
         print("\nno encode_text: a SavedModel cannot parse; vsemb.serving.Client(parser=...) parses before")
-    if opened.task == "entailment":
+    if task == "entailment":
         print("\nno encode_image: the run is for entailment, between sentences")
-    elif "encode_image" not in signatures:
+    elif not writes and "encode_image" not in signatures:
         print("\nno encode_image: the run was trained on precomputed features and holds no image network")
-    print(f"\nverify it, serve it and ask it:\n{serving_command(path, trees)}")
+    print(f"\nverify it, serve it and ask it:\n{serving_command(path, trees, captions=writes)}")
     if arguments.json:
         write_json(arguments.json, {"path": str(path), "signatures": signatures})
     return 0
+
+
+def _embeddings(arguments: argparse.Namespace) -> Path:
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.classify import embed_classes
+    from vsemb.recipes.entailment_run import EntailmentRun
+    from vsemb.recipes.run import Run
+    from vsemb.recipes.serve import export_run
+    from vsemb.recipes.tasks import open_run
+    from vsemb.search import SearchIndex
+
+    _refuse(arguments, _OF_CAPTIONS, "none for a run that writes no captions")
+    names = chosen_classes(arguments)
+    opened = open_run(arguments.run)
+    assert isinstance(opened, Run | EntailmentRun)
+    use_parser(arguments, opened)
+    classes = None
+    if names is not None:
+        if not isinstance(opened, Run):
+            raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
+        classes = embed_classes(opened, names, arguments.template, report=_report)
+    index = SearchIndex.open(arguments.index) if arguments.index else None
+    return export_run(opened, arguments.out, arguments.version, classes=classes, index=index, report=_report)
+
+
+def _captions(arguments: argparse.Namespace) -> Path:
+    from vsemb.recipes.captioning import CaptionOptions, open_captioning_run
+    from vsemb.recipes.serve import export_captions
+
+    _refuse(arguments, _OF_EMBEDDINGS, "none for a run that writes captions")
+    opened = open_captioning_run(arguments.run)
+    options = CaptionOptions(**{name: getattr(arguments, name) for name in _OF_CAPTIONS.values()})
+    return export_captions(opened, arguments.out, arguments.version, options=options, report=_report)
+
+
+def _refuse(arguments: argparse.Namespace, options: dict[str, str], allowed: str) -> None:
+    from vsemb.errors import invalid_argument
+
+    for option, name in options.items():
+        # A template that is not given is an empty list.
+        if getattr(arguments, name) not in (None, []):
+            raise invalid_argument(option, getattr(arguments, name), allowed, f"{arguments.run} is one.")
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr)

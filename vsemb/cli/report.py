@@ -1,18 +1,26 @@
 """Write a page about a run: its recall, how it was trained, what it finds, and where it fails.
 
-Of a run on regions it also shows which words describe which regions. One HTML file that loads nothing else:
-it can be sent, kept and read anywhere.
+Of a run on regions it also shows which words describe which regions. Of a run that writes captions it shows
+these, beside what people wrote and the nearest sentence of the training. One HTML file that loads nothing
+else: it can be sent, kept and read anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from vsemb.cli.parsers import add_parser, use_parser
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXAMPLE = """  vsemb report runs/vsepp
   vsemb report runs/vsepp --data data/flickr8k --split test --out report.html
-  vsemb report runs/vsepp --arithmetic beach.jpg pink red"""
+  vsemb report runs/vsepp --arithmetic beach.jpg pink red
+  vsemb report runs/captions --split test"""
+
+_QUERIES = 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +30,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
     parser.add_argument("--out", metavar="FILE", help="the page to write (RUN/report.html)")
     parser.add_argument(
-        "--queries", type=int, default=12, metavar="N", help="queries shown in each direction (%(default)s)"
+        "--queries",
+        type=int,
+        metavar="N",
+        help=f"queries shown in each direction, or images with captions ({_QUERIES})",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="for a run that writes captions: images captioned and measured (all; 100 for sc-nlm, which is "
+        "slow)",
     )
     parser.add_argument(
         "--arithmetic",
@@ -35,17 +53,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_parser(parser)
     parser.add_argument("--seed", type=int, default=0, help="of all draws (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the retrieval table to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="also write the table to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    from vsemb.files import write_json
+    from vsemb.recipes.captioning import writes_captions
+
+    report = _report_captions if writes_captions(arguments.run) else _report_retrieval
+    path, measured = report(arguments)
+    if arguments.json:
+        write_json(arguments.json, measured)
+    print(f"\n{path}  {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def _report_retrieval(arguments: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     from vsemb.cli.tables import retrieval_table
     from vsemb.data.store import Dataset
-    from vsemb.files import write_json
+    from vsemb.errors import invalid_argument
     from vsemb.recipes.report import write_report
     from vsemb.recipes.run import Run
 
+    if arguments.limit is not None:
+        raise invalid_argument("limit", arguments.limit, "nothing for a run that writes no captions")
     opened = Run.open(arguments.run)
     use_parser(arguments, opened)
     path, metrics = write_report(
@@ -53,12 +85,40 @@ def run(arguments: argparse.Namespace) -> int:
         Dataset.open(arguments.data or opened.data_path),
         arguments.split,
         arguments.out,
-        queries=arguments.queries,
+        queries=_QUERIES if arguments.queries is None else arguments.queries,
         arithmetic=[tuple(example) for example in arguments.arithmetic],
         seed=arguments.seed,
     )
     print(retrieval_table(metrics))
-    if arguments.json:
-        write_json(arguments.json, metrics.to_json())
-    print(f"\n{path}  {path.stat().st_size / 1e6:.1f} MB")
-    return 0
+    return path, metrics.to_json()
+
+
+def _report_captions(arguments: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+    from vsemb.cli.tables import table
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument
+    from vsemb.recipes.captioning import open_captioning_run
+    from vsemb.recipes.report import write_caption_report
+
+    if arguments.arithmetic:
+        allowed = "nothing for a run that writes captions"
+        raise invalid_argument("arithmetic", arguments.arithmetic[0], allowed)
+    opened = open_captioning_run(arguments.run)
+    use_parser(arguments, opened)
+    path, metrics = write_caption_report(
+        opened,
+        Dataset.open(arguments.data or opened.data_path),
+        arguments.split,
+        arguments.out,
+        images=_QUERIES if arguments.queries is None else arguments.queries,
+        limit=arguments.limit,
+        seed=arguments.seed,
+    )
+    if metrics is None:
+        print("Not measured: pip install 'vsemb[captions]'")
+        return path, {}
+    measured = metrics.to_json()
+    shown = {name: value for name, value in measured.items() if isinstance(value, float)}
+    header = [f"{arguments.split}: {metrics.images} images", *shown]
+    print(table(header, [["", *(f"{value:.1f}" for value in shown.values())]]))
+    return path, measured

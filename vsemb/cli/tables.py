@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from vsemb.evaluation.pointing import PointingMetrics, PointingShare
     from vsemb.evaluation.retrieval import RetrievalMetrics
     from vsemb.evaluation.zero_shot import ZeroShotMetrics
+    from vsemb.recipes.caption_measure import CaptionTable
+    from vsemb.recipes.perplexities import PerplexityRow
     from vsemb.recipes.region_search import FoundRegion
 
 _RANKS = {"median_rank": "median", "mean_rank": "mean"}
@@ -151,6 +153,61 @@ def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -
     if metrics.undecided:
         lines.append(f"{metrics.undecided} words count as wrong, since the model does not read them.")
     return "\n".join(lines)
+
+
+def captions_table(found: CaptionTable) -> str:
+    """Lays out the scores of captions in percent, a row a run or baseline, with notes below.
+
+    Args:
+        found: see `vsemb.recipes.caption_measure.measure_captions`.
+    """
+    columns: dict[str, list[float | None]] = {
+        **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
+        "METEOR": [row.metrics.meteor for row in found.rows],
+        "ROUGE-L": [row.metrics.rouge_l for row in found.rows],
+        "CIDEr": [row.metrics.cider for row in found.rows],
+        "true": [row.true for row in found.rows],
+        "novel": [row.metrics.novelty for row in found.rows],
+    }
+    columns = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    rows = [
+        [
+            row.name,
+            *("" if values[number] is None else f"{values[number]:.1f}" for values in columns.values()),
+            str(row.metrics.vocabulary),
+            f"{row.metrics.words:.1f}",
+        ]
+        for number, row in enumerate(found.rows)
+    ]
+    header = [f"{found.split}: {len(found.keys)} images", *columns, "vocabulary", "words"]
+    lines = [table(header, rows)]
+    known = found.rows[0].metrics.train_vocabulary
+    if known is not None:
+        lines.append(f"The training captions have {known:,} different words.")
+    return "\n".join([*lines, *found.notes])
+
+
+def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:
+    """Lays out perplexities, a row a run or baseline.
+
+    Args:
+        rows: see `vsemb.recipes.perplexities.measure_perplexities`.
+        split: its name.
+        difference: why the rows do not compare, if they do not.
+    """
+    cells = [
+        [
+            row.name,
+            row.decoder,
+            f"{row.perplexity:.2f}",
+            f"{row.bits:.3f}",
+            f"{row.words:,}",
+            f"{100 * row.unknown:.1f} %",
+        ]
+        for row in rows
+    ]
+    header = [split, "model", "perplexity", "bits a word", "words", "unknown"]
+    return "\n".join([table(header, cells, text=(0, 1)), *([difference] if difference else [])])
 
 
 def printable(text: str) -> str:

@@ -18,7 +18,10 @@ EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
   vsemb train ds-sje-word-cnn-rnn --data data/birds --out runs/birds
   vsemb train tree-twin --variant tuned --data data/flickr8k --out runs/trees
-  vsemb train entailment --data snli_1.0 --out runs/snli"""
+  vsemb train entailment --data snli_1.0 --out runs/snli
+  vsemb train multimodal-rnn --data data/flickr8k --out runs/captions
+  vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets
+  vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

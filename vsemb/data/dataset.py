@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from vsemb.data.parses import Parses
+    from vsemb.data.tags import CaptionTags
 
 
 class Dataset:
@@ -118,6 +119,19 @@ class Dataset:
         from vsemb.data.parses import Parses
 
         return Parses.open(self)
+
+    @functools.cached_property
+    def tags(self) -> CaptionTags | None:
+        """The parts of speech of the captions; None where `vsemb tag` has not found them.
+
+        Raises:
+            DataError: if they are damaged or belong to another dataset.
+        """
+        if not (self.path / "tags").exists():
+            return None
+        from vsemb.data.tags import CaptionTags
+
+        return CaptionTags.open(self)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)

@@ -9,6 +9,7 @@ from vsemb.encoders.indicator import IndicatorEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import SequencePooling
+from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
 from vsemb.encoders.rectified import RectifiedCell
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.regions import RegionEncoder
@@ -31,6 +32,8 @@ __all__ = [
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",
     "PixelEncoder",
+    "ProjectedGRUCell",
+    "ProjectedLSTMCell",
     "RecurrentSentenceEncoder",
     "RectifiedCell",
     "RegionEncoder",

@@ -29,6 +29,12 @@ _MISSING = {
     "classify": "It classifies no images: it was exported without classes.",
     "search": "It searches nothing: it was exported without a corpus.",
 }
+_NOT_BY_CAPTIONS = (
+    "It embeds and compares nothing: what it makes are sentences.",
+    "It does not know what it has not seen: it says what captions of its training data say of such images, "
+    "fluently where it is wrong too.",
+    "It reads no text in images and names no one.",
+)
 _MISSING_OF_SETS = {
     "encode_image": _MISSING["encode_image"],
     "align": "It tells no regions of words, since it has none: see `encode_image`.",
@@ -119,7 +125,7 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
         "## What it cannot do",
         _lines(_cannot(contract, facts)),
         "## What is not known",
-        _lines(_unknown(facts)),
+        _lines(_unknown(contract, facts)),
         *(["## Notes", _lines(facts.notes)] if facts.notes else []),
         f"The contract, `contracts/{_plain(contract.model)}.json`, has examples of what it answers; "
         "`vsemb verify` holds it to them.",
@@ -158,12 +164,18 @@ def write_card(card: str, path: str | os.PathLike[str]) -> None:
 def _what(contract: Contract, facts: ModelFacts) -> str:
     takes = _plain(facts.texts) or ("dependency trees" if _trees(contract) else "sentences")
     both = f"{takes} and images" if "encode_image" in contract.signatures else takes
+    written = contract.captions
     rows = {
         "recipe": ", ".join(filter(None, [facts.recipe, facts.variant and f"variant {facts.variant}"])),
         "paper": facts.paper,
         "run": _code(contract.fingerprint or ""),
         "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
     }
+    if written is not None:
+        most = written["n_best"]
+        each = "a caption" if most == 1 else f"captions, up to {most} an image, the best first"
+        words = f", of {written['words']:,} words that it knows" if "words" in written else ""
+        return f"Looks at images and writes {each}{words}.\n\n{_pairs(rows)}"
     each = f"{contract.dim} numbers each"
     if _sets(contract):
         each = f"sets of vectors of {each}, one a word{' or region' if both != takes else ''}"
@@ -194,10 +206,28 @@ def _spec(name: str, spec: Mapping[str, Any]) -> str:
 
 
 def _geometry(contract: Contract) -> str:
-    similarity = contract.similarity
+    similarity, geometry = contract.similarity, contract.geometry
+    if similarity is None or geometry is None:
+        return _writing(contract.captions or {})
     config = ", ".join(f"{name}={value}" for name, value in similarity["config"].items())
     name = f"{_code(similarity['name'])}{f' ({_plain(config)})' if config else ''}"
-    return f"Two embeddings are compared by {name}; their geometry is: {_plain(contract.geometry)}."
+    return f"Two embeddings are compared by {name}; their geometry is: {_plain(geometry)}."
+
+
+def _writing(captions: Mapping[str, Any]) -> str:
+    found = ["`log_probs` are natural logarithms of the probability of a caption."]
+    if "beam" in captions:
+        beam = captions["beam"]
+        searched = f"a beam of {beam}" if beam > 1 else "taking the likeliest word each time"
+        found.insert(0, f"Captions are searched for with {searched}.")
+        if captions.get("length_penalty"):
+            power = f"{captions['length_penalty']:g}"
+            found.append(f"They are ordered by it over the number of words to the power of {power}.")
+    elif "candidates" in captions:
+        found.insert(
+            0, f"The best of {captions['candidates']:,} candidates are given, by a score of their own."
+        )
+    return " ".join(found)
 
 
 def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
@@ -213,10 +243,16 @@ def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
         found.append(f"Images are JPEG or PNG, of {contract.max_pixels:,} pixels at most.")
     if "align" in contract.signatures:
         found.extend(_region_limits(contract.signatures["align"]))
+    captions = contract.captions
+    if captions is not None and "max_words" in captions:
+        found.append(f"A caption has {captions['max_words']} words at most, and is cut there.")
+    nothing = "zeros" if captions is None else 'captions that are ""'
     found.append(
-        "A row that cannot be read is answered by `valid` false and zeros, and costs its neighbours nothing."
+        f"A row that cannot be read is answered by `valid` false and {nothing}, and costs its neighbours "
+        "nothing."
     )
-    found.append("Embeddings of two versions are not comparable.")
+    if captions is None:
+        found.append("Embeddings of two versions are not comparable.")
     return found
 
 
@@ -230,6 +266,8 @@ def _region_limits(align: Mapping[str, Any]) -> list[str]:
 
 
 def _cannot(contract: Contract, facts: ModelFacts) -> list[str]:
+    if contract.captions is not None:
+        return list(_NOT_BY_CAPTIONS)
     found = [_NO_PARSING.format(_plain(facts.parser) or "not recorded")] if _trees(contract) else []
     for name, said in (_MISSING_OF_SETS if _sets(contract) else _MISSING).items():
         if not any(signature.startswith(name) for signature in contract.signatures):
@@ -237,11 +275,12 @@ def _cannot(contract: Contract, facts: ModelFacts) -> list[str]:
     return [*found, "It makes no captions: it compares what it is given."]
 
 
-def _unknown(facts: ModelFacts) -> list[str]:
+def _unknown(contract: Contract, facts: ModelFacts) -> list[str]:
+    made = "embeddings" if contract.captions is None else "captions that are written"
     licence = "The licence of the weights, and of the data behind them: ask whoever made this file."
     return [
         f"Licence: {_plain(facts.licence)}." if facts.licence else licence,
-        "Bias: it was not measured. What captions and images have of it, the embeddings may have too.",
+        f"Bias: it was not measured. What captions and images have of it, the {made} may have too.",
         "How it does on other data than that of its validation split.",
     ]
 
@@ -251,7 +290,8 @@ def _trees(contract: Contract) -> bool:
 
 
 def _sets(contract: Contract) -> bool:
-    return len(contract.signatures["serving_default"]["outputs"]["embedding"]["shape"]) == 3
+    embedding = contract.signatures["serving_default"]["outputs"].get("embedding")
+    return embedding is not None and len(embedding["shape"]) == 3
 
 
 def _pairs(rows: Mapping[str, str]) -> str:

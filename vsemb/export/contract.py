@@ -23,7 +23,7 @@ from vsemb.files import read_json, replacing, sha256_file
 FORMAT, VERSION = "vsemb-contract", 1
 
 # Fields that contracts of earlier exports do not have.
-_LATER = ("max_tokens",)
+_LATER = ("max_tokens", "captions")
 # A list of strings is written on one line if none is longer.
 _SHORT = 40
 
@@ -64,9 +64,9 @@ class Contract:
         tolerance: the largest difference from the golden outputs, relative to the largest entry of an
             output, or to the golden rows' scale where that is more.
         tolerance_reason: why so much.
-        dim: size of an embedding.
-        similarity: its class and constructor arguments.
-        geometry: what all embeddings have in common.
+        dim: size of an embedding; None where nothing is embedded.
+        similarity: its class and constructor arguments; None where nothing is embedded.
+        geometry: what all embeddings have in common; None where nothing is embedded.
         max_text_bytes: what is behind them is not read; None where no texts are taken.
         max_pixels: images of more are not valid; None where no images are taken.
         libraries: those beside TensorFlow that a server needs.
@@ -74,6 +74,7 @@ class Contract:
         sha256: of the files of the SavedModel.
         max_tokens: the words, or other pieces, of a text or tree that are read; None where there is no limit
             or, in contracts of earlier exports, it is not said.
+        captions: how captions are written, see `vsemb.export.ServedCaptioner`; None where none are.
     """
 
     model: str
@@ -83,19 +84,22 @@ class Contract:
     golden: dict[str, Golden]
     tolerance: float
     tolerance_reason: str
-    dim: int
-    similarity: dict[str, Any]
-    geometry: str
-    max_text_bytes: int | None
-    max_pixels: int | None
+    dim: int | None = None
+    similarity: dict[str, Any] | None = None
+    geometry: str | None = None
+    max_text_bytes: int | None = None
+    max_pixels: int | None = None
     libraries: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
+    captions: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of the file."""
         plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "golden"}
+        if self.captions is None:
+            del plain["captions"]
         golden = {
             name: {
                 "scale": rows.scale,
@@ -277,7 +281,8 @@ def publish_contract(contract: Contract, base: Path, report: Callable[[str], Non
         else:
             for change in changes(before.signatures, contract.signatures):
                 report(f"clients of version {before.model_version} will notice: {change}")
-            if before.similarity != contract.similarity:
+            # Where nothing is embedded any more, or yet, the signatures have said so.
+            if before.similarity and contract.similarity and before.similarity != contract.similarity:
                 report(
                     f"clients of version {before.model_version} will notice: the similarity is "
                     f"{contract.similarity['name']}, not {before.similarity.get('name')}"

@@ -42,12 +42,13 @@ def written_shape(sizes: Sequence[int | None]) -> str:
     return "[" + ", ".join(["B", *named[1:]] if sizes and sizes[0] is None else named) + "]"
 
 
-def serving_command(path: str | os.PathLike[str], trees: bool = False) -> str:
+def serving_command(path: str | os.PathLike[str], trees: bool = False, captions: bool = False) -> str:
     """Returns shell lines that verify a version's model, serve it and ask it once.
 
     Args:
         path: the directory of a version.
         trees: whether the model takes dependency trees in place of texts.
+        captions: whether it takes images alone, and writes captions of them.
 
     Example:
 
@@ -59,10 +60,14 @@ def serving_command(path: str | os.PathLike[str], trees: bool = False) -> str:
     tree = '{"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}'
     asked = tree if trees else '"a dog running on a beach"'
     url = shlex.quote(f"http://localhost:8501/v1/models/{base.name}:predict")
+    curl = f"curl -d '{{\"instances\": [{asked}]}}' {url}"
+    if captions:
+        image = """printf '{"instances": [{"b64": "%s"}]}' "$(base64 -w0 dog.jpg)\""""
+        curl = f"{image} |\n    curl -d @- {url}"
     return (
         f"  vsemb verify {where}\n"
         f"  vsemb serve {where}\n"
-        f"  curl -d '{{\"instances\": [{asked}]}}' {url}\n"
+        f"  {curl}\n"
         "or, with TensorFlow Serving, the same API:\n"
         f"  tensorflow_model_server --rest_api_port=8501 \\\n"
         f"    --model_name={name} --model_base_path={where}"

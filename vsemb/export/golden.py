@@ -6,7 +6,7 @@ Good rows and bad ones, since that a bad row costs its neighbours nothing is par
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,21 @@ def golden_images() -> list[bytes]:
     jpeg = tf.io.encode_jpeg(random.integers(0, 256, (37, 53, 3), dtype=np.uint8)).numpy()
     png = tf.io.encode_png(random.integers(0, 256, (64, 64, 4), dtype=np.uint8)).numpy()
     return [jpeg, b"not an image", png, png[: len(png) // 2], b""]
+
+
+def golden_pictures(count: int) -> Iterator[bytes]:
+    """Yields good images to try an export with, the first two those of `golden_images`.
+
+    Args:
+        count: so many; JPEG and PNG in turn, all different.
+    """
+    jpeg, _, png, *_ = golden_images()
+    yield from (jpeg, png)[:count]
+    for number in range(2, count):
+        random = np.random.default_rng(number)
+        # Few large areas of colour, other than noise, which networks tell apart badly.
+        pixels = random.integers(0, 256, (4, 5, 3)).astype(np.uint8).repeat(12, axis=0).repeat(12, axis=1)
+        yield (tf.io.encode_png if number % 2 else tf.io.encode_jpeg)(pixels).numpy()
 
 
 def golden_regions() -> Arrays:
@@ -223,7 +238,7 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
                 return np.inf, f"gives {name.rstrip('s')}s that are not finite"
             if here.size:
                 least = 1.0 if name == "boxes" else scale
-                difference = float(np.abs(here - there).max()) / max(least, float(np.abs(here).max()))
+                difference = float(np.abs(here - there).max()) / max(least, _largest(here))
                 largest = max(largest, difference)
             continue
         differs = here != there
@@ -231,6 +246,11 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
             nothing = -1 if name == "ids" else b""
             tied = _tied(wanted["scores"], tolerance * scale) | _last(wanted["ids"] >= 0)
             differs &= ~tied | ((here == nothing) != (there == nothing))
+        if name == "captions":
+            # Two that are as good as equally likely may change places.
+            tied = _tied(wanted["log_probs"], tolerance * max(scale, _largest(wanted["log_probs"])))
+            same = [sorted(row) == sorted(other) for row, other in zip(here, there, strict=True)]
+            differs &= ~(tied & np.array(same, bool)[:, None])
         if name == "regions":
             # Of two regions that fit a word equally well, the scores tell no difference.
             near = np.abs(wanted["scores"] - got["scores"]) <= tolerance * scale
@@ -261,6 +281,10 @@ def _same_width(wanted: Arrays, got: Arrays) -> tuple[Arrays, Arrays, str | None
             if width is not None and name == "ids" and (values[:, width:] >= 0).any():
                 return wanted, got, "gives another number of results"
     return *narrow, None
+
+
+def _largest(values: np.ndarray) -> float:
+    return float(np.abs(values).max(initial=0.0))
 
 
 def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:

@@ -5,59 +5,32 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb import __version__
 from vsemb.errors import DataError
+from vsemb.export.captions import ServedCaptioner
 from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path, write_card
-from vsemb.export.contract import (
-    Contract,
-    Golden,
-    geometry,
-    hashes,
-    publish_contract,
-    version_contract_path,
-)
+from vsemb.export.contract import Contract, Golden, hashes, publish_contract, version_contract_path
 from vsemb.export.corpus import Corpus
-from vsemb.export.golden import (
-    Arrays,
-    compare,
-    golden_alignments,
-    golden_images,
-    golden_k,
-    golden_regions,
-    golden_sets,
-    golden_texts,
-    golden_trees,
-    part,
-)
+from vsemb.export.golden import Arrays, compare, part
 from vsemb.export.image_input import ImageInput
 from vsemb.export.servable import check_servable, signature_specs
+from vsemb.export.served import REASON, Served, tensors
 from vsemb.export.signatures import ClassPrompts, ServedModel
 from vsemb.export.versions import publishing
 from vsemb.export.warmup import write_warmup
-from vsemb.image.decode import MAX_PIXELS
 from vsemb.models import DualEncoder, EntailmentModel
-from vsemb.models.entailment import COMPARISONS
-from vsemb.text.normalize import MAX_BYTES
 
-# Largest difference from the Keras model that a reload may show, relative to the largest entry (1 for unit
-# vectors). A graph adds the same numbers in another order and over rows padded to another length: up to
-# 5e-7 in float32 and, since it rounds in other places, 1e-3 in bfloat16 were seen with all recipes. A wrong
-# weight, a lost table or another preprocessing is 1e-2 and more.
-_TOLERANCES = {"float32": 1e-5, "bfloat16": 5e-3}
-_REASON = (
-    "Relative to the largest entry (1 at least). Other batches, processors and libraries add the same "
-    "numbers in another order: up to 5e-7 was seen in float32 and 1e-3 in bfloat16. Other weights, tables or "
-    "preprocessing make 1e-2 and more."
-)
+if TYPE_CHECKING:
+    from vsemb.captioning.captioner import Captioner
 
 
 def export_savedmodel(
@@ -115,6 +88,60 @@ def export_savedmodel(
         export_savedmodel(run.model, run.tokenizer, "savedmodels/flickr8k", image_input=None)
     """
     served = ServedModel(model, tokenizer, image_input, classes, corpus)
+    return _published(served, out, version, fingerprint, card, report)
+
+
+def export_captioner(
+    captioner: Captioner,
+    out: str | os.PathLike[str],
+    *,
+    image_input: ImageInput,
+    facts: Mapping[str, int | float] | None = None,
+    version: int | None = None,
+    fingerprint: str | None = None,
+    card: ModelFacts | None = None,
+    report: Callable[[str], None] = warnings.warn,
+) -> Path:
+    """Writes what captions images as `out/<version>/`, as `export_savedmodel` writes a model of embeddings.
+
+    There is one signature, `caption`, also as `serving_default`: `image_bytes` string [B] to `captions`
+    string [B, N], best first, `log_probs` float32 [B, N], natural logarithms, and `valid` bool [B]. How many
+    captions, of which beam and how long they may be is fixed here.
+
+    Args:
+        captioner: from the images of a model to captions, such as `vsemb.captioning.NeuralCaptioner`.
+        out: the model's directory, e.g. `savedmodels/captions`.
+        image_input: from bytes to the images that the captioner takes.
+        facts: how it writes, see `vsemb.export.ServedCaptioner`.
+        version: its number, from 1; None for the next.
+        fingerprint: of the run, for the contract.
+        card: what the model card says beside what the captioner itself tells.
+        report: as `export_savedmodel`.
+
+    Returns:
+        The directory of the version.
+
+    Raises:
+        InvalidArgumentError: for regions that have to come with an image.
+        DataError: as `export_savedmodel`; also where words are drawn by chance, since no one could hold a
+            server to what it wrote.
+
+    Example:
+
+        export_captioner(NeuralCaptioner(model, vocabulary), "savedmodels/captions", image_input=image_input)
+    """
+    served = ServedCaptioner(captioner, image_input, facts)
+    return _published(served, out, version, fingerprint, card, report)
+
+
+def _published(
+    served: Served,
+    out: str | os.PathLike[str],
+    version: int | None,
+    fingerprint: str | None,
+    card: ModelFacts | None,
+    report: Callable[[str], None],
+) -> Path:
     facts = ModelFacts() if card is None else card
     base = Path(os.path.realpath(out))
     with publishing(base, version) as publication:
@@ -142,15 +169,15 @@ def export_savedmodel(
     return publication.path
 
 
-def write(served: ServedModel, directory: Path) -> None:
-    """Writes the SavedModel of a served model into a directory."""
+def write(served: Served, directory: Path) -> None:
+    """Writes the SavedModel of what is served into a directory."""
     signatures = served.signatures
     module = tf.Module()
     # Only what the functions read: no optimizer, no seeds of dropout, no Keras objects, which would ask
     # for Keras when the SavedModel is loaded in Python.
     variables = {id(v): v for function in signatures.values() for v in function.graph.variables}
     module.weights = list(variables.values())
-    module.tables = [value for value in vars(served.tokenizer).values() if _is_table(value)]
+    module.tables = served.tables
     try:
         with _quiet():
             tf.saved_model.save(module, str(directory), signatures=signatures)
@@ -158,8 +185,8 @@ def write(served: ServedModel, directory: Path) -> None:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 
 
-def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
-    """Loads a SavedModel and compares it with the Keras model on a few inputs, good and bad.
+def verify(served: Served, directory: Path) -> dict[str, Golden]:
+    """Loads a SavedModel and compares it with what it was made of on a few inputs, good and bad.
 
     The Keras model is given one row at a time, the SavedModel all rows at once, so that a row that
     depends on its neighbours shows too.
@@ -168,17 +195,17 @@ def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
         signature -> the inputs, and what the SavedModel gives for them.
 
     Raises:
-        DataError: if an embedding or score differs or is not finite, or a row's validity differs.
+        DataError: if an output differs or is not finite, or a row's validity differs.
     """
     loaded = tf.saved_model.load(str(directory))
     golden: dict[str, Golden] = {}
-    for name, reference, inputs, scale in _cases(served):
+    for name, reference, inputs, scale in served.cases():
         function = loaded.signatures[name]
         outputs = _run(function, inputs)
         for row in range(len(outputs["valid"])):
             alone = part(inputs, row)
-            wanted = {key: value.numpy() for key, value in reference(**_tensors(alone)).items()}
-            _, problem = compare(wanted, part(outputs, row), _tolerance(served), scale)
+            wanted = {key: value.numpy() for key, value in reference(**tensors(alone)).items()}
+            _, problem = compare(wanted, part(outputs, row), served.tolerance, scale)
             if problem:
                 raise DataError(
                     f"The SavedModel's {name} is not the model's: for golden row {row} it {problem}; "
@@ -188,102 +215,28 @@ def verify(served: ServedModel, directory: Path) -> dict[str, Golden]:
         if len(none["valid"]) != 0:
             raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
         golden[name] = Golden(inputs, outputs, scale)
-    return {"serving_default": golden[served.sentences], **golden}
-
-
-def _cases(served: ServedModel) -> list[tuple[str, Callable[..., Any], Arrays, float]]:
-    """Returns signature, the Keras model's function, inputs, and the least differences are relative to."""
-    images = {"image_bytes": np.array(golden_images(), object)}
-    if served.image_input is not None and served.image_input.wants_boxes:
-        images = golden_regions()
-    encode: Callable[..., Any]
-    search_rows: Callable[..., Any]
-    if served.encode_tree is None:
-        texts = (golden_sets if served.sets else golden_texts)(served.tokenizer)
-        sentences = {"text": np.array(texts, object)}
-        encode, search, search_rows = served.text_rows, "search_text", served.text_search_rows
-    else:
-        sentences = golden_trees(served.tokenizer)
-        encode, search, search_rows = served.tree_rows, "search_tree", served.tree_search_rows
-    cases: list[tuple[str, Callable[..., Any], Arrays, float]] = []
-    cases.append((served.sentences, encode, sentences, 1.0))
-    if served.image_input is not None:
-        cases.append(("encode_image", served.image_rows, images, 1.0))
-    if served.align is not None:
-        words = encode(**_tensors(sentences))["embedding"].numpy()
-        rows = golden_alignments(served.tokenizer, boxes="boxes" in images)
-        cases.append(("align", served.align_rows, rows, _score_scale(served.image_rows, images, words)))
-    if served.classes is not None:
-        scale = _score_scale(served.image_rows, images, served.classes.embeddings)
-        cases.append(("classify", served.class_rows, images, scale))
-    if served.corpus is not None:
-        items = served.corpus.embeddings
-        scale = _score_scale(encode, sentences, items)
-        cases.append((search, search_rows, _with_k(sentences), scale))
-        if served.image_input is not None:
-            scale = _score_scale(served.image_rows, images, items)
-            cases.append(("search_image", served.image_search_rows, _with_k(images), scale))
-    return cases
-
-
-def _with_k(inputs: Arrays) -> Arrays:
-    return {**inputs, "k": golden_k(len(next(iter(inputs.values()))))}
-
-
-def _score_scale(encode: Callable[..., Any], inputs: Arrays, others: np.ndarray) -> float:
-    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0."""
-    embedded = encode(**_tensors(inputs))["embedding"].numpy()
-    largest = [np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]
-    scale = float(np.prod(largest))
-    # What is not finite is reported where it is found.
-    return max(1.0, scale) if np.isfinite(scale) else 1.0
-
-
-def _tolerance(served: ServedModel) -> float:
-    encoders = [served.model.text_encoder]
-    if served.image_input is not None:
-        encoders.append(served.model.image_encoder)
-    return max(_TOLERANCES.get(encoder.compute_dtype, 0.0) for encoder in encoders)
+    return {"serving_default": golden[served.default], **golden}
 
 
 def _contract(
-    served: ServedModel, golden: dict[str, Golden], name: str, fingerprint: str | None, directory: Path
+    served: Served, golden: dict[str, Golden], name: str, fingerprint: str | None, directory: Path
 ) -> Contract:
-    model = served.model
-    similarity = COMPARISONS[model.comparison]() if isinstance(model, EntailmentModel) else model.similarity
-    tolerance = _tolerance(served)
     return Contract(
         model=name,
         model_version=0,
         fingerprint=fingerprint,
         signatures=signature_specs(directory),
         golden=golden,
-        tolerance=tolerance,
-        tolerance_reason=_REASON,
-        dim=golden[served.sentences].outputs["embedding"].shape[-1],
-        similarity={"name": type(similarity).__name__, "config": similarity.get_config()},
-        geometry=geometry(similarity),
-        max_text_bytes=MAX_BYTES if served.encode_tree is None else None,
-        max_tokens=getattr(served.tokenizer, "max_length", None),
-        max_pixels=None if served.image_input is None else MAX_PIXELS,
+        tolerance=served.tolerance,
+        tolerance_reason=REASON,
         versions={"vsemb": __version__, "tensorflow": tf.__version__},
         sha256=hashes(directory),
+        **served.promises(golden),
     )
 
 
 def _run(function: Any, inputs: Arrays) -> Arrays:
-    return {key: value.numpy() for key, value in function(**_tensors(inputs)).items()}
-
-
-def _tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
-    return {
-        key: tf.constant(values, tf.string if values.dtype == object else None)
-        for key, values in inputs.items()
-    }
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, tf.lookup.StaticHashTable | tf.lookup.StaticVocabularyTable)
+    return {key: value.numpy() for key, value in function(**tensors(inputs)).items()}
 
 
 @contextmanager

@@ -5,12 +5,10 @@ They exist once, so that what TensorFlow Serving answers is what was searched an
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -24,13 +22,21 @@ from vsemb.export.alignment import (
     padded_words,
     row_counts,
 )
+from vsemb.export.contract import Golden
 from vsemb.export.corpus import Corpus
+from vsemb.export.embedding_cases import embedding_cases, embedding_promises
 from vsemb.export.image_input import ImageInput
+from vsemb.export.rows import (
+    Outputs,
+    first_rows,
+    function_of,
+    kernels_for_any_device,
+    one_row_at_least,
+)
+from vsemb.export.served import Case, tables_of, tolerance_of
 from vsemb.export.trees import Parse, from_the_left, parsed_texts, takes_trees
 from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.similarities import Similarity
-
-Outputs = dict[str, tf.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,29 +180,29 @@ class ServedModel:
         self.search_tree: Any = None
         self.search_image: Any = None
         #: Which of the signatures embeds texts or trees, and is the default.
-        self.sentences = "encode_tree" if takes_trees(tokenizer) else "encode_text"
+        self.default = "encode_tree" if takes_trees(tokenizer) else "encode_text"
         if takes_trees(tokenizer):
-            self.encode_tree = _function(self.tree_rows, *tree)
+            self.encode_tree = function_of(self.tree_rows, *tree)
             # Parsing is none of TensorFlow's business, but what follows it is compiled.
-            self._encode_ids = _function(self._id_rows, tf.TensorSpec([None, None, 2], tf.int32))
+            self._encode_ids = function_of(self._id_rows, tf.TensorSpec([None, None, 2], tf.int32))
         else:
-            self.encode_text = _function(self.text_rows, text)
+            self.encode_text = function_of(self.text_rows, text)
             self._encode_ids = self._id_rows
         affinity = tf.TensorSpec([None], tf.float32, name="affinity")
         if image_input is not None and image_input.wants_boxes:
             boxes = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
-            self.encode_image = _function(self.image_rows, image_bytes, boxes)
-            self.align = _function(self.align_rows, image_bytes, text, affinity, boxes)
+            self.encode_image = function_of(self.image_rows, image_bytes, boxes)
+            self.align = function_of(self.align_rows, image_bytes, text, affinity, boxes)
         elif image_input is not None:
             # Not the methods themselves: boxes, which they may be given too, would be an input that is None.
-            self.encode_image = _function(lambda image_bytes: self.image_rows(image_bytes), image_bytes)
+            self.encode_image = function_of(lambda image_bytes: self.image_rows(image_bytes), image_bytes)
             if self.sets:
-                self.align = _function(
+                self.align = function_of(
                     lambda image_bytes, text, affinity: self.align_rows(image_bytes, text, affinity),
                     *(image_bytes, text, affinity),
                 )
         if classes is not None:
-            self.classify = _function(self.class_rows, image_bytes)
+            self.classify = function_of(self.class_rows, image_bytes)
         if corpus is not None:
             dim = self.signatures["serving_default"].structured_outputs["embedding"].shape[-1]
             if corpus.embeddings.shape[1] != dim:
@@ -204,11 +210,11 @@ class ServedModel:
                     "corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}"
                 )
             if takes_trees(tokenizer):
-                self.search_tree = _function(self.tree_search_rows, *tree, k)
+                self.search_tree = function_of(self.tree_search_rows, *tree, k)
             else:
-                self.search_text = _function(self.text_search_rows, text, k)
+                self.search_text = function_of(self.text_search_rows, text, k)
             if image_input is not None:
-                self.search_image = _function(self.image_search_rows, image_bytes, k)
+                self.search_image = function_of(self.image_search_rows, image_bytes, k)
 
     def text_rows(self, text: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
@@ -216,17 +222,17 @@ class ServedModel:
         if self.encode_tree is not None:
             given = tf.convert_to_tensor(text).numpy().tolist()
             text = tf.constant(parsed_texts(given, self.parse), tf.string)
-        return _first(self._encode_ids(self.tokenizer(_one_row_at_least(text))), rows)
+        return first_rows(self._encode_ids(self.tokenizer(one_row_at_least(text))), rows)
 
     def tree_rows(self, tokens: tf.Tensor, heads: tf.Tensor) -> Outputs:
         """What `encode_tree` computes, step by step where it is called outside a graph."""
         assert takes_trees(self.tokenizer)
         rows = tf.shape(tokens)[0]
-        ids = self.tokenizer.from_tokens(*from_the_left(_one_row_at_least(tokens), _one_row_at_least(heads)))
-        return _first(self._id_rows(ids), rows)
+        ids = self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))
+        return first_rows(self._id_rows(ids), rows)
 
     def _id_rows(self, ids: tf.Tensor) -> Outputs:
-        with _kernels_for_any_device(self.model):
+        with kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
         if self.sets:
             embedding = filled_up(embedding, self.tokenizer.max_length)  # type: ignore[attr-defined]
@@ -237,14 +243,14 @@ class ServedModel:
         assert self.image_input is not None
         rows = tf.shape(image_bytes)[0]
         if self.image_input.regions is None:
-            images, valid = self.image_input(_one_row_at_least(image_bytes))
-            return _first(_outputs(self.model.encode_images(images), valid), rows)
+            images, valid = self.image_input(one_row_at_least(image_bytes))
+            return first_rows(_outputs(self.model.encode_images(images), valid), rows)
         if boxes is not None:
             with tf.control_dependencies(row_counts(image_bytes, boxes)):
-                boxes = _one_row_at_least(boxes)
-        found = find_regions(self.image_input.regions, _one_row_at_least(image_bytes), boxes)
+                boxes = one_row_at_least(boxes)
+        found = find_regions(self.image_input.regions, one_row_at_least(image_bytes), boxes)
         outputs = _outputs(self.model.encode_images(found.features), found.valid)
-        return _first({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
+        return first_rows({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
 
     def align_rows(
         self,
@@ -257,11 +263,11 @@ class ServedModel:
         rows = tf.shape(image_bytes)[0]
         given = [image_bytes, text, affinity, *([] if boxes is None else [boxes])]
         with tf.control_dependencies(row_counts(*given)):
-            image_bytes, text, affinity, *candidates = map(_one_row_at_least, given)
+            image_bytes, text, affinity, *candidates = map(one_row_at_least, given)
         images = self.image_rows(image_bytes, *candidates)
         words = padded_words(self.tokenizer, text)
         found = aligned(self.model.similarity, images, self.text_rows(text), words, affinity)
-        return _first(found, rows)
+        return first_rows(found, rows)
 
     def class_rows(self, image_bytes: tf.Tensor) -> Outputs:
         """What `classify` computes, step by step where it is called outside a graph."""
@@ -291,46 +297,35 @@ class ServedModel:
     @property
     def signatures(self) -> dict[str, Any]:
         """The concrete functions by signature name, `serving_default` first."""
-        sentences = getattr(self, self.sentences).get_concrete_function()
-        named = {"serving_default": sentences, self.sentences: sentences}
+        sentences = getattr(self, self.default).get_concrete_function()
+        named = {"serving_default": sentences, self.default: sentences}
         for name in ("encode_image", "align", "classify", "search_text", "search_tree", "search_image"):
             if getattr(self, name) is not None:
                 named[name] = getattr(self, name).get_concrete_function()
         return named
 
+    @property
+    def tables(self) -> list[Any]:
+        """The tokenizer's lookup tables."""
+        return tables_of(self.tokenizer)
 
-def _function(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
-    return tf.function(rows, input_signature=inputs, autograph=False)
+    @property
+    def tolerance(self) -> float:
+        """The largest relative difference that two computations of one row may show."""
+        encoders = [self.model.text_encoder]
+        if self.image_input is not None:
+            encoders.append(self.model.image_encoder)
+        return tolerance_of(encoder.compute_dtype for encoder in encoders)
 
+    def cases(self) -> list[Case]:
+        """Returns what each signature is tried with before it is published."""
+        return embedding_cases(self)
 
-def _one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
-    # TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph: it gets one row.
-    none = tf.cast(tf.equal(tf.shape(rows)[0], 0), tf.int32)
-    return tf.pad(rows, [[0, none], *[[0, 0]] * (rows.shape.rank - 1)])
+    def promises(self, golden: Mapping[str, Golden]) -> dict[str, Any]:
+        """Returns what the contract says of the embeddings, given what the signatures gave."""
+        return embedding_promises(self, golden)
 
 
 def _outputs(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
     here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
     return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
-
-
-def _first(outputs: Outputs, rows: tf.Tensor) -> Outputs:
-    return {name: values[:rows] for name, values in outputs.items()}
-
-
-@contextlib.contextmanager
-def _kernels_for_any_device(model: keras.Model) -> Iterator[None]:
-    """Keeps cuDNN out of what is traced inside.
-
-    On a machine with a GPU, Keras puts cuDNN's recurrent kernels into the graph, and a SavedModel
-    with them cannot be served without a GPU.
-    """
-    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "use_cudnn")]
-    before = [layer.use_cudnn for layer in layers]
-    for layer in layers:
-        layer.use_cudnn = False
-    try:
-        yield
-    finally:
-        for layer, value in zip(layers, before, strict=True):
-            layer.use_cudnn = value

@@ -1,7 +1,7 @@
 """Losses.
 
 Row-wise ones read (queries, candidates) relations and scores and give one value per query, see `RowLoss`;
-`MaxMargin` reads labels and energies of pairs.
+`MaxMargin` reads labels and energies of pairs, `NextWordCrossEntropy` sentences and scores of their words.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from vsemb.errors import unknown_name
 from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE
 from vsemb.losses.max_margin import MaxMargin
+from vsemb.losses.next_word import NextWordCrossEntropy
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
 from vsemb.losses.structured import StructuredJointEmbedding
@@ -21,6 +22,7 @@ __all__ = [
     "CombinedLoss",
     "InfoNCE",
     "MaxMargin",
+    "NextWordCrossEntropy",
     "PairwiseRanking",
     "RowLoss",
     "StructuredJointEmbedding",

@@ -18,6 +18,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.viterbi import phrases
 from vsemb.recipes.drawing import FADE, draw_alignment
+from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.images import find_key, propose_boxes, read_image_file, wants_boxes
 from vsemb.recipes.pictures import Rectangle, pixel_box, read_picture
 from vsemb.recipes.queries import read_text
@@ -151,8 +152,8 @@ def align_image(
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
     # What is wrong with the inputs is said before the network is built.
-    place = _Place.of(image, dataset)
-    candidates = _candidates(run, place, dataset, boxes, report)
+    place = Place.of(image, dataset)
+    candidates = candidate_boxes(run, place, dataset, boxes, report)
     encoders = run_encoders(run)
     if encoders.align is None:
         raise DataError(
@@ -184,8 +185,8 @@ def align_image(
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """An image, and where it came from.
+class Place:
+    """One image that a command was given, and where it came from.
 
     Attributes:
         name: its file or key.
@@ -202,7 +203,12 @@ class _Place:
     found: tuple[Split, int] | None
 
     @classmethod
-    def of(cls, image: str, dataset: Dataset | None) -> _Place:
+    def of(cls, image: str, dataset: Dataset | None) -> Place:
+        """Reads an image file, or an image of a dataset by its key.
+
+        Raises:
+            DataError: if it cannot be read.
+        """
         found = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
         if found is not None:
             split, row = found
@@ -216,14 +222,29 @@ class _Place:
         return cls(image, stored.encoded, read_picture(stored.encoded, image), (width, height), None)
 
 
-def _candidates(
-    run: Run,
-    place: _Place,
+def candidate_boxes(
+    run: ImageRun,
+    place: Place,
     dataset: Dataset | None,
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
 ) -> np.ndarray | None:
-    """Returns the candidate boxes of an image, best first, (n, 4) fractions; None where none are wanted."""
+    """Returns what a run of regions has to be told of an image besides its bytes.
+
+    Args:
+        run: the run.
+        place: the image.
+        dataset: where its key was looked up.
+        boxes: a file with a detector's results for it; None for those of its key, or proposed ones.
+        report: called with a line worth showing.
+
+    Returns:
+        The candidate boxes, best first, (n, 4) fractions; None for a run that proposes them in graph.
+
+    Raises:
+        InvalidArgumentError: if boxes are given to such a run.
+        DataError: if boxes are wanted and there are none, or they cannot be read.
+    """
     if not wants_boxes(run):
         if boxes is not None:
             raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")

@@ -155,7 +155,7 @@ def build_model(
         raise unknown_name("training.precision", recipe.training.precision, PRECISIONS)
     keras.utils.set_random_seed(recipe.training.seed)
     loss = recipe.loss
-    image_encoder = _image_encoder(recipe, feature_dim)
+    image_encoder = build_image_encoder(recipe, feature_dim)
     text_encoder = build_text_encoder(recipe, vocabulary_size, attribute_dim)
     if recipe.twin:
         image_encoder, text_encoder = _column(recipe, image_encoder), _column(recipe, text_encoder)
@@ -178,8 +178,19 @@ def build_model(
     return model
 
 
-def _image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
-    """The image encoder up to the shared space, or, with columns of a twin network, up to its features."""
+def build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
+    """Builds the recipe's image encoder.
+
+    Args:
+        recipe: the recipe.
+        feature_dim: size of a feature vector, or of a region's; None with a backbone in the recipe.
+
+    Returns:
+        A layer up to the shared space, or, with columns of a twin network, up to its features.
+
+    Raises:
+        InvalidArgumentError: for a field with a value that is not allowed.
+    """
     image, config, dtype = recipe.image, backbone_config(recipe), recipe.training.precision
     if recipe.image.regions:
         return RegionEncoder(

@@ -26,8 +26,8 @@ from vsemb.recipes.pictures import (
 FADE = 0.25
 
 _GREY = "#a29c92"
-# Dark enough to be read on the paper, each other hue than its neighbours.
-_COLOURS = (
+#: Dark enough to be read on the paper, each of another hue than its neighbours.
+COLOURS = (
     *("#c2281d", "#1a5fb4", "#1d7a35", "#8e2fa8", "#a85400"),
     *("#00707a", "#b0185f", "#5f6300", "#4a45cf", "#7a4a2b"),
 )
@@ -80,7 +80,7 @@ def draw_alignment(
     used = dict.fromkeys(
         int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0
     )
-    colours = {region: _COLOURS[place % len(_COLOURS)] for place, region in enumerate(used)}
+    colours = {region: COLOURS[place % len(COLOURS)] for place, region in enumerate(used)}
     scaled = scaled_to(image, side)
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
     _draw_boxes(scaled, boxes, colours, size)
@@ -109,23 +109,33 @@ def _shown(scores: Sequence[float] | np.ndarray, fade: float) -> list[bool]:
 
 
 def _draw_boxes(image: Image.Image, boxes: np.ndarray, colours: dict[int, str], size: int) -> None:
+    pixels = {region: pixel_box(boxes[region], image.size) for region in colours}
+    draw_outlines(image, [(pixels[region], colour) for region, colour in colours.items()], max(2, size // 6))
     pen = ImageDraw.Draw(image)
     font = ImageFont.load_default(size=size)
-    line = max(2, size // 6)
     placed: list[Rectangle] = []
-    pixels = {region: pixel_box(boxes[region], image.size) for region in colours}
+    for region, box in pixels.items():
+        placed.append(_draw_tag(pen, font, str(region), colours[region], box, image.size, placed))
+
+
+def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], line: int) -> None:
+    """Draws boxes on an image, each in its colour with a white edge, so that they show on any ground.
+
+    Args:
+        image: RGB; it is drawn on.
+        boxes: x, y, width and height in pixels, and a colour.
+        line: width of the lines in pixels.
+    """
+    pen = ImageDraw.Draw(image)
     # Large ones first: a small one inside stays whole.
-    for region in sorted(pixels, key=lambda each: -pixels[each][2] * pixels[each][3]):
-        x, y, width, height = pixels[region]
-        for grown, colour, thick in ((1, "white", line + 2), (0, colours[region], line)):
+    for (x, y, width, height), shown in sorted(boxes, key=lambda each: -each[0][2] * each[0][3]):
+        for grown, colour, thick in ((1, "white", line + 2), (0, shown, line)):
             left, top = max(x - grown, 0), max(y - grown, 0)
             right, bottom = (
                 min(at + length + grown, limit) - 1
                 for at, length, limit in ((x, width, image.width), (y, height, image.height))
             )
             pen.rectangle((left, top, max(right, left), max(bottom, top)), outline=colour, width=thick)
-    for region, box in pixels.items():
-        placed.append(_draw_tag(pen, font, str(region), colours[region], box, image.size, placed))
 
 
 def _draw_tag(

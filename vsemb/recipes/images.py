@@ -13,6 +13,7 @@ from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.export import ServedModel
+from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.pictures import read_picture
 from vsemb.recipes.run import Run
 
@@ -64,12 +65,12 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
     return embed_image_bytes(encoders, tf.constant([encoded]), [name], boxes)[0]
 
 
-def wants_boxes(run: Run) -> bool:
+def wants_boxes(run: ImageRun) -> bool:
     """Whether a run of regions must be given candidate boxes of an image, for it proposes none in graph."""
     return run.feature_regions is not None and not run.feature_regions.in_graph
 
 
-def propose_boxes(run: Run, picture: Image.Image, name: str, fix: str = "") -> np.ndarray:
+def propose_boxes(run: ImageRun, picture: Image.Image, name: str, fix: str = "") -> np.ndarray:
     """Proposes regions of an image that no dataset has, for a run that wants boxes.
 
     Args:
@@ -129,11 +130,11 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
         raise DataError(f"The image {image!r} is unreadable: {error}.") from error
 
 
-def has_features(run: Run, dataset: Dataset) -> bool:
+def has_features(run: ImageRun, dataset: Dataset) -> bool:
     """Whether the run takes images from the dataset's cached features."""
     if run.recipe.image.backbone is not None:
         return False
-    # Without a backbone, cached features are the only way, and `Run.images_of` says what is wrong.
+    # Without a backbone, cached features are the only way, and `ImageRun.images_of` says what is wrong.
     folder = "regions" if run.sets else "features"
     return run.feature_backbone is None or (dataset.path / folder / run.info["features"]).is_dir()
 

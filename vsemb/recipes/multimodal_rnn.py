@@ -2,9 +2,31 @@
 
 | equation | what | where |
 | --- | --- | --- |
-| 13 | b_v = W_hi CNN(I) | `vsemb.models.MultimodalRNN` |
+| 13 | b_v = W_hi CNN(I) | `vsemb.encoders.ImageEncoder`, without bias |
 | 14 | h_t = f(W_hx x_t + W_hh h_(t-1) + b_h + 1(t=1) b_v) | `vsemb.models.MultimodalRNN` |
 | 15 | y_t = softmax(W_oh h_t + b_o) | `vsemb.models.MultimodalRNN` |
+| section 3.2 | the cost, -log p of every word and END | `vsemb.losses.NextWordCrossEntropy` |
+| section 3.2 | START, END, beam search | `vsemb.captioning` |
+| section 3.3 | b_o starts at log frequencies | `vsemb.models.next_word.frequency_bias` |
+| 10-12 | captions cut into snippets of regions | `vsemb.recipes.snippets` |
+
+Variant `paper` is sections 3.2 and 3.3: 512 units with ReLU, the image at the first step alone, RMSprop,
+batches of 100, gradients cut elementwise at 5, dropout everywhere but in the recurrence, words seen at least
+five times. Variant `tuned` (the default) keeps all of that and has an LSTM in the place of equation 14, where
+the image goes to all gates; `--set caption.decoder=gru` has a GRU. Deviations and gaps we filled:
+
+- The paper writes START as a vector of its own; it is row 0 of the table of words, which no word has.
+- Its CNN is trained in part; here it is what made the features, unless `--fine-tune` trains it. Features are
+  evened out first (`vsemb.encoders.FeatureScaling`).
+- Learning rate and dropout were cross-validated there and are not given.
+- What "can help" there, a ReLU around b_v and W_hx x_t before they are added, is left out, as in equation 14.
+- W_hh starts orthogonal. The authors' released code draws it, as all matrices, uniform in +-0.1: `--set
+  caption.init_scale=0.1`.
+- Which epoch is kept is decided by the perplexity of the validation captions; `--set training.select=cider`
+  by what is written for its images.
+
+`multimodal-rnn-regions` is trained on regions and the snippets that an alignment (`--alignment RUN`, of
+`dvsa`) found for them, in the place of whole images and captions.
 """
 
 from __future__ import annotations
@@ -28,7 +50,7 @@ _RNN = Recipe(
     variant="paper",
     paper=_PAPER,
     task="captions",
-    text=TextConfig(word_dim=512, min_count=5, max_length=20, embedding_dropout=0.5),
+    text=TextConfig(word_dim=512, min_count=5, max_length=20, embedding_dropout=0.5, dense_gradient=True),
     image=ImageConfig(use_bias=False, standardize=True),
     caption=CaptionConfig(decoder="rnn", dropout=0.5),
     optimizer=OptimizerConfig(name="rmsprop", learning_rate=1e-3, clip_value=5.0),

@@ -1,4 +1,4 @@
-"""From a run to what is served: raw strings and image bytes in, embeddings out."""
+"""From a run to what is served: raw strings and image bytes in, embeddings or captions out."""
 
 from __future__ import annotations
 
@@ -6,31 +6,50 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vsemb.captioning.structure_content import StructureContentCaptioner
 from vsemb.data.feature_files import CLASSIFIER_NAME
-from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
+from vsemb.errors import DataError
+from vsemb.export import (
+    ClassPrompts,
+    Corpus,
+    ImageInput,
+    ServedModel,
+    export_captioner,
+    export_savedmodel,
+)
 from vsemb.export.alignment import check_sets
 from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.regions import RegionExtractor, build_classifier
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
+from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.parsing import stored_parser_name
 from vsemb.recipes.run import Run
 from vsemb.recipes.stored_run import StoredRun
 from vsemb.search import SearchIndex, StaleIndexError
 
+if TYPE_CHECKING:
+    from vsemb.captioning.captioner import Captioner
+    from vsemb.recipes.captioning import CaptioningRun, CaptionOptions
+
 _OTHER_NAMES = "A text that is none of the names of classes is valid too, and embedded as an unknown class."
 
 
-def image_input(run: Run | EntailmentRun) -> ImageInput | None:
+def image_input(run: StoredRun) -> ImageInput | None:
     """Returns how a run's model takes image bytes; None where it cannot.
 
     A run on precomputed features knows no backbone that would make features of a new image, and one for
-    entailment takes sentences alone. A run of regions finds them as its cache did, as many as it reads.
+    entailment takes sentences alone. A run of regions finds them as its cache did, as many as it reads; one
+    that writes captions takes the first, which is the whole image. A language model takes images as its
+    encoder does.
     """
-    if isinstance(run, EntailmentRun):
+    looks = _images_run(run)
+    if looks is None:
         return None
+    run = looks
     config = build.backbone_config(run.recipe)
     if config is not None:
         return ImageInput(config)
@@ -44,6 +63,9 @@ def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     regions = run.feature_regions
     if regions is None:
         return None
+    if run.task == "captions":
+        whole = dataclasses.replace(regions, source="grid", rank="objectness", count=0)
+        return ImageInput(config, backbone, RegionExtractor(config, whole, backbone))
     most = run.recipe.image.most_regions
     if most is not None and most <= regions.count:
         # The best come first, so that fewer are the first of more.
@@ -51,6 +73,21 @@ def image_input(run: Run | EntailmentRun) -> ImageInput | None:
     kept = weights.parent / CLASSIFIER_NAME
     classifier = build_classifier(config, kept) if regions.by_classifier else None
     return ImageInput(config, backbone, RegionExtractor(config, regions, backbone, classifier))
+
+
+def image_rows(run: StoredRun) -> ImageInput:
+    """Returns how a run that writes captions takes image bytes.
+
+    Raises:
+        DataError: if it cannot.
+    """
+    found = image_input(run)
+    if found is None:
+        raise DataError(
+            f"{run.path} was trained on precomputed features and holds no image network, so it cannot look "
+            "at images. Make features with a backbone, and train on them: vsemb features"
+        )
+    return found
 
 
 def run_encoders(run: Run | EntailmentRun, images: bool = True) -> ServedModel:
@@ -130,13 +167,83 @@ def export_run(
     )
 
 
-def model_facts(run: Run | EntailmentRun) -> ModelFacts:
+def export_captions(
+    run: CaptioningRun,
+    out: str | os.PathLike[str],
+    version: int | None = None,
+    *,
+    options: CaptionOptions | None = None,
+    report: Callable[[str], None] = print,
+) -> Path:
+    """Writes a run that writes captions as a version of a SavedModel; see `vsemb.export.export_captioner`.
+
+    Neither the dataset nor the network is needed.
+
+    Args:
+        run: from `vsemb.recipes.captioning.open_captioning_run`.
+        out: the model's directory.
+        version: its number; None for the next.
+        options: how captions are looked for, fixed from here on; what is None comes from the recipe.
+        report: called with a line for each thing that clients of the export before will notice.
+
+    Raises:
+        DataError: if the run cannot look at images.
+        VsembError: as `export_captioner` and `vsemb.recipes.captioning.captioner_of`.
+
+    Example:
+
+        export_captions(open_captioning_run("runs/captions"), "savedmodels/captions")
+    """
+    from vsemb.recipes.captioning import CaptionOptions, captioner_of
+
+    options = CaptionOptions() if options is None else options
+    # The image network first: what a captioner needs takes long to read.
+    taken = image_rows(run)
+    captioner = captioner_of(run, options)
+    return export_captioner(
+        captioner,
+        out,
+        image_input=taken,
+        facts=caption_facts(run, captioner, options),
+        version=version,
+        fingerprint=run.fingerprint,
+        card=model_facts(run),
+        report=report,
+    )
+
+
+def caption_facts(
+    run: CaptioningRun, captioner: Captioner, options: CaptionOptions
+) -> dict[str, int | float]:
+    """Returns how a run writes captions, for a contract; see `vsemb.export.ServedCaptioner`.
+
+    Args:
+        run: the run.
+        captioner: what was made of it.
+        options: what was asked for; the recipe's where that is None.
+    """
+    words = {"words": len(run.vocabulary.words)}
+    if isinstance(captioner, StructureContentCaptioner):
+        return {**words, "candidates": captioner.candidates, "max_words": captioner.longest}
+    given = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_words")}
+    recipe = run.recipe.caption
+    read = {name: getattr(recipe, name) if value is None else value for name, value in given.items()}
+    return {**words, **read}
+
+
+def model_facts(run: StoredRun) -> ModelFacts:
     """Returns what a run knows of itself, for the model card of its exports."""
     info, recipe = run.info, run.recipe
     best = {name.removeprefix("best_"): info[name] for name in info if name.startswith("best_")}
     epoch = best.pop("epoch", None)
     chosen = "" if epoch is None else f"the best {', '.join(best)} on the split val, after epoch {epoch + 1}"
     names = recipe.text.tokenizer == "classes"
+    looks = _images_run(run)
+    notes = [_OTHER_NAMES] if names else []
+    if run.task == "language":
+        notes.append("Its language model read sentences alone; images are looked at by their encoder.")
+    elif run.task == "captions" and recipe.image.regions:
+        notes.append("It was trained on phrases of regions; a served caption is of the whole image.")
     return ModelFacts(
         recipe=recipe.name,
         variant=recipe.variant,
@@ -144,18 +251,24 @@ def model_facts(run: Run | EntailmentRun) -> ModelFacts:
         dataset=info.get("dataset_name", ""),
         dataset_fingerprint=info["dataset"],
         texts=f"names of {len(run.vocabulary.words)} classes" if names else "",
-        images=_image_facts(run),
-        features_fingerprint=info.get("features") or "",
+        images=_image_facts(looks),
+        features_fingerprint="" if looks is None else looks.info.get("features") or "",
         selection=chosen,
         metrics=best,
         parser=stored_parser_name(run.path),
-        notes=(_OTHER_NAMES,) if names else (),
+        notes=notes,
     )
 
 
-def _image_facts(run: Run | EntailmentRun) -> str:
-    if isinstance(run, EntailmentRun):
-        return "none, pairs of sentences alone"
+def _images_run(run: StoredRun) -> ImageRun | None:
+    """Returns the run that looks at images: itself, the encoder that a language model writes for, or none."""
+    looks = getattr(run, "encoder", None) if run.task == "language" else run
+    return looks if isinstance(looks, ImageRun) else None
+
+
+def _image_facts(run: ImageRun | None) -> str:
+    if run is None:
+        return "none, sentences alone"
     trained = build.backbone_config(run.recipe)
     if trained is not None:
         return f"pixels, {trained.size} a side, read by {trained.name}, which was trained too"

@@ -5,7 +5,6 @@ Over REST it needs NumPy and urllib3 alone; over gRPC the extra `serving`.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -15,8 +14,17 @@ import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.serving.client_alignment import Alignment, Phrase, alignments_of, to_affinities, to_boxes
-from vsemb.serving.client_inputs import no_rows, parse_address, requests_of, to_array, to_images, to_texts
-from vsemb.serving.client_results import Classes, Embeddings, Found, joined
+from vsemb.serving.client_captions import Caption, ImageCaptions, captions_of, check_n
+from vsemb.serving.client_inputs import (
+    check_options,
+    no_rows,
+    parse_address,
+    requests_of,
+    to_array,
+    to_images,
+    to_texts,
+)
+from vsemb.serving.client_results import Classes, Embeddings, Found, classes_of, found_of, joined
 from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, trees_in_parts
 from vsemb.serving.transports import (
     Arrays,
@@ -30,10 +38,12 @@ from vsemb.serving.transports import (
 
 __all__ = [
     "Alignment",
+    "Caption",
     "Classes",
     "Client",
     "Embeddings",
     "Found",
+    "ImageCaptions",
     "Phrase",
     "ServingError",
     "SignatureInfo",
@@ -82,22 +92,9 @@ class Client(AbstractContextManager["Client"]):
         batch_bytes: int = 16 * 2**20,
         parser: ParserLike | None = None,
     ) -> None:
-        if version is not None and label is not None:
-            raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
-        if version is not None and not (_is_integer(version, 0) and version < 2**63):
-            raise invalid_argument("version", version, "an integer >= 0 and below 2**63")
-        if label is not None and not isinstance(label, str):
-            raise invalid_argument("label", label, "a text")
-        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        if not number or not (timeout > 0 and math.isfinite(timeout)):
-            raise invalid_argument("timeout", timeout, "a number of seconds > 0")
-        for name, value, least in (
-            ("retries", retries, 0),
-            ("batch_size", batch_size, 1),
-            ("batch_bytes", batch_bytes, 1),
-        ):
-            if not _is_integer(value, least):
-                raise invalid_argument(name, value, f"an integer >= {least}")
+        check_options(
+            version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes
+        )
         self._parse = TextParser(parser)
         scheme, address = parse_address(url, model, version, label)
         self.url = url
@@ -292,6 +289,31 @@ class Client(AbstractContextManager["Client"]):
             self.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more)
         )
 
+    def caption(
+        self, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None
+    ) -> list[ImageCaptions]:
+        """Writes captions of images.
+
+        Args:
+            images: as `encode_image`.
+            n: captions of an image at most; None for as many as the model was exported to write.
+
+        Returns:
+            One for each image, its captions best first; one that is not valid has none.
+
+        Raises:
+            InvalidArgumentError: for a model that writes no captions, or not so many.
+            DataError: if a file cannot be read.
+            ServingError: as `predict`.
+
+        Example:
+
+            print(client.caption(["dog.jpg"])[0].captions[0].text)
+        """
+        contents = to_images(images)
+        check_n(n, self._signature("caption").outputs)
+        return captions_of(self.predict("caption", image_bytes=contents), n)
+
     def classify(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Classes:
         """Classifies images among the classes that the model was exported with.
 
@@ -301,9 +323,7 @@ class Client(AbstractContextManager["Client"]):
         Returns:
             No names where there are no images.
         """
-        found = self.predict("classify", image_bytes=to_images(images))
-        names = found["classes"][0] if len(found["classes"]) else []
-        return Classes([_text(name) for name in names], found["scores"], found["valid"])
+        return classes_of(self.predict("classify", image_bytes=to_images(images)))
 
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
         """Finds the best items for texts among those that the model was exported with.
@@ -353,15 +373,7 @@ class Client(AbstractContextManager["Client"]):
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= 1000:
             raise invalid_argument("k", k, "an integer from 1 to 1000")
         rows = len(next(iter(queries.values())))
-        found = self.predict(signature, **queries, k=np.full(rows, k, np.int32))
-        ids, scores = found["ids"], found["scores"]
-        # A server that puts requests together may give all rows as many places as the largest k asks for.
-        ids, scores, keys = ids[:, :k], scores[:, :k], found["keys"][:, :k]
-        named = [
-            [_text(key) for key, item in zip(*row, strict=True) if item >= 0]
-            for row in zip(keys, ids, strict=True)
-        ]
-        return Found(ids, scores, named, found["valid"])
+        return found_of(self.predict(signature, **queries, k=np.full(rows, k, np.int32)), k)
 
     def _signature(self, name: str) -> SignatureInfo:
         known = self.signatures()
@@ -379,11 +391,3 @@ class Client(AbstractContextManager["Client"]):
 
     def _attempted(self, attempt: Any) -> Any:
         return attempted(attempt, self.timeout, self.retries)
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", errors="replace")
-
-
-def _is_integer(value: object, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

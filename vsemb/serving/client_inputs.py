@@ -1,7 +1,8 @@
-"""What a client is given, checked and made ready to send: addresses, arrays, texts and images."""
+"""What a client is given, checked and made ready to send: addresses, options, arrays, texts and images."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,37 @@ def parse_address(url: str, model: str, version: int | None, label: str | None) 
     return parts.scheme, Address(
         host, _PORTS[parts.scheme] if port is None else port, model, version, label, secure, path
     )
+
+
+def check_options(version: object, label: object, timeout: object, **counts: object) -> None:
+    """Refuses what no client can be made with.
+
+    Args:
+        version: a version's number, or None.
+        label: a version's label, or None; not both.
+        timeout: seconds.
+        **counts: `retries`, from 0, and sizes of a request, from 1.
+
+    Raises:
+        InvalidArgumentError: for the first that is not allowed.
+
+    Example:
+
+    >>> check_options(None, "stable", 10.0, retries=0, batch_size=64)
+    """
+    if version is not None and label is not None:
+        raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
+    if version is not None and not (_is_integer(version, 0) and version < 2**63):  # type: ignore[operator]
+        raise invalid_argument("version", version, "an integer >= 0 and below 2**63")
+    if label is not None and not isinstance(label, str):
+        raise invalid_argument("label", label, "a text")
+    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if not number or not (timeout > 0 and math.isfinite(timeout)):  # type: ignore[operator, arg-type]
+        raise invalid_argument("timeout", timeout, "a number of seconds > 0")
+    for name, value in counts.items():
+        least = 0 if name == "retries" else 1
+        if not _is_integer(value, least):
+            raise invalid_argument(name, value, f"an integer >= {least}")
 
 
 def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
@@ -151,3 +183,7 @@ def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
 def _refuse_one(name: str, values: object) -> None:
     if isinstance(values, str | bytes | bytearray | os.PathLike):
         raise invalid_argument(name, type(values).__name__, "a list, with one entry for each row")
+
+
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

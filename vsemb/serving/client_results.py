@@ -84,3 +84,29 @@ def joined(parts: Sequence[_Rows]) -> _Rows:
         listed = isinstance(each[0], list)
         values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
     return type(parts[0])(**values)
+
+
+def classes_of(answer: dict[str, np.ndarray]) -> Classes:
+    """Reads the answer of the signature `classify`; it names no classes where there are no rows."""
+    names = answer["classes"][0] if len(answer["classes"]) else []
+    return Classes([_text(name) for name in names], answer["scores"], answer["valid"])
+
+
+def found_of(answer: dict[str, np.ndarray], k: int) -> Found:
+    """Reads the answer of a search for k results.
+
+    Args:
+        answer: the outputs. A server that puts requests together may give all rows as many places as the
+            largest k asks for.
+        k: of this request.
+    """
+    ids, scores, keys = (answer[name][:, :k] for name in ("ids", "scores", "keys"))
+    named = [
+        [_text(key) for key, item in zip(*row, strict=True) if item >= 0]
+        for row in zip(keys, ids, strict=True)
+    ]
+    return Found(ids, scores, named, answer["valid"])
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="replace")

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from keras import ops
 
-from vsemb.data.images import BadImage, sanitise_image
-from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
-from vsemb.files import sha256_bytes
+from vsemb.data.store import Dataset
+from vsemb.errors import InvalidArgumentError, invalid_argument
 from vsemb.recipes.build import similarity_name
+from vsemb.recipes.caption_writer import CaptioningRun, CaptionWriter, Written
+from vsemb.recipes.captioning import captioner_of
+from vsemb.recipes.demo.captions import captions_of
+from vsemb.recipes.demo.images import ShownImages
 from vsemb.recipes.images import embed_new_image
-from vsemb.recipes.indexing import ALL, index_items, open_index
+from vsemb.recipes.indexing import ALL, open_index
 from vsemb.recipes.queries import embed_text
 from vsemb.recipes.run import Run
 from vsemb.recipes.searching import Result, nearest
@@ -36,11 +38,13 @@ class Answer:
         images: best first.
         captions: best first; empty where captions were not asked for.
         notes: lines worth showing, such as words that the run does not know.
+        written: captions that another run writes of the image asked about, best first; None without one.
     """
 
     images: tuple[Result, ...] = ()
     captions: tuple[Result, ...] = ()
     notes: tuple[str, ...] = ()
+    written: tuple[Written, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
-class Demo:
+class Demo(ShownImages):
     """A run that answers over a dataset; encoders and indexes are made once, here.
 
     A run whose embeddings are sets has no index: they are made with the first answer, and kept if they fit.
@@ -84,9 +88,10 @@ class Demo:
         dataset: the dataset searched.
         split: its split, or `all`.
         report: called with a line worth showing: an index being built.
+        captioning: a run that writes captions of the images asked about; None for none.
 
     Raises:
-        VsembError: if run and dataset do not fit, or the index cannot be made.
+        VsembError: if runs and dataset do not fit, or the index cannot be made.
 
     Attributes:
         has_order: whether the space has composition and abstraction.
@@ -100,13 +105,19 @@ class Demo:
     """
 
     def __init__(
-        self, run: Run, dataset: Dataset, split: str = ALL, report: Callable[[str], None] = print
+        self,
+        run: Run,
+        dataset: Dataset,
+        split: str = ALL,
+        report: Callable[[str], None] = print,
+        captioning: CaptioningRun | None = None,
     ) -> None:
-        self.run, self.dataset = run, dataset
+        self.run = run
         self.has_order = similarity_name(run.recipe) == "order"
         self.has_arithmetic = not run.sets
         self.has_captions = run.recipe.text.tokenizer != "classes"
         self._encoders = run_encoders(run)
+        self._writer = None if captioning is None else CaptionWriter(captioning, captioner_of(captioning))
 
         def searched(kind: str) -> SearchIndex | SetSearch:
             if run.sets:
@@ -117,20 +128,9 @@ class Demo:
         self._captions: SearchIndex | SetSearch | None = None
         if run.reads_trees and run.parser is None:
             report("The run knows no parser: only single words can be asked for. Name one with --parser.")
-        names = self._images.source.splits
-        self.items = index_items(dataset, names, "image")
+        super().__init__(dataset, self._images.source.splits)
         if self.has_captions:
             self._captions = searched("text")
-        splits = [dataset.split(name) for name in names]
-        self._places = [(part, row) for part in splits for row in range(len(part))]
-        self._by_key: dict[str, int] = {}
-        self._by_digest: dict[str, list[int]] = {}
-        for place, (part, row) in enumerate(self._places):
-            self._by_key.setdefault(part.keys[row], place)
-            self._by_digest.setdefault(part.entries[row].get("sha256", ""), []).append(place)
-
-    def __len__(self) -> int:
-        return len(self.items)
 
     def close(self) -> None:
         """Closes the indexes."""
@@ -144,21 +144,6 @@ class Demo:
         if isinstance(self._images, SetSearch):
             return self._images.dim
         return int(self._images.embeddings.shape[1])
-
-    def place(self, index: int) -> tuple[Split, int]:
-        """Returns the split and the row in it of an image of the index."""
-        return self._places[index]
-
-    def place_of(self, key: str) -> int:
-        """Returns the place in the index of the image with a key.
-
-        Raises:
-            InvalidArgumentError: if there is none.
-        """
-        if key not in self._by_key:
-            allowed = f"the key of an image of {self.dataset.name}, such as {self.items[0].key!r}"
-            raise invalid_argument("image", key, allowed)
-        return self._by_key[key]
 
     def by_text(self, text: str, k: int) -> Answer:
         """Finds the images that fit a sentence.
@@ -177,6 +162,8 @@ class Demo:
     def by_image(self, image: bytes | str, k: int) -> Answer:
         """Finds the captions and the images nearest to an image, which is not among them itself.
 
+        Where a run that writes captions is there, it writes some too.
+
         Args:
             image: its bytes or key.
             k: images wanted, and captions.
@@ -190,7 +177,8 @@ class Demo:
         captions: tuple[Result, ...] = ()
         if self._captions is not None:
             captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
-        return Answer(images, captions)
+        written = None if self._writer is None else captions_of(self._writer, self, image)
+        return Answer(images, captions, written=written)
 
     def arithmetic(
         self, image: bytes | str, minus: Sequence[str], plus: Sequence[str], k: int, resort: bool = False
@@ -300,13 +288,9 @@ class Demo:
             if isinstance(self._images, SetSearch):
                 return self._images.embedding(place), [place]
             return np.asarray(self._images.embeddings[place], np.float32), [place]
-        limit = self.dataset.manifest.get("writing", {}).get("max_side")
-        try:
-            encoded = sanitise_image(image, limit).encoded
-        except BadImage as error:
-            raise DataError(f"The image is unreadable: {error}.") from error
+        encoded = self.as_stored(image)
         vector = embed_new_image(self.run, self._encoders, encoded, "the image")
-        return vector, self._by_digest.get(sha256_bytes(encoded), [])
+        return vector, self.same_as(encoded)
 
 
 def _shares(scores: np.ndarray, absolute: bool) -> np.ndarray:

@@ -10,12 +10,14 @@ import functools
 from collections.abc import Sequence
 from html import escape
 
-from vsemb.recipes.demo.answers import Answer, Comparison, Demo
+from vsemb.recipes.demo.answers import Answer, Comparison
+from vsemb.recipes.demo.images import ShownImages
 from vsemb.recipes.searching import Result
 from vsemb.recipes.thumbnails import data_uri, thumbnail
 
 _SIDE = 256
 _REMEMBERED = 1024
+_NONE = "No caption was found."
 
 CSS = """
 .vsemb-cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 14px; }
@@ -34,6 +36,7 @@ CSS = """
   background: var(--background-fill-secondary); overflow-wrap: anywhere; }
 .vsemb-hint, .vsemb-title { color: var(--body-text-color-subdued); font-size: 14px; }
 .vsemb-title { margin: 0 0 8px; font-weight: 600; }
+.vsemb-written { margin: 0 0 24px; }
 .vsemb-both { display: grid; grid-template-columns: minmax(240px, 1fr) 2fr; gap: 28px; }
 @media (max-width: 800px) { .vsemb-both { grid-template-columns: 1fr; } }
 .vsemb-query { display: flex; align-items: center; gap: 12px; font-size: 13px; }
@@ -55,15 +58,15 @@ class Cards:
     """Renders the answers of a demonstration.
 
     Args:
-        demo: whose images are shown.
+        images: those that are shown.
 
     Example:
 
         Cards(demo).answer(demo.by_text("a dog", 12))
     """
 
-    def __init__(self, demo: Demo) -> None:
-        self._demo = demo
+    def __init__(self, images: ShownImages) -> None:
+        self._images = images
         # Of this object and not of the class, so that nothing outlives it.
         self.thumbnail = functools.lru_cache(_REMEMBERED)(self._thumbnail)
 
@@ -75,13 +78,17 @@ class Cards:
         """
         cards = "".join(self._card(result) for result in answer.images)
         images = f'<div class="vsemb-cards">{cards}</div>'
+        above = notes(answer.notes)
+        if answer.written is not None:
+            title = '<p class="vsemb-title">Captions written</p>'
+            above += f'<div class="vsemb-written">{title}{self.written(answer.written)}</div>'
         if not answer.captions:
-            return notes(answer.notes) + images
+            return above + images
         lines = "".join(
             f"<li><b>{result.score:.3f}</b>{_caption(result.item.caption)}</li>" for result in answer.captions
         )
         return (
-            f'{notes(answer.notes)}<div class="vsemb-both"><div><p class="vsemb-title">Nearest captions</p>'
+            f'{above}<div class="vsemb-both"><div><p class="vsemb-title">Nearest captions</p>'
             f'<ol class="vsemb-lines">{lines}</ol></div><div><p class="vsemb-title">Nearest images</p>'
             f"{images}</div></div>"
         )
@@ -95,22 +102,29 @@ class Cards:
         )
         return notes(comparison.notes) + bars
 
+    def written(self, captions: Sequence[tuple[str, float]]) -> str:
+        """Returns captions with their log-probabilities."""
+        if not captions:
+            return notes([_NONE])
+        lines = "".join(f"<li><b>{log_prob:.2f}</b>{_caption(text)}</li>" for text, log_prob in captions)
+        return f'<ol class="vsemb-lines">{lines}</ol>'
+
     def preview(self, key: str) -> str:
         """Returns an image of the dataset by its key.
 
         Raises:
             VsembError: if there is no such image, or it is damaged.
         """
-        item = self._demo.items[self._demo.place_of(key)]
+        item = self._images.items[self._images.place_of(key)]
         return (
-            f'<div class="vsemb-query">{self._picture(self._demo.place_of(key), item.caption)}'
+            f'<div class="vsemb-query">{self._picture(self._images.place_of(key), item.caption)}'
             f'<div>{_caption(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></div></div>'
         )
 
     def _card(self, result: Result) -> str:
         item = result.item
         return (
-            f"<figure>{self._picture(self._demo.place_of(item.key), item.caption)}<figcaption>"
+            f"<figure>{self._picture(self._images.place_of(item.key), item.caption)}<figcaption>"
             f'<div class="vsemb-score"><span>{result.rank}</span><span>{result.score:.3f}</span></div>'
             f'{_caption(item.caption)}<div class="vsemb-key">{escape(item.key)}</div></figcaption></figure>'
         )
@@ -123,7 +137,7 @@ class Cards:
 
     def _thumbnail(self, place: int) -> str | None:
         """An image of the index as a data URL; None where the dataset holds features alone."""
-        split, row = self._demo.place(place)
+        split, row = self._images.place(place)
         if not split.has_images:
             return None
         return data_uri(thumbnail(split, row, _SIDE))

@@ -18,9 +18,13 @@ from typing import Any
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.recipes.caption_writer import CaptioningRun
 from vsemb.recipes.demo.answers import Demo
+from vsemb.recipes.demo.caption_page import build_caption_page
+from vsemb.recipes.demo.captions import CaptionDemo
 from vsemb.recipes.demo.cards import CSS
-from vsemb.recipes.demo.page import build_page, theme
+from vsemb.recipes.demo.inputs import theme
+from vsemb.recipes.demo.page import build_page
 from vsemb.recipes.indexing import ALL
 from vsemb.recipes.run import Run
 
@@ -41,27 +45,29 @@ _GRACE = 2
 
 
 def serve_demo(
-    run: Run,
+    run: Run | CaptioningRun,
     dataset: Dataset,
     *,
     split: str = ALL,
     port: int = 7860,
     open_browser: bool = False,
     report: Callable[[str], None] = print,
+    captioning: CaptioningRun | None = None,
 ) -> None:
     """Serves the demonstration page of a run until it is interrupted.
 
     Args:
-        run: the run.
-        dataset: the dataset searched.
+        run: the run: one that is searched with, or one that writes captions.
+        dataset: the dataset searched, or whose images are captioned.
         split: its split, or `all`.
         port: on 127.0.0.1; 0 takes any that is free.
         open_browser: whether the page is opened in a browser.
         report: called with a line worth showing: an index being built, the address.
+        captioning: of a run that is searched with: another that writes captions of the images asked about.
 
     Raises:
         MissingExtraError: without Gradio.
-        InvalidArgumentError: for a port that is in use or none.
+        InvalidArgumentError: for a port that is in use or none, or a second run that writes captions.
         VsembError: if run and dataset do not fit.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
@@ -69,11 +75,22 @@ def serve_demo(
 
         serve_demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
     """
+    if captioning is not None and not isinstance(run, Run):
+        raise invalid_argument(
+            "captions", str(captioning.path), "nothing where the run itself writes captions"
+        )
     with _uploads(), _listening(port) as listener:
         gradio = _import_gradio()
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
-        with closing(Demo(run, dataset, split, report)) as demo:
-            _serve(_application(gradio, demo), listener, lambda: _announce(address, open_browser, report))
+
+        def serve(page: Any) -> None:
+            _serve(_application(gradio, page), listener, lambda: _announce(address, open_browser, report))
+
+        if not isinstance(run, Run):
+            serve(build_caption_page(gradio, CaptionDemo(run, dataset, split)))
+            return
+        with closing(Demo(run, dataset, split, report, captioning)) as demo:
+            serve(build_page(gradio, demo))
 
 
 @contextmanager
@@ -110,7 +127,7 @@ def _import_gradio() -> Any:
     return gradio
 
 
-def _application(gradio: Any, demo: Demo) -> Any:
+def _application(gradio: Any, page: Any) -> Any:
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -119,7 +136,7 @@ def _application(gradio: Any, demo: Demo) -> Any:
     application = FastAPI(**no_docs)
     application = gradio.mount_gradio_app(
         application,
-        build_page(gradio, demo),
+        page,
         path="/",
         server_name=HOST,
         footer_links=[],

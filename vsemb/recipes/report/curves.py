@@ -21,6 +21,8 @@ _CHARTS = {
         "val_i2t_R@1": "i→t R@1",
         "val_t2i_R@1": "t→i R@1",
     },
+    "Perplexity on validation": {"val_perplexity": "perplexity"},
+    "CIDEr on validation": {"val_cider": "CIDEr"},
     "Zero-shot on validation, %": {"val_top1": "top-1", "val_average_precision": "AP@50"},
 }
 _LABEL = 13

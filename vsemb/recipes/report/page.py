@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
 from vsemb import __version__
 from vsemb.data.store import Dataset
-from vsemb.errors import invalid_argument, missing_extra
+from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
@@ -21,16 +19,17 @@ from vsemb.recipes.build import similarity_name
 from vsemb.recipes.report import curves
 from vsemb.recipes.report.alignments import align
 from vsemb.recipes.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
+from vsemb.recipes.report.facts import run_facts
 from vsemb.recipes.report.gallery import Gallery
 from vsemb.recipes.report.plane import draw_plane
 from vsemb.recipes.report.space import Space
+from vsemb.recipes.report.template import page_template
 from vsemb.recipes.report.words import families
 from vsemb.recipes.run import Run
 from vsemb.recipes.stored_run import METRICS
 
 #: The file inside a run where its report lies.
 REPORT = "report.html"
-_TEMPLATE = "page.html.jinja"
 _BOOTSTRAP, _EXAMPLES, _ALIGNED = 1000, 6, 6
 _COLUMNS = {
     "R@1": "R@1",
@@ -92,7 +91,7 @@ def write_report(
     if arithmetic and run.sets:
         fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
         raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
-    template = _template()
+    template = page_template("page.html.jinja")
     with tqdm(total=len(_STEPS), unit="step", disable=None) as bar:
 
         def step(name: str) -> None:
@@ -133,7 +132,7 @@ def write_report(
         logged = curves.read_metrics(run.path / METRICS)
         page = template.render(
             name=run.path.resolve().name,
-            facts=_facts(run, dataset, split),
+            facts=run_facts(run, run.model, run, dataset.split(split), _facts(run)),
             summary=_summary(metrics, recognition),
             table=_table(metrics),
             columns=list(_COLUMNS.values()),
@@ -157,47 +156,13 @@ def write_report(
     return out, metrics
 
 
-def _template() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise missing_extra("jinja2", "report") from error
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string((files(__package__) / _TEMPLATE).read_text(encoding="utf-8"))
-
-
-def _facts(run: Run, dataset: Dataset, split: str) -> list[tuple[str, str]]:
-    """Returns what the page's head tells, names and values."""
-    recipe, info, part = run.recipe, run.info, dataset.split(split)
+def _facts(run: Run) -> list[tuple[str, str]]:
+    """Returns what the page's head tells of retrieval, names and values."""
     sets = "sets of vectors, " if run.sets else ""
-    epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
-    facts = [
-        ("Recipe", f"{recipe.name} ({recipe.variant})"),
-        ("Paper", recipe.paper),
-        ("Trained on", info.get("dataset_name", "unknown")),
-        ("Measured on", f"{dataset.name}, {split}: {len(part):,} images, {len(part.captions):,} captions"),
-        ("Space", f"{sets}{recipe.embedding_dim} dimensions, {similarity_name(recipe)}"),
-        ("Text encoder", f"{recipe.text.encoder} over {recipe.text.tokenizer}"),
-        ("Images", recipe.image.backbone or _features(run)),
-        ("Parameters", f"{run.model.count_params():,}"),
-        ("Selected epoch", epoch),
-        ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),
-        ("Fingerprint", run.fingerprint),
+    return [
+        ("Space", f"{sets}{run.recipe.embedding_dim} dimensions, {similarity_name(run.recipe)}"),
+        ("Text encoder", f"{run.recipe.text.encoder} over {run.recipe.text.tokenizer}"),
     ]
-    return [(name, value) for name, value in facts if value]
-
-
-def _features(run: Run) -> str:
-    found, regions = run.feature_backbone, run.feature_regions
-    if found is None:
-        return "precomputed features"
-    features = f"features of {found[0].get('name', 'a backbone')}"
-    if regions is None:
-        return features
-    count = min(1 + regions.count, run.recipe.image.most_regions or 1 + regions.count)
-    return f"{features}, of up to {count} regions ({regions.source})"
 
 
 def _summary(metrics: RetrievalMetrics, recognition: ZeroShotMetrics | None) -> str:

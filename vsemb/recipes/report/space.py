@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
 from vsemb.recipes.run import Run
 from vsemb.recipes.thumbnails import data_uri, thumbnail
@@ -41,6 +41,21 @@ class Picture:
     uri: str | None
     width: int
     height: int
+
+
+def picture_of(part: Split, row: int) -> Picture:
+    """Returns an image of a split as pages show it.
+
+    Raises:
+        DataError: if it is damaged.
+    """
+    key = part.keys[row]
+    # The longest tells most.
+    alt = max(part.entries[row]["captions"], key=len)
+    if not part.has_images:
+        return Picture(row, key, alt, None, SIDE, SIDE)
+    small = thumbnail(part, row, SIDE)
+    return Picture(row, key, alt, data_uri(small), *small.size)
 
 
 class Space:
@@ -91,14 +106,7 @@ class Space:
     def picture(self, row: int) -> Picture:
         """Returns an image of the split as the page shows it."""
         if row not in self._pictures:
-            key = self.part.keys[row]
-            # The longest tells most.
-            alt = max(self.part.entries[row]["captions"], key=len)
-            if self.part.has_images:
-                small = thumbnail(self.part, row, SIDE)
-                self._pictures[row] = Picture(row, key, alt, data_uri(small), *small.size)
-            else:
-                self._pictures[row] = Picture(row, key, alt, None, SIDE, SIDE)
+            self._pictures[row] = picture_of(self.part, row)
         return self._pictures[row]
 
     @cached_property

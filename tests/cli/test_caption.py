@@ -1,0 +1,115 @@
+"""`vsemb caption`, and what the other commands say to a run that writes captions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+
+# Commands that search with embeddings, which captioners have none of.
+OTHERS = {
+    "search": ["RUN", "a dog"],
+    "index": ["RUN"],
+    "classify": ["RUN", "--classes", "dog", "cat"],
+    "align": ["RUN", "dog.jpg", "a dog"],
+    "regions-search": ["RUN", "a dog"],
+    "magnitudes": ["RUN", "--out", "OUT"],
+    "projector": ["RUN", "--out", "OUT"],
+    "lengths": ["RUN", "RUN"],
+}
+
+
+def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, tmp_path, capsys):
+    split = region_scenes.split("val")
+    good, bad, report = tmp_path / "good.png", tmp_path / "bad.png", tmp_path / "captions.json"
+    good.write_bytes(split.read_image(0))
+    bad.write_bytes(b"nothing")
+    run = shutil.copytree(region_caption_run.path, tmp_path / "run")
+    arguments = [
+        "caption",
+        str(run),
+        str(bad),
+        str(good),
+        split.keys[0],
+        "--beam",
+        "3",
+        "--json",
+        str(report),
+    ]
+    assert main(arguments) == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and str(bad) in said.err and "unreadable" in said.err
+    lines = said.out.splitlines()
+    # Of a narrow beam all that it holds.
+    assert lines[0].split() == ["image", "caption", "log-prob"] and len(lines) == 7
+    assert lines[1].startswith(str(good)) and lines[4].startswith(split.keys[0])
+    written = json.loads(report.read_text())["images"]
+    assert "error" in written[0] and [each["image"] for each in written[1:]] == [str(good), split.keys[0]]
+    assert written[1]["captions"][0]["text"] in lines[1]
+    assert lines[1].endswith(f"{written[1]['captions'][0]['log_prob']:.2f}")
+    # Files need no dataset; keys do, and one that was named must be there.
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"data": str(tmp_path / "gone")}))
+    assert main(["caption", str(run), str(good), "--n-best", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["caption", str(run), split.keys[0]]) == 1
+    assert split.keys[0] in capsys.readouterr().err
+    assert main(["caption", str(run), str(good), "--data", "/nowhere"]) == 1
+    assert "/nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--n-best", "0"], "`n_best`"),
+        (["--beam", "2", "--n-best", "3"], "`n_best`"),
+        (["--sample", "loud"], "sample='loud'"),
+        (["--sample", "random", "--beam", "3"], "beam=3"),
+        (["--temperature", "2"], "--sample"),
+        (["--candidates", "10"], "candidates=10"),
+        (["--max-words", "0"], "`max_words`"),
+    ],
+)
+def test_mistakes_are_one_line(caption_run, scenes, options, said, capsys):
+    assert main(["caption", str(caption_run.path), scenes.split("val").keys[0], *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+@pytest.fixture(params=["multimodal-rnn", "sc-nlm", "log-bilinear"])
+def untrained(request, tmp_path):
+    """The directory of a run of which there is no more than its recipe."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "recipe.json").write_text(json.dumps(recipes.get(request.param).to_json()))
+    return run
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_other_commands_refuse_runs_that_write_captions(command, untrained, tmp_path, capsys):
+    places = {"RUN": str(untrained), "OUT": str(tmp_path / "out.png")}
+    assert main([command, *(places.get(each, each) for each in OTHERS[command])]) == 1
+    error = capsys.readouterr().err
+    task = recipes.get(json.loads((untrained / "recipe.json").read_text())["name"]).task
+    assert f"which is for {task}; a run for retrieval is needed" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["caption", "report", "demo"])
+def test_language_models_that_see_no_image_are_refused(command, tmp_path, capsys):
+    (tmp_path / "recipe.json").write_text(json.dumps(recipes.get("log-bilinear").to_json()))
+    assert main([command, str(tmp_path), *(["dog.jpg"] if command == "caption" else [])]) == 1
+    error = capsys.readouterr().err
+    assert "which sees no image; a run that writes captions is needed" in error and error.count("\n") == 1
+
+
+def test_a_run_for_retrieval_is_refused(tiny_run, capsys):
+    assert main(["caption", str(tiny_run.path), "dog.jpg"]) == 1
+    assert "which is for retrieval; a run that writes captions is needed" in capsys.readouterr().err
+    assert main(["demo", str(tiny_run.path), "--captions", str(tiny_run.path)]) == 1
+    assert "which is for retrieval; a run that writes captions is needed" in capsys.readouterr().err
+    assert main(["report", str(tiny_run.path), "--limit", "3"]) == 1
+    assert "limit=3" in capsys.readouterr().err

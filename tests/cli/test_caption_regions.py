@@ -1,0 +1,72 @@
+"""`vsemb caption-regions`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from PIL import Image
+
+from vsemb.cli.__main__ import main
+from vsemb.data.store import Dataset
+
+
+@pytest.fixture(scope="module")
+def key(region_caption_run) -> str:
+    return Dataset.open(region_caption_run.data_path).split("val").keys[0]
+
+
+def test_a_table_a_picture_and_json(region_caption_run, key, tmp_path, capsys):
+    out, report = tmp_path / "regions.png", tmp_path / "regions.json"
+    # An existing picture is replaced, whole.
+    out.write_bytes(b"before")
+    arguments = ["caption-regions", str(region_caption_run.path), key, "--most", "2", "--beam", "3"]
+    assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = json.loads(report.read_text())
+    assert found["image"] == key and 1 <= len(found["captions"]) <= 2
+    assert lines[0].split()[:2] == ["caption", "log-prob"] and lines[-2:] == ["", str(out)]
+    for line, caption in zip(lines[1:-2], found["captions"], strict=True):
+        assert line.startswith(caption["text"] + "  ")
+        end = f"{caption['score']:.2f}  {caption['region']:>6}  {' '.join(map(str, caption['box']))}"
+        assert line.endswith(end)
+    with Image.open(out) as picture:
+        assert picture.format == "PNG" and picture.width > 512
+
+
+def test_a_file_that_is_no_image_of_the_dataset(region_caption_run, tmp_path, capsys):
+    """No dataset is needed, and bytes that are no text do no harm."""
+    run = shutil.copytree(region_caption_run.path, tmp_path / "run")
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"data": str(tmp_path / "gone")}))
+    image, out = str(tmp_path / "wide\udcff.jpg"), tmp_path / "out.jpg"
+    Image.new("CMYK", (300, 100)).save(image)
+    assert main(["caption-regions", str(run), image, "--parts", "--out", str(out)]) == 0
+    with Image.open(out) as picture:
+        assert picture.format == "JPEG"
+    assert main(["caption-regions", str(run), "val/000000.png"]) == 1
+    error = capsys.readouterr().err
+    assert "--data" in error and "gone" in error and error.count("\n") == 1
+    # A picture never takes the place of what it is drawn from.
+    for option in ("--out", "--json"):
+        assert main(["caption-regions", str(run), image, option, image]) == 1
+        assert "which it would replace" in capsys.readouterr().err
+
+
+def test_mistakes_are_one_line(region_caption_run, caption_run, region_run, key, capsys):
+    run = str(region_caption_run.path)
+    for arguments, said in (
+        ([run, "missing.png"], "missing.png"),
+        ([run, key, "--most", "0"], "`most`"),
+        ([run, key, "--beam", "0"], "`beam`"),
+        ([run, key, "--out", "a.gif"], ".png, .jpg"),
+        ([run, key, "--data", "nowhere"], "nowhere"),
+        ([run, key, "--boxes", "nowhere.json"], "proposes its own regions"),
+        ([str(caption_run.path), key], "multimodal-rnn-regions"),
+        ([str(region_run.path), key], "'dvsa'"),
+        (["nowhere", key], "nowhere is no run"),
+    ):
+        assert main(["caption-regions", *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1, arguments

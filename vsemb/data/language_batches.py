@@ -1,0 +1,164 @@
+"""Training batches of sentences for language models, bucketed by length.
+
+Everything random in an epoch follows from (seed, epoch), as in `vsemb.data.batches`, so that training can
+go on in the middle of one exactly where it stopped.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.batches import bucketed, pad_ids
+from vsemb.errors import DataError, invalid_argument
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Sentences in memory, and what language models are conditioned on.
+
+    Attributes:
+        ids: int32 (tokens,), the words of all sentences one behind the other, see `Tokenizer.encode`.
+        offsets: int64 (sentences + 1,), sentence i is `ids[offsets[i]:offsets[i + 1]]`.
+        content: float32 (sentences, dim), a vector each; None where no model asks for it.
+        tags: int32 (tokens,), the part of speech of each word, from 1 on; None where no model asks for it.
+
+    Raises:
+        InvalidArgumentError: if the parts are not of the same sentences.
+
+    Example:
+
+    >>> sentences = Sentences(np.array([5, 6, 7], np.int32), np.array([0, 2, 3]))
+    >>> sentences.batch(np.array([1, 0]))["text"].tolist()
+    [[7, 0], [5, 6]]
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    content: np.ndarray | None = None
+    tags: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.content is not None and len(self.content) != len(self):
+            raise invalid_argument("content", f"{len(self.content)} vectors", f"{len(self)}, one a sentence")
+        if self.tags is not None and self.tags.shape != self.ids.shape:
+            raise invalid_argument("tags", f"{len(self.tags)} tags", f"{len(self.ids)}, one a word")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Words of each sentence, int64 (sentences,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def targets(self) -> int:
+        """What a model predicts: all words, and the end of each sentence."""
+        return len(self.ids) + len(self)
+
+    def word_counts(self, vocabulary_size: int) -> np.ndarray:
+        """Returns how often each id is predicted, int64 (vocabulary_size,); of id 0, the end."""
+        counts = np.bincount(self.ids, minlength=vocabulary_size)
+        counts[0] = len(self)
+        return counts
+
+    def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns sentences as a model takes them: `text`, and `content` and `tags` where they are there."""
+        batch = {"text": pad_ids(self.ids, self.offsets, rows)}
+        if self.content is not None:
+            batch["content"] = self.content[rows]
+        if self.tags is not None:
+            batch["tags"] = pad_ids(self.tags, self.offsets, rows)
+        return batch
+
+    def signature(self, rows: int | None) -> dict[str, tf.TensorSpec]:
+        """Returns the specification of what `batch` returns for so many rows; None for any number."""
+        text = tf.TensorSpec((rows, None), tf.int32)
+        signature = {"text": text}
+        if self.content is not None:
+            signature["content"] = tf.TensorSpec((rows, self.content.shape[1]), tf.float32)
+        if self.tags is not None:
+            signature["tags"] = text
+        return signature
+
+
+class LanguageBatches:
+    """Batches of sentences for `NextWordModel.fit`.
+
+    Args:
+        sentences: those of the training split.
+        batch_size: sentences a batch; what is left over in an epoch is dropped, each time another part.
+        seed: of the order.
+
+    Raises:
+        InvalidArgumentError: for a batch size < 1.
+        DataError: if there are fewer sentences than a batch has.
+
+    Example:
+
+        batches = LanguageBatches(sentences, batch_size=100)
+        model.fit(batches.dataset(), epochs=10)
+    """
+
+    def __init__(self, sentences: Sentences, *, batch_size: int = 100, seed: int = 0) -> None:
+        if batch_size < 1:
+            raise invalid_argument("batch_size", batch_size, "an integer >= 1")
+        self.sentences = sentences
+        self.batch_size = batch_size
+        self.seed = seed
+        self.steps_per_epoch = len(sentences) // batch_size
+        if self.steps_per_epoch == 0:
+            raise DataError(
+                f"There are {len(sentences)} sentences, fewer than batch_size={batch_size}. "
+                "Lower the batch size."
+            )
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """Returns the sentence numbers of an epoch's batches, (steps, batch_size) int64."""
+        generator = np.random.default_rng([self.seed, epoch])
+        order = generator.permutation(len(self.sentences))
+        return bucketed(order, generator, self.batch_size, self.sentences.lengths)
+
+    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
+        """Returns a dataset that gives the next epoch each time it is iterated.
+
+        Args:
+            epoch: the number of the first epoch.
+            step: batches of that epoch to leave out; iterate such a dataset once, see
+                `vsemb.data.PairBatches.dataset`.
+        """
+        epochs = itertools.count(epoch)
+
+        def one_epoch() -> Iterator[dict[str, np.ndarray]]:
+            for rows in self.plan(next(epochs))[step:]:
+                yield self.sentences.batch(rows)
+
+        signature = self.sentences.signature(self.batch_size)
+        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=signature)
+        return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
+
+
+def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dataset:
+    """Batches all sentences by length, for measuring them.
+
+    Args:
+        sentences: they.
+        batch_size: sentences a batch; the last may have fewer.
+
+    Returns:
+        Of what `Sentences.batch` returns; it may be iterated again and again.
+    """
+    order = np.argsort(sentences.lengths, kind="stable")
+
+    def batches() -> Iterator[dict[str, np.ndarray]]:
+        for start in range(0, len(order), batch_size):
+            yield sentences.batch(order[start : start + batch_size])
+
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=sentences.signature(None))
+    cardinality = tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))
+    return dataset.apply(cardinality).prefetch(2)

@@ -1,0 +1,184 @@
+"""What captions repeat of those trained on: exact copies, and the most similar training sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from vsemb.errors import invalid_argument
+
+_APOSTROPHES = str.maketrans("‘’", "''")
+_POSSESSIVE = re.compile(r"(?<=[^\W\d_])'s\b")
+_INNER = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
+_GAP = re.compile(r"[^\w\ue000]|_")
+_KEPT = "\ue000"  # Stands for the apostrophe of 's while all others go.
+
+
+class NearestSentences(NamedTuple):
+    """The training sentence most similar to each caption.
+
+    Attributes:
+        rows: (captions,) int64, the first of equally similar ones; -1 where none shares a word.
+        similarities: (captions,) float64, the cosine, in [0, 1].
+    """
+
+    rows: np.ndarray
+    similarities: np.ndarray
+
+
+def caption_words(text: str) -> list[str]:
+    """Returns the words of a caption as models read and write them, see `vsemb.text.normalize.split_words`.
+
+    So captions compare with those trained on, whose hyphens and apostrophes no model can write.
+
+    Example:
+
+    >>> caption_words("The man's T-shirt isn't red.")
+    ['the', 'man', "'s", 't', 'shirt', 'isnt', 'red']
+    """
+    text = _POSSESSIVE.sub(f" {_KEPT}s", text.lower().translate(_APOSTROPHES))
+    return _GAP.sub(" ", _INNER.sub("", text)).replace(_KEPT, "'").split()
+
+
+class TrainingCaptions:
+    """The captions a model was trained on, to compare others with.
+
+    Args:
+        captions: raw, one or more.
+
+    Raises:
+        InvalidArgumentError: for none.
+
+    Example:
+
+    >>> train = TrainingCaptions(["two cats sleep", "A dog runs fast.", "a cat"])
+    >>> train.novelty(["a dog runs fast", "a dog runs"]), train.vocabulary
+    (50.0, 8)
+    >>> nearest = train.nearest(["a dog runs"])
+    >>> train.captions[nearest.rows[0]], nearest.similarities.round(2).tolist()
+    ('A dog runs fast.', [0.83])
+    """
+
+    def __init__(self, captions: Sequence[str]) -> None:
+        if isinstance(captions, str) or not len(captions):
+            raise invalid_argument("captions", captions, "training captions, one or more")
+        self.captions = captions
+        self._known = {" ".join(caption_words(caption)) for caption in captions}
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Number of distinct words."""
+        return len({word for caption in self._known for word in caption.split()})
+
+    def novelty(self, captions: Sequence[str]) -> float:
+        """Returns the percent of captions that are no training caption, compared as words.
+
+        Args:
+            captions: raw, one or more.
+
+        Raises:
+            InvalidArgumentError: for none.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog"]).novelty(["A dog!", "dogs"])
+        50.0
+        """
+        if isinstance(captions, str) or not len(captions):
+            raise invalid_argument("captions", captions, "captions, one or more")
+        new = [" ".join(caption_words(caption)) not in self._known for caption in captions]
+        return 100 * float(np.mean(new))
+
+    def nearest(self, captions: Sequence[str]) -> NearestSentences:
+        """Finds the training sentence most similar to each caption by its words.
+
+        Similarity is the cosine of tf-idf vectors over words and pairs of adjacent words, where idf is
+        1 + ln(n / df) for a feature that df of the n training sentences have.
+
+        Args:
+            captions: raw.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog", "the dog"]).nearest(["the dog runs", "cats"]).rows.tolist()
+        [1, -1]
+        """
+        numbers, sentences, weights, bounds, _ = self._index
+        found = np.full(len(captions), -1, np.int64)
+        similarities = np.zeros(len(captions))
+        for row, caption in enumerate(captions):
+            scores = np.zeros(len(self.captions))
+            for feature, weight in self._vector(caption).items():
+                number = numbers.get(feature)
+                if number is not None:
+                    own = slice(bounds[number], bounds[number + 1])
+                    scores[sentences[own]] += weight * weights[own]
+            best = int(scores.argmax())
+            if scores[best] > 0:
+                # Rounding may leave a copy above 1.
+                found[row], similarities[row] = best, min(scores[best], 1.0)
+        return NearestSentences(found, similarities)
+
+    def similarities(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns how similar captions are to one another, see `nearest`: (captions, captions) float64.
+
+        Args:
+            captions: raw.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog", "a cat"]).similarities(["a dog", "a dog", "cats"]).round(6).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+        """
+        vectors = [self._vector(caption) for caption in captions]
+        return np.array(
+            [
+                [
+                    sum(weight * other.get(feature, 0.0) for feature, weight in one.items())
+                    for other in vectors
+                ]
+                for one in vectors
+            ]
+        )
+
+    def _vector(self, caption: str) -> dict[object, float]:
+        """Returns the weights of a caption's features, scaled to length 1."""
+        numbers, _, _, _, idf = self._index
+        unseen = 1 + math.log(len(self.captions))
+        weights: dict[object, float] = {}
+        for feature in _features(caption):
+            number = numbers.get(feature)
+            weights[feature] = weights.get(feature, 0.0) + (unseen if number is None else float(idf[number]))
+        length = math.hypot(*weights.values())
+        return {feature: weight / length for feature, weight in weights.items()}
+
+    @cached_property
+    def _index(self) -> tuple[dict[object, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Which sentences have a feature: numbers, sentences and weights by feature, their bounds, idf."""
+        numbers: dict[object, int] = {}
+        flat: list[int] = []
+        lengths = []
+        for caption in self.captions:
+            before = len(flat)
+            flat += [numbers.setdefault(feature, len(numbers)) for feature in _features(caption)]
+            lengths.append(len(flat) - before)
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        pairs, counts = np.unique(np.asarray(flat, np.int64) * len(lengths) + rows, return_counts=True)
+        features, sentences = np.divmod(pairs, len(lengths))
+        frequencies = np.bincount(features, minlength=len(numbers))
+        idf = 1 + np.log(len(lengths) / np.maximum(frequencies, 1))
+        weights = counts * idf[features]
+        norms = np.sqrt(np.bincount(sentences, weights=weights**2, minlength=len(lengths)))
+        bounds = np.concatenate([[0], np.cumsum(frequencies)])
+        return numbers, sentences, weights / norms[sentences], bounds, idf
+
+
+def _features(caption: str) -> Iterable[object]:
+    words = caption_words(caption)
+    return (*words, *pairwise(words))

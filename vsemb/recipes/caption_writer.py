@@ -1,0 +1,128 @@
+"""What a run writes with a captioner: captions of a dataset's rows, and of image bytes as they are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.captioning.captioner import Captioner, Captions
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.export.captions import ServedCaptioner
+from vsemb.recipes.caption_run import CaptionRun
+from vsemb.recipes.image_run import ImageRun
+from vsemb.recipes.images import has_features
+from vsemb.recipes.language_run import LanguageRun
+from vsemb.recipes.serve import image_input
+
+CaptioningRun: TypeAlias = CaptionRun | LanguageRun
+#: A caption and the natural logarithm of its probability.
+Written: TypeAlias = tuple[str, float]
+
+
+def images_run(run: CaptioningRun) -> ImageRun:
+    """Returns the run that says how images become the model's input: itself, or the encoder it writes for.
+
+    Raises:
+        DataError: if a language model has none.
+    """
+    return run if isinstance(run, CaptionRun) else run.need_encoder()
+
+
+class CaptionWriter:
+    """A run and its captioner, compiled once and asked often.
+
+    Args:
+        run: the run.
+        captioner: from `vsemb.recipes.captioning.captioner_of`.
+
+    Example:
+
+        writer = CaptionWriter(run, captioner_of(run))
+        text, log_prob = writer.of_bytes([Path("dog.jpg").read_bytes()])[0][0]
+    """
+
+    def __init__(self, run: CaptioningRun, captioner: Captioner) -> None:
+        self.run, self.captioner = run, captioner
+        self._compiled: dict[tuple[Any, ...], Callable[[tf.Tensor], Captions]] = {}
+        self._sources: dict[tuple[Path, str], ImageSource] = {}
+
+    def of_rows(self, images: tf.Tensor) -> list[list[Written]]:
+        """Writes captions of images as the run takes them from a dataset.
+
+        Args:
+            images: (n, ...) as `ImageRun.images_of` gives them.
+
+        Returns:
+            For each image its captions, best first.
+        """
+        key = (*images.shape[1:], images.dtype)
+        if key not in self._compiled:
+            signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype)]
+            self._compiled[key] = tf.function(self._captions, input_signature=signature)
+        return _written(self._compiled[key](images))
+
+    def _captions(self, images: tf.Tensor) -> Captions:
+        return self.captioner(self.run.model_rows(images) if isinstance(self.run, CaptionRun) else images)
+
+    def of_bytes(self, encoded: Sequence[bytes]) -> list[list[Written] | None]:
+        """Writes captions of image bytes, with the function that is served.
+
+        Args:
+            encoded: JPEG or PNG.
+
+        Returns:
+            For each image its captions, best first; None for one that does not decode.
+
+        Raises:
+            DataError: if the run cannot look at new images.
+        """
+        outputs = self._served.caption(tf.constant(list(encoded), tf.string))
+        valid = outputs["valid"].numpy()
+        found = _written(Captions(outputs["captions"], outputs["log_probs"]))
+        return [captions if right else None for captions, right in zip(found, valid, strict=True)]
+
+    @cached_property
+    def _served(self) -> ServedCaptioner:
+        taken = image_input(self.run)
+        if taken is None:
+            raise DataError(
+                f"{self.run.path} was trained on precomputed features, so it cannot look at images; give the "
+                "key of an image of a dataset that has the same features."
+            )
+        return ServedCaptioner(self.captioner, taken)
+
+    def of_split_row(self, dataset: Dataset, split: Split, row: int) -> list[Written]:
+        """Writes captions of an image of a dataset, from its cached features where the run reads those.
+
+        Raises:
+            DataError: if it does not decode, or run and dataset do not fit.
+        """
+        if not has_features(images_run(self.run), dataset):
+            (found,) = self.of_bytes([split.read_image(row)])
+            if found is None:
+                raise DataError(f"The image {split.keys[row]!r} does not decode as JPEG or PNG.")
+            return found
+        place = (dataset.path, split.name)
+        if place not in self._sources:
+            self._sources[place] = self.run.images_of(dataset, split)
+        source = self._sources[place]
+        return self.of_rows(source.finish(tf.constant(source.gather(np.array([row]))), None))[0]
+
+
+def _written(captions: Captions) -> list[list[Written]]:
+    """Texts with their log-probabilities, image by image; an empty text is none."""
+    return [
+        [
+            (text.decode(errors="replace"), float(log_prob))
+            for text, log_prob in zip(texts, log_probs, strict=True)
+            if text
+        ]
+        for texts, log_probs in zip(captions.texts.numpy(), captions.log_probs.numpy(), strict=True)
+    ]
