@@ -104,10 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.cli.tables import entailment_table, retrieval_table
     from vsemb.data.store import Dataset
-    from vsemb.errors import invalid_argument
+    from vsemb.errors import DataError, invalid_argument
     from vsemb.files import write_json
     from vsemb.recipes.entailment_run import EntailmentRun, evaluate_entailment_run
     from vsemb.recipes.measure import evaluate_run
+    from vsemb.recipes.run import Run
     from vsemb.recipes.tasks import open_run
 
     _refuse_mixed(arguments)
@@ -115,8 +116,12 @@ def run(arguments: argparse.Namespace) -> int:
         return run_captions(arguments)
     if arguments.perplexity:
         return run_perplexity(arguments)
-    _refuse_words(arguments)
     opened = open_run(arguments.run)
+    if not isinstance(opened, Run | EntailmentRun):
+        raise DataError(
+            f"{opened.path} is a run of the recipe {opened.recipe.name!r}, which embeds nothing: add "
+            "--captions to measure the captions it writes, or --perplexity."
+        )
     use_parser(arguments, opened)
     measured: dict[str, Any]
     task: ZeroShotTask | None = None
@@ -189,22 +194,6 @@ def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str)
         if getattr(arguments, name) != default:
             allowed = "nothing" if default is None or default is False or default == [] else str(default)
             raise invalid_argument(name, getattr(arguments, name), f"{allowed} {where}")
-
-
-def _refuse_words(arguments: argparse.Namespace) -> None:
-    """Refuses a run that knows words alone, where nothing says what is to be measured of it."""
-    from pathlib import Path
-
-    from vsemb.errors import DataError
-    from vsemb.recipes.stored_run import RECIPE, read_recipe
-
-    path = Path(arguments.run)
-    if (path / RECIPE).exists() and read_recipe(path).task in ("captions", "language"):
-        recipe = read_recipe(path).name
-        raise DataError(
-            f"{path} is a run of the recipe {recipe!r}, which embeds nothing: add --captions to measure the "
-            "captions it writes, or --perplexity."
-        )
 
 
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> ZeroShotTask:

@@ -92,8 +92,6 @@ def _example(found: CaptionTable, image: int) -> str:
 
 def run_perplexity(arguments: argparse.Namespace) -> int:
     """Measures perplexities, prints a table and writes JSON."""
-    from pathlib import Path
-
     from vsemb.cli.tables import perplexity_table
     from vsemb.data.store import Dataset
     from vsemb.errors import DataError
@@ -101,21 +99,17 @@ def run_perplexity(arguments: argparse.Namespace) -> int:
     from vsemb.recipes.caption_run import CaptionRun
     from vsemb.recipes.language_run import LanguageRun
     from vsemb.recipes.perplexities import difference_of, measure_perplexities
-    from vsemb.recipes.stored_run import read_recipe
+    from vsemb.recipes.tasks import open_run
 
-    kinds: dict[str, type[CaptionRun] | type[LanguageRun]] = {
-        CaptionRun.task: CaptionRun,
-        LanguageRun.task: LanguageRun,
-    }
-    runs = []
-    for path in map(Path, (arguments.run, *arguments.beside)):
-        recipe = read_recipe(path)
-        if recipe.task not in kinds:
+    runs: list[CaptionRun | LanguageRun] = []
+    for path in (arguments.run, *arguments.beside):
+        run = open_run(path)
+        if not isinstance(run, CaptionRun | LanguageRun):
             raise DataError(
-                f"{path} is a run of the recipe {recipe.name!r}, which is for {recipe.task}; a run that "
+                f"{path} is a run of the recipe {run.recipe.name!r}, which is for {run.task}; a run that "
                 "writes words is needed, such as one of multimodal-rnn, log-bilinear or sc-nlm."
             )
-        runs.append(kinds[recipe.task].open(path))
+        runs.append(run)
     dataset = Dataset.open(arguments.data or runs[0].data_path)
     rows = measure_perplexities(runs, dataset, arguments.split)
     difference = difference_of(rows[: len(runs)])
