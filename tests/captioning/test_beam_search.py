@@ -160,6 +160,9 @@ def test_a_model_that_has_nothing_to_say():
         ({"beam": 3, "n_best": 4}, "n_best=4.*from 1 to the beam, 3"),
         ({"n_best": 0}, "n_best=0"),
         ({"max_words": 3, "min_words": 4}, "min_words=4.*from 0 to max_words, 3"),
+        ({"length_penalty": float("nan")}, "length_penalty=nan.*finite number >= 0"),
+        ({"length_penalty": float("inf")}, "length_penalty=inf"),
+        ({"length_penalty": -0.5}, "length_penalty=-0.5"),
         ({"forbidden": (1, 0)}, "0 is END"),
     ],
 )

@@ -44,14 +44,26 @@ def test_words_are_drawn_as_often_as_the_rule_says(rule, temperature, wanted):
 
 @pytest.mark.parametrize(
     "rule",
-    ["", "beam", "greedy=1", "random=", "top-k", "top-k=0", "top-k=2.5", "top-k=x", "top-p=0", "top-p=1.1"],
+    [
+        "",
+        "beam",
+        "greedy=1",
+        "random=",
+        "top-k",
+        "top-k=0",
+        "top-k=2.5",
+        "top-k=inf",
+        "top-k=x",
+        "top-p=0",
+        "top-p=1.1",
+    ],
 )
 def test_rules_that_are_none(rule):
     with pytest.raises(InvalidArgumentError, match="`sample`.*greedy, random, top-k=K"):
         Sampler.parse(rule)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("temperature", [0.0, 1e-40, -1.0, float("inf"), float("nan")])
 def test_temperatures_that_are_none(temperature):
     with pytest.raises(InvalidArgumentError, match="`temperature`.*> 0"):
         Sampler.parse("random", temperature=temperature)

@@ -72,6 +72,8 @@ def test_images_and_what_is_wrong_with_some(region_caption_run, region_scenes, t
         (["--temperature", "2"], "--sample"),
         (["--candidates", "10"], "candidates=10"),
         (["--max-words", "0"], "`max_words`"),
+        (["--length-penalty", "nan"], "`length_penalty`"),
+        (["--sample", "top-k=inf"], "`sample`"),
     ],
 )
 def test_mistakes_are_one_line(caption_run, scenes, options, said, capsys):

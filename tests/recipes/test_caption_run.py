@@ -91,10 +91,11 @@ def test_regions(region_scenes, region_run: Run, snippet_recipe, tmp_path, monke
     stopped_and_resumed(monkeypatch, capfd, train)
     check_same_training(out, whole)
     # Another alignment cuts other snippets.
-    info = json.loads((out / "run.json").read_text()) | {"alignment": "c0ffee", "status": "running"}
-    (out / "run.json").write_text(json.dumps(info))
-    with pytest.raises(DataError, match="another alignment \\(c0ffee there"):
-        train()
+    for status in ("running", "finished"):
+        info = json.loads((out / "run.json").read_text()) | {"alignment": "c0ffee", "status": status}
+        (out / "run.json").write_text(json.dumps(info))
+        with pytest.raises(DataError, match="another alignment \\(c0ffee there"):
+            train()
 
 
 def test_an_alignment_is_asked_for_where_there_are_regions(

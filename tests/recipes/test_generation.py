@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -212,6 +213,12 @@ class TestChecking:
         monkeypatch.setattr(generation.importlib.util, "find_spec", lambda _: None)
         with pytest.raises(MissingExtraError, match="pycocoevalcap"):
             check_generation(language_recipe, tagged_scenes)
+
+    def test_images_that_the_encoder_cannot_read(self, language_recipe, tagged_scenes, kiros_run) -> None:
+        # Weights are tuned on images, which is found out before and not behind hours of training.
+        encoder = dataclasses.replace(kiros_run, info=kiros_run.info | {"features": "c0ffee"})
+        with pytest.raises(DataError, match="c0ffee"):
+            check_generation(language_recipe, tagged_scenes, encoder)
 
     def test_an_encoder_of_characters(self, language_recipe, tagged_scenes, kiros_run) -> None:
         encoder = SimpleNamespace(

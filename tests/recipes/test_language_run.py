@@ -131,6 +131,11 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
     assert "validation perplexity" in said and "--perplexity" in said
     assert main(["train", "sc-nlm", *command[2:-1], str(tmp_path / "other")]) == 1
     assert "--encoder RUN" in capsys.readouterr().err
+    # A training that went astray is told as any other: 2 to the power of this has no float.
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    write_json(tmp_path / "run" / "run.json", info | {"best_log2_likelihood": -5000.0})
+    assert main([*command, *settings]) == 0
+    assert "validation perplexity inf" in capsys.readouterr().out
 
 
 def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
@@ -193,6 +198,9 @@ def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_p
     (out / "mine.txt").write_text("x")
     with pytest.raises(DataError, match="is no run"):
         train_language(language_recipe, scenes, out, encoder=kiros_run)
+    # A run of another task is called that, and not damaged.
+    with pytest.raises(DataError, match="holds a run of another recipe"):
+        train_language(recipes.get("log-bilinear").with_overrides(_PLAIN), scenes, kiros_run.path)
 
 
 def test_encoders_that_are_refused(kiros_run) -> None:

@@ -92,7 +92,14 @@ def beam_search(
     >>> print(tf.exp(found.log_probs).numpy().round(2))
     [[0.6  0.24]]
     """
-    check_search(beam=beam, n_best=n_best, max_words=max_words, min_words=min_words, forbidden=forbidden)
+    check_search(
+        beam=beam,
+        n_best=n_best,
+        max_words=max_words,
+        min_words=min_words,
+        length_penalty=length_penalty,
+        forbidden=forbidden,
+    )
     rows = tf.cast(rows, tf.int32)
     # All but the first place of a row are empty at first; otherwise the beam would hold one thing many times.
     log_probs = tf.tile([[0.0] + [_NEVER] * (beam - 1)], [rows, 1])
@@ -201,7 +208,13 @@ def rows_unknown(shape: tf.TensorShape) -> tf.TensorShape:
 
 
 def check_search(
-    *, beam: int, n_best: int, max_words: int, min_words: int = 1, forbidden: Sequence[int] = ()
+    *,
+    beam: int,
+    n_best: int,
+    max_words: int,
+    min_words: int = 1,
+    length_penalty: float = 0.0,
+    forbidden: Sequence[int] = (),
 ) -> None:
     """Checks what a search is given, before any model is asked.
 
@@ -221,5 +234,7 @@ def check_search(
         )
     if not 0 <= min_words <= max_words:
         raise invalid_argument("min_words", min_words, f"an integer from 0 to max_words, {max_words}")
+    if not 0 <= length_penalty < _ALWAYS:
+        raise invalid_argument("length_penalty", length_penalty, "a finite number >= 0")
     if END in forbidden:
         raise invalid_argument("forbidden", list(forbidden), "ids of words; 0 is END")

@@ -86,7 +86,12 @@ class NeuralCaptioner(tf.Module):
         sampler: Sampler | None = None,
     ) -> None:
         super().__init__()
-        check_search(beam=n_best if sampler is not None else beam, n_best=n_best, max_words=max_words)
+        check_search(
+            beam=n_best if sampler is not None else beam,
+            n_best=n_best,
+            max_words=max_words,
+            length_penalty=length_penalty,
+        )
         self.model = model
         self.n_best = n_best
         self._tokens = vocabulary.tokens

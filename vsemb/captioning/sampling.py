@@ -20,6 +20,8 @@ from vsemb.errors import invalid_argument
 Tensor = Any
 
 _RULES = "greedy, random, top-k=K with an integer K >= 1, or top-p=P with 0 < P <= 1"
+# Below, log-probabilities over the temperature overflow in the end, and ids are drawn that are of no word.
+_COLDEST = 1e-6
 
 
 class Sampler(tf.Module):
@@ -51,8 +53,9 @@ class Sampler(tf.Module):
         self, kind: str, number: float | None = None, *, temperature: float = 1.0, seed: int = 0
     ) -> None:
         super().__init__()
-        if not 0 < temperature < float("inf"):
-            raise invalid_argument("temperature", temperature, "a number > 0")
+        if not _COLDEST <= temperature < float("inf"):
+            fix = "`greedy` always takes the likeliest word."
+            raise invalid_argument("temperature", temperature, f"a number > 0, {_COLDEST:g} at least", fix)
         # KerasHub takes seconds to import, and beam search does without.
         from keras_hub import samplers
 
@@ -60,7 +63,7 @@ class Sampler(tf.Module):
             self._rule = samplers.GreedySampler(temperature=temperature)
         elif kind == "random" and number is None:
             self._rule = samplers.RandomSampler(seed=seed, temperature=temperature)
-        elif kind == "top-k" and number is not None and number >= 1 and number == int(number):
+        elif kind == "top-k" and number is not None and number >= 1 and float(number).is_integer():
             self._rule = samplers.TopKSampler(k=int(number), seed=seed, temperature=temperature)
         elif kind == "top-p" and number is not None and 0 < number <= 1:
             self._rule = samplers.TopPSampler(p=float(number), seed=seed, temperature=temperature)
@@ -157,7 +160,14 @@ def sample(
     >>> found.tokens[0, 0, :3].numpy().tolist()
     [2, 0, 0]
     """
-    check_search(beam=n_best, n_best=n_best, max_words=max_words, min_words=min_words, forbidden=forbidden)
+    check_search(
+        beam=n_best,
+        n_best=n_best,
+        max_words=max_words,
+        min_words=min_words,
+        length_penalty=length_penalty,
+        forbidden=forbidden,
+    )
     drawn = 1 if sampler.kind == "greedy" else n_best
     rows = tf.cast(rows, tf.int32)
     if drawn > 1:

@@ -27,7 +27,12 @@ def add_captions(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--beside", nargs="+", default=[], metavar="RUN", help="other runs, measured in the same table"
     )
-    group.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
+    group.add_argument(
+        "--beam",
+        type=int,
+        metavar="N",
+        help="hypotheses kept (the recipe's, which sc-nlm always keeps in one table with multimodal-rnn)",
+    )
     group.add_argument(
         "--length-penalty", type=float, metavar="P", help="see vsemb caption --help (the recipe's)"
     )

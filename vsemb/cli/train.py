@@ -7,6 +7,7 @@ After Ctrl-C or a kill the same command goes on exactly where it stopped.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,8 +177,10 @@ def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
 
 def _selected(info: dict[str, Any]) -> list[str]:
     """What was selected on validation: the best CIDEr, or the lowest perplexity."""
+    from vsemb.evaluation.perplexity import perplexity
+
     if "best_cider" in info:
         best = f"CIDEr {info['best_cider']:.1f}"
     else:
-        best = f"perplexity {2 ** -info['best_log2_likelihood']:.2f}"
+        best = f"perplexity {perplexity(info['best_log2_likelihood'] * math.log(2), 1):.2f}"
     return [f"best epoch   {info['best_epoch'] + 1}, validation {best}"]

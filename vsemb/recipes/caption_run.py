@@ -189,7 +189,10 @@ def train_captions(
     store = build.find_features(recipe, dataset)
     vocabulary = build_vocabulary(recipe, train_split.captions)
     if (out / RECIPE).exists():
-        if prepare_run(recipe, dataset, out, vocabulary, store)["status"] == "finished":
+        info = prepare_run(recipe, dataset, out, vocabulary, store)
+        if alignment is not None:
+            _refuse_another(out, info, alignment)
+        if info["status"] == "finished":
             print(f"{out} is finished already.", file=sys.stderr)
             return CaptionRun.open(out)
     else:
@@ -308,13 +311,18 @@ def _check_alignment(recipe: Recipe, alignment: Run | None) -> None:
 
 def _note_alignment(out: Path, info: dict[str, Any], alignment: Run) -> None:
     """Keeps in `run.json` by which alignment snippets are cut, and refuses another."""
-    known = info.setdefault("alignment", alignment.fingerprint)
+    _refuse_another(out, info, alignment)
+    info["alignment"] = alignment.fingerprint
+    write_json(out / STATUS, info)
+
+
+def _refuse_another(out: Path, info: dict[str, Any], alignment: Run) -> None:
+    known = info.get("alignment", alignment.fingerprint)
     if known != alignment.fingerprint:
         raise DataError(
             f"{out} was trained on snippets of another alignment ({known[:12]} there, "
             f"{alignment.fingerprint[:12]} now). Choose another --out."
         )
-    write_json(out / STATUS, info)
 
 
 def _start(recipe: Recipe, model: MultimodalRNN, tokenizer: Tokenizer, pairs: _Pairs) -> None:

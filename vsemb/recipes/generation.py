@@ -63,16 +63,18 @@ def check_generation(recipe: Recipe, dataset: Dataset, encoder: Run | None = Non
     Raises:
         InvalidArgumentError: if the dataset has no validation images to tune weights on.
         MissingExtraError: without the packages of the extra `captions`.
-        DataError: if the stop words cannot be read, or the encoder does not read words.
+        DataError: if the stop words cannot be read, the encoder does not read words, or the dataset lacks
+            the features that it was trained on.
     """
     if recipe.caption.decoder not in WRITERS:
         return
     read_stopwords(recipe.caption.stopwords)
     if importlib.util.find_spec("pycocoevalcap") is None:
         raise missing_extra("pycocoevalcap", "captions")
-    dataset.split(_TUNING_SPLIT)
+    val = dataset.split(_TUNING_SPLIT)
     if encoder is not None:
         _need_words(encoder)
+        encoder.images_of(dataset, val)
 
 
 def _need_words(encoder: Run) -> None:

@@ -36,7 +36,7 @@ from vsemb.recipes.language_data import need_tags, read_sentences, tag_names
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
-from vsemb.recipes.stored_run import RECIPE, StoredRun, read_status
+from vsemb.recipes.stored_run import RECIPE, StoredRun, read_recipe, read_status
 from vsemb.training.caption_validation import PerplexityValidation
 
 #: Name of a decoder -> its model, and the fields of a recipe that it reads beside those that all read.
@@ -310,12 +310,12 @@ def _find_encoder(recipe: Recipe, out: Path, encoder: Run | None) -> Run | None:
 
 def _enter(recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Any) -> dict[str, Any]:
     """Makes or re-enters the run directory; what the sentences came with must be the same too."""
-    if (out / RECIPE).exists():
+    if (out / RECIPE).exists() and read_recipe(out).task == LanguageRun.task:
         status = read_status(out, LanguageRun.fields)
-        for name, what in (("encoder", "encoder"), ("tags", "parts of speech")):
+        for name, what in (("encoder", "another encoder"), ("tags", "other parts of speech")):
             if status.get(name) != info[name]:
                 raise DataError(
-                    f"{out} was trained with another {what} ({str(status.get(name))[:12]} there, "
+                    f"{out} was trained with {what} ({str(status.get(name))[:12]} there, "
                     f"{str(info[name])[:12]} now). Choose another --out."
                 )
     return enter_run(recipe, info, out, vocabulary)

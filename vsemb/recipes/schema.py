@@ -135,9 +135,10 @@ class CaptionConfig:
         length_penalty: log-probabilities are divided by the number of words to this power before
             hypotheses of different lengths are compared; 0 compares them as they are.
         max_words: longest caption that is written.
-        candidates: of `sc-nlm`, captions written for an image before the best are chosen.
-        neighbours: of `sc-nlm`, nearest words and sentences whose mean a caption may start from.
-        stopwords: of `sc-nlm`, words that may be repeated without penalty: `nltk` for the list of NLTK's
+        candidates: of `sc-nlm` and `multiplicative`, captions written for an image before the best are
+            chosen.
+        neighbours: of the same, nearest words and sentences whose mean a caption may start from.
+        stopwords: of the same, words that may be repeated without penalty: `nltk` for the list of NLTK's
             corpus, or the path of a file with one word a line.
     """
 

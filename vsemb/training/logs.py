@@ -107,6 +107,10 @@ class ProgressBar(keras.callbacks.Callback):
             parts.append(f"val top-1 {logs['val_top1']:.1f} %")
             parts.append(f"AP@50 {logs['val_average_precision']:.1f} %")
             parts.append(f"their mean {logs['val_zero_shot']:.1f}")
+        if "val_perplexity" in logs:
+            parts.append(f"val perplexity {logs['val_perplexity']:.2f}")
+        if "val_cider" in logs:
+            parts.append(f"val CIDEr {logs['val_cider']:.1f}")
         parts.append(f"{time.monotonic() - self._started:.0f} s")
         print("  ".join(parts), file=sys.stderr, flush=True)
 
