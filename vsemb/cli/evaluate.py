@@ -106,9 +106,10 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.store import Dataset
     from vsemb.errors import DataError, invalid_argument
     from vsemb.files import write_json
+    from vsemb.recipes.caption_run import CaptionRun
     from vsemb.recipes.entailment_run import EntailmentRun, evaluate_entailment_run
+    from vsemb.recipes.language_run import LanguageRun
     from vsemb.recipes.measure import evaluate_run
-    from vsemb.recipes.run import Run
     from vsemb.recipes.tasks import open_run
 
     _refuse_mixed(arguments)
@@ -117,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.perplexity:
         return run_perplexity(arguments)
     opened = open_run(arguments.run)
-    if not isinstance(opened, Run | EntailmentRun):
+    if isinstance(opened, CaptionRun | LanguageRun):
         raise DataError(
             f"{opened.path} is a run of the recipe {opened.recipe.name!r}, which embeds nothing: add "
             "--captions to measure the captions it writes, or --perplexity."
