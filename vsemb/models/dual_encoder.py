@@ -10,10 +10,9 @@ import keras
 from keras import ops
 
 from vsemb import losses, similarities
-from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.models.logit_scale import LogitScale
-from vsemb.models.replicated import ReplicatedModel
+from vsemb.models.replicated import ReplicatedModel, l2_penalties
 from vsemb.ops.relation import class_rows, pair_relation
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
 
@@ -195,24 +194,10 @@ class DualEncoder(ReplicatedModel):
             loss = loss + self.image_weight * row_loss(rel_texts, to_texts)
         if self.text_weight:
             loss = loss + self.text_weight * row_loss(rel_images, to_images)
-        for extra in [*self.losses, *self._penalties()]:
+        for extra in [*self.losses, *l2_penalties(self, self.l2)]:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
-
-    def _penalties(self) -> list[Tensor]:
-        """The L2 penalty of each matrix, where there is one."""
-        if not self.l2:
-            return []
-        layers = self._flatten_layers(include_self=False)
-        tables = {id(layer.table) for layer in layers if isinstance(layer, WordEmbedding)}
-        # The bias of Keras' GRU has two axes.
-        matrices = [
-            variable
-            for variable in self.trainable_variables
-            if len(variable.shape) >= 2 and variable.name != "bias" and id(variable) not in tables
-        ]
-        return [0.5 * self.l2 * ops.sum(ops.square(ops.cast(matrix, "float32"))) for matrix in matrices]
 
     def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
         scores = self.similarity.scores(images, texts)

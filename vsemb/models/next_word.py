@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
-from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.losses.next_word import NextWordCrossEntropy, next_word_log_probs
-from vsemb.models.replicated import ReplicatedModel
+from vsemb.models.replicated import ReplicatedModel, l2_penalties
 from vsemb.ops.replicas import replica_count
 
 Tensor = Any
@@ -161,17 +159,3 @@ def frequency_bias(counts: np.ndarray) -> np.ndarray:
         raise invalid_argument("counts", counts.min(), "numbers >= 0")
     bias = np.log(np.maximum(counts, _UNSEEN))
     return (bias - bias.max()).astype(np.float32)
-
-
-def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:
-    """Returns the L2 penalty of each trained matrix that is neither a bias nor a table of word vectors."""
-    if not l2:
-        return []
-    layers = model._flatten_layers(include_self=False)
-    tables = {id(layer.table) for layer in layers if isinstance(layer, WordEmbedding)}
-    matrices = [
-        variable
-        for variable in model.trainable_variables
-        if len(variable.shape) >= 2 and "bias" not in variable.name and id(variable) not in tables
-    ]
-    return [0.5 * l2 * ops.sum(ops.square(ops.cast(matrix, "float32"))) for matrix in matrices]
