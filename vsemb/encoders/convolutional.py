@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.words import WordEmbedding, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
 
@@ -23,8 +24,8 @@ WORD_STAGES = ((384, 3, 1, 1), (512, 2, 3, 3), (256, 2, 1, 1))
 
 _RECURRENT = {
     "rnn": keras.layers.SimpleRNN,
-    "gru": keras.layers.GRU,
-    "lstm": keras.layers.LSTM,
+    "gru": GRU,
+    "lstm": LSTM,
 }
 
 

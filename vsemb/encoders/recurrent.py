@@ -8,6 +8,7 @@ import keras
 
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import POOLINGS, SequencePooling
+from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.words import WordEmbedding, padding_mask
 from vsemb.errors import unknown_name
 
@@ -99,9 +100,9 @@ class RecurrentSentenceEncoder(keras.layers.Layer):
             if self.cell != "peephole-lstm":
                 options["recurrent_initializer"] = uniform.clone()
         if self.cell == "gru":
-            layer = keras.layers.GRU(self.units, return_sequences=sequences, **options)
+            layer = GRU(self.units, return_sequences=sequences, **options)
         elif self.cell == "lstm":
-            layer = keras.layers.LSTM(self.units, return_sequences=sequences, **options)
+            layer = LSTM(self.units, return_sequences=sequences, **options)
         else:
             layer = keras.layers.RNN(
                 PeepholeLSTMCell(self.units, **options), return_sequences=sequences, dtype=self.dtype_policy

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from vsemb.encoders.rectified import RectifiedCell
+from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.words import WordEmbedding, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
 
@@ -114,7 +115,7 @@ class WordSequenceEncoder(keras.layers.Layer):
             cell = RectifiedCell(self.units, self._matrix(None), dtype=self.dtype_policy)
             layer = keras.layers.RNN(cell, **options)
         else:
-            cells = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
+            cells = {"gru": GRU, "lstm": LSTM}
             options["kernel_initializer"] = self._matrix("glorot_uniform")
             options["recurrent_initializer"] = self._matrix("orthogonal")
             layer = cells[self.cell](self.units, **options)

@@ -1,0 +1,249 @@
+"""The loops of `vsemb.ops.recurrence` on TensorFlow, with gradients of their own.
+
+The gradient of a `while_loop` adds up a gradient of the recurrent matrix at every step and keeps every
+intermediate result; here one product after the loop gives that matrix' gradient, and a step keeps its gates
+alone. What the gradient keeps are plain tensors: `tf.saved_model.save` cannot write arrays of tensors.
+
+Products are computed in the dtype of `recurrent`, everything else in that of `inputs`: with bfloat16 matrices
+the state is rounded where it is multiplied and not where it is carried on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Tensor = Any
+
+
+def has_gpu() -> bool:
+    """Tells whether TensorFlow computes on a GPU, where Keras takes cuDNN's loops."""
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+def gru_loop(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor, training: bool) -> Tensor:
+    """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on sums of the inputs.
+
+        z = sigmoid(x_z + h U_z + b_z)     r = sigmoid(x_r + h U_r + b_r)
+        h' = z h + (1 - z) tanh(x_h + r (h U_h + b_h))
+
+    Args:
+        inputs: (steps, batch, 3 units) float32 or float64, x_z, x_r, x_h side by side.
+        recurrent: (units, 3 units), also bfloat16.
+        bias: (3 units,) of the dtype of `inputs`.
+        initial: (batch, units) likewise.
+        training: whether to keep what the gradient needs; without it, TensorFlow finds a slower one.
+
+    Returns:
+        (steps, batch, units).
+    """
+    import tensorflow as tf
+
+    def step(x: Tensor, h: Tensor, recurrent: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+        units = h.shape[1]
+        inner = _product(h, recurrent) + bias
+        gates = tf.sigmoid(x[:, : 2 * units] + inner[:, : 2 * units])
+        z, r = gates[:, :units], gates[:, units:]
+        candidate_sum = inner[:, 2 * units :]
+        candidate = tf.tanh(x[:, 2 * units :] + r * candidate_sum)
+        return z * h + (1 - z) * candidate, gates, candidate, candidate_sum
+
+    if not training:
+        return _run(lambda x, h: step(x, h, recurrent, bias)[:1], inputs, (initial,))[0]
+
+    @tf.custom_gradient
+    def states(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor) -> tuple[Tensor, Any]:
+        # Only h goes on to the next step; the rest is kept.
+        h, gates, candidates, sums = _run(
+            lambda x, h: step(x, h, recurrent, bias), inputs, (initial,), widths=(2, 1, 1)
+        )
+        before = tf.concat([initial[None], h[:-1]], 0)
+        units = recurrent.shape[0]
+
+        def back(d_h: Tensor, kept: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            h, gates, candidate, candidate_sum = kept
+            z, r = gates[:, :units], gates[:, units:]
+            d_candidate = d_h * (1 - z) * (1 - candidate * candidate)
+            d_z = d_h * (h - candidate) * z * (1 - z)
+            d_r = d_candidate * candidate_sum * r * (1 - r)
+            d_inner = tf.concat([d_z, d_r, d_candidate * r], 1)
+            d_before = d_h * z + _product(d_inner, recurrent, transpose_b=True)
+            return d_before, tf.concat([d_z, d_r, d_candidate], 1), d_inner
+
+        def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
+            kept = (before, gates, candidates, sums)
+            (d_initial,), (d_inputs, d_inner) = _run_back(
+                lambda d, kept: _split(back(d[0], kept), 1), upstream, kept, 1, (3, 3)
+            )
+            d_inner = tf.reshape(d_inner, [-1, 3 * units])
+            return d_inputs, _outer(before, d_inner, recurrent), tf.reduce_sum(d_inner, 0), d_initial
+
+        return h, gradient
+
+    return states(inputs, recurrent, bias, initial)
+
+
+def lstm_loop(
+    inputs: Tensor,
+    recurrent: Tensor,
+    mask: Tensor | None,
+    initial: tuple[Tensor, Tensor],
+    training: bool,
+) -> tuple[Tensor, Tensor]:
+    """Runs an LSTM on sums of the inputs.
+
+        i, f, o = sigmoid(x + h U)     g = tanh(x_g + h U_g)
+        c' = f c + i g                 h' = o tanh(c')
+
+    Args:
+        inputs: (steps, batch, 4 units) float32 or float64, in Keras' order i, f, g, o.
+        recurrent: (units, 4 units), also bfloat16.
+        mask: (steps, batch, 1) bool, false where h and c stay as they are; None for true throughout.
+        initial: h and c, each (batch, units) of the dtype of `inputs`.
+        training: as in `gru_loop`.
+
+    Returns:
+        h and c, each (steps, batch, units).
+    """
+    import tensorflow as tf
+
+    steps = tf.shape(inputs)[0]
+
+    def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
+        return new if mask is None else tf.where(mask[number], new, old)
+
+    def step(x: Tensor, h: Tensor, c: Tensor, number: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
+        units = h.shape[1]
+        total = x + _product(h, recurrent)
+        i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
+        g = tf.tanh(total[:, 2 * units : 3 * units])
+        new_c = i_f[:, units:] * c + i_f[:, :units] * g
+        return at(number, o * tf.tanh(new_c), h), at(number, new_c, c), tf.concat([i_f, g, o], 1)
+
+    def numbered(recurrent: Tensor, keep: int) -> Callable[..., tuple[Tensor, ...]]:
+        return lambda x, h, c, number: step(x, h, c, number, recurrent)[:keep]
+
+    if not training:
+        h, c = _run(numbered(recurrent, 2), inputs, initial, with_number=True)
+        return h, c
+
+    @tf.custom_gradient
+    def states(inputs: Tensor, recurrent: Tensor, h0: Tensor, c0: Tensor) -> tuple[Any, Any]:
+        h, c, gates = _run(numbered(recurrent, 3), inputs, (h0, c0), widths=(4,), with_number=True)
+        h_before = tf.concat([h0[None], h[:-1]], 0)
+        c_before = tf.concat([c0[None], c[:-1]], 0)
+        units = recurrent.shape[0]
+
+        def back(d: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> tuple[Any, Any]:
+            number, c_before, c, gates = kept
+            d_h, d_c = (at(number, value, tf.zeros_like(value)) for value in d)
+            i, f, g, o = tf.split(gates, 4, 1)
+            tanh_c = tf.tanh(c)
+            inside_c = d_c + d_h * o * (1 - tanh_c * tanh_c)
+            d_total = tf.concat(
+                [
+                    inside_c * g * i * (1 - i),
+                    inside_c * c_before * f * (1 - f),
+                    inside_c * i * (1 - g * g),
+                    d_h * tanh_c * o * (1 - o),
+                ],
+                1,
+            )
+            d_before = at(number, _product(d_total, recurrent, transpose_b=True), d[0])
+            return (d_before, at(number, inside_c * f, d[1])), (d_total,)
+
+        def gradient(up_h: Tensor, up_c: Tensor) -> tuple[Tensor, ...]:
+            kept = (tf.range(steps), c_before, c, gates)
+            (d_h0, d_c0), (d_total,) = _run_back(back, (up_h, up_c), kept, 2, (4,))
+            flat = tf.reshape(d_total, [-1, 4 * units])
+            return d_total, _outer(h_before, flat, recurrent), d_h0, d_c0
+
+        return (h, c), gradient
+
+    h, c = states(inputs, recurrent, *initial)
+    return h, c
+
+
+def _product(a: Tensor, b: Tensor, **options: Any) -> Tensor:
+    """Multiplies in the dtype of `b`, and returns that of `a`."""
+    import tensorflow as tf
+
+    return tf.cast(tf.matmul(tf.cast(a, b.dtype), b, **options), a.dtype)
+
+
+def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
+    """Returns the gradient of the recurrent matrix: one product over all steps, in its dtype."""
+    import tensorflow as tf
+
+    rows = tf.reshape(tf.cast(before, recurrent.dtype), [-1, recurrent.shape[0]])
+    return tf.matmul(rows, tf.cast(gradient, recurrent.dtype), transpose_a=True)
+
+
+def _split(values: tuple[Tensor, ...], carried: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    return values[:carried], values[carried:]
+
+
+def _run(
+    step: Callable[..., tuple[Tensor, ...]],
+    inputs: Tensor,
+    initial: tuple[Tensor, ...],
+    widths: tuple[int, ...] = (),
+    with_number: bool = False,
+) -> list[Tensor]:
+    """Runs the steps: `step` returns the next states, then what is kept, so many units wide."""
+    import tensorflow as tf
+
+    steps, units = tf.shape(inputs)[0], initial[0].shape[1]
+
+    def body(number: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        extra = (number,) if with_number else ()
+        values = step(inputs[number], *carried, *extra)
+        written = tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
+        return number + 1, values[: len(carried)], written
+
+    arrays = _arrays(inputs.dtype, steps, [units * width for width in (*(1 for _ in initial), *widths)])
+    # Steps depend on one another: looking ahead for some to run side by side only costs.
+    loop = tf.while_loop(lambda number, *_: number < steps, body, (0, initial, arrays), parallel_iterations=1)
+    return [_stacked(array, inputs) for array in loop[2]]
+
+
+def _run_back(
+    step: Callable[..., tuple[tuple[Tensor, ...], tuple[Tensor, ...]]],
+    upstream: Any,
+    kept: tuple[Tensor, ...],
+    states: int,
+    widths: tuple[int, ...],
+) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+    """Runs the steps backwards: gradients of the states before the first, and of what each step read."""
+    import tensorflow as tf
+
+    upstream = upstream if isinstance(upstream, (tuple, list)) else (upstream,)
+    steps, units = tf.shape(upstream[0])[0], upstream[0].shape[2]
+
+    def body(number: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        total = tuple(d + up[number] for d, up in zip(carried, upstream, strict=True))
+        carried, values = step(total, tuple(value[number] for value in kept))
+        written = tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
+        return number - 1, carried, written
+
+    zeros = tuple(tf.zeros_like(upstream[0][0]) for _ in range(states))
+    arrays = _arrays(upstream[0].dtype, steps, [units * width for width in widths])
+    loop = tf.while_loop(
+        lambda number, *_: number >= 0, body, (steps - 1, zeros, arrays), parallel_iterations=1
+    )
+    return loop[1], [_stacked(array, upstream[0]) for array in loop[2]]
+
+
+def _arrays(dtype: Any, steps: Tensor, widths: list[int]) -> tuple[Any, ...]:
+    import tensorflow as tf
+
+    return tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width)) for width in widths)
+
+
+def _stacked(array: Any, like: Tensor) -> Tensor:
+    """Stacks what the steps wrote, with the static sizes that the loop's input had."""
+    stacked = array.stack()
+    stacked.set_shape([*like.shape[:2], stacked.shape[2]])
+    return stacked
