@@ -13,10 +13,10 @@ from vsemb import recipes
 from vsemb.data.features import FeatureStore, cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig
-from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.losses import InfoNCE, PairwiseRanking, SigmoidLoss
 from vsemb.recipes import RECIPES, Recipe, build, optimizers, texts
 from vsemb.recipes.schema import OptimizerConfig
-from vsemb.training import RisingMomentumSGD
+from vsemb.training import Adam, RisingMomentumSGD
 
 ALL = [
     (name, variant)
@@ -100,6 +100,28 @@ def test_losses() -> None:
     np.testing.assert_allclose(model.logit_scale(np.float32(1.0)), 1 / 0.07, rtol=1e-5)
 
 
+def test_sigmoid_loss() -> None:
+    fixed = Recipe("x").with_overrides(
+        ["loss.name=sigmoid", "loss.learn_temperature=false", "loss.bias=-3", "loss.reduction=sum"]
+    )
+    loss = build.build_loss(fixed, 10)
+    assert isinstance(loss, SigmoidLoss)
+    assert (loss.temperature, loss.bias, loss.reduction) == (0.07, -3.0, "sum")
+    learned = Recipe("x").with_overrides(["loss.name=sigmoid", "loss.temperature=0.1", "text.units=4"])
+    loss = build.build_loss(learned, 10)
+    assert isinstance(loss, SigmoidLoss) and (loss.temperature, loss.bias) == (1.0, 0.0)
+    model = build.build_model(learned, 9, 4)
+    # 10 s - 10.
+    np.testing.assert_allclose(model.logit_scale(np.float32([1.0, 0.0])), [0.0, -10.0], atol=1e-5)
+    assert build.build_model(fixed.with_overrides(["text.units=4"]), 9, 4).logit_scale is None
+
+
+def test_chunks_and_blocks() -> None:
+    recipe = Recipe("x").with_overrides(["training.chunk_size=7", "loss.block_size=5", "text.units=4"])
+    model = build.build_model(recipe, 9, 4)
+    assert (model.chunk_size, model.block_size) == (7, 5)
+
+
 def rate_at(config: OptimizerConfig, step: int, steps: int = 10, epochs: int = 4) -> float:
     schedule = optimizers.build_schedule(config, steps, epochs)
     return float(schedule(step)) if callable(schedule) else schedule
@@ -135,13 +157,27 @@ def test_optimizers(name: str) -> None:
     fields = {"name": name, "clip": 2, "ema": 0.9, "learning_rate": 0.5}
     overrides = [f"optimizer.{field}={value}" for field, value in fields.items()]
     optimizer = optimizers.build_optimizer(Recipe("x").with_overrides(overrides), 10)
-    assert type(optimizer).__name__.lower() == name
+    assert type(optimizer).__name__.lower() == name.removesuffix("w")
     assert optimizer.global_clipnorm == 2 and optimizer.use_ema and optimizer.ema_momentum == 0.9
     assert float(optimizer.learning_rate) == 0.5
     plain = optimizers.build_optimizer(Recipe("x"), 10)
     assert plain.global_clipnorm is None and not plain.use_ema
     none = optimizers.build_optimizer(Recipe("x").with_overrides(["optimizer.ema=0"]), 10)
     assert none.ema_momentum == 0
+
+
+def test_adamw_decays_weights_and_lazy_is_passed_on() -> None:
+    optimizer = optimizers.build_optimizer(with_optimizer(name="adamw", weight_decay=0.1, lazy=True), 10)
+    assert isinstance(optimizer, Adam)
+    assert (optimizer.weight_decay, optimizer.lazy) == (0.1, True)
+    plain = optimizers.build_optimizer(with_optimizer(name="adam"), 10)
+    assert (plain.weight_decay, plain.lazy) == (None, False)
+
+
+def test_lazy_needs_lists_of_rows() -> None:
+    recipe = with_optimizer(lazy=True).with_overrides(["text.dense_gradient=true"])
+    with pytest.raises(InvalidArgumentError, match="text.dense_gradient=true"):
+        optimizers.build_optimizer(recipe, 10)
 
 
 def with_optimizer(**fields) -> Recipe:
@@ -169,6 +205,7 @@ def test_momentum() -> None:
         ({"name": "rmsprop", "momentum_start": 0.5}, "optimizer.momentum_start"),
         ({"name": "sgd", "momentum_start": 0.5}, "up to optimizer.momentum"),
         ({"name": "sgd", "momentum": 0.9, "weight_decay": 0.1}, "optimizer.name=adamw"),
+        ({"name": "sgd", "lazy": True}, "optimizer.lazy"),
         ({"name": "adam", "momentum_start": 0.0}, "momentum_start=0.0. Expected: null, the default"),
         ({"name": "adam", "momentum_steps": 7.0}, "optimizer.momentum_steps"),
         ({"name": "sgd", "momentum": 0.9, "momentum_steps": 7.0}, "optimizer.momentum_start=null"),
@@ -177,7 +214,18 @@ def test_momentum() -> None:
             "--set optimizer.momentum=0.0 --set optimizer.momentum_start=null",
         ),
     ],
-    ids=["adam", "adamw", "rmsprop", "falling", "decay", "from-zero", "steps", "no-rise", "all-at-once"],
+    ids=[
+        "adam",
+        "adamw",
+        "rmsprop",
+        "falling",
+        "decay",
+        "lazy",
+        "from-zero",
+        "steps",
+        "no-rise",
+        "all-at-once",
+    ],
 )
 def test_fields_of_other_optimizers_are_refused(fields, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):

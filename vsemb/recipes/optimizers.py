@@ -9,8 +9,9 @@ import keras
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.recipes.schema import OptimizerConfig, Recipe
-from vsemb.training import RisingMomentumSGD
+from vsemb.training import Adam, RisingMomentumSGD
 
+OPTIMIZERS = ("sgd", "adam", "rmsprop", "adamw")
 SCHEDULES = ("constant", "exponential", "step", "cosine")
 
 
@@ -53,17 +54,21 @@ def build_optimizer(recipe: Recipe, steps_per_epoch: int) -> keras.optimizers.Op
         "use_ema": config.ema is not None,
         "ema_momentum": 0.99 if config.ema is None else config.ema,
     }
-    if config.name == "adamw":
-        _check_unread(config, "sgd", *_RISE)
-        return keras.optimizers.AdamW(weight_decay=config.weight_decay, **options)
-    _check_unread(config, "adamw", "weight_decay")
+    if config.name not in OPTIMIZERS:
+        raise unknown_name("optimizer.name", config.name, OPTIMIZERS)
+    if config.name != "adamw":
+        _check_unread(config, "adamw", "weight_decay")
+    if config.name not in ("adam", "adamw"):
+        _check_unread(config, "adam", "lazy")
     if config.name == "sgd":
         return _sgd(config, options)
     _check_unread(config, "sgd", *_RISE)
-    optimizers = {"adam": keras.optimizers.Adam, "rmsprop": keras.optimizers.RMSprop}
-    if config.name not in optimizers:
-        raise unknown_name("optimizer.name", config.name, ["sgd", *optimizers, "adamw"])
-    return optimizers[config.name](**options)
+    if config.name == "rmsprop":
+        return keras.optimizers.RMSprop(**options)
+    if config.lazy and recipe.text.dense_gradient:
+        raise invalid_argument("optimizer.lazy", True, "false with text.dense_gradient=true")
+    weight_decay = config.weight_decay if config.name == "adamw" else None
+    return Adam(lazy=config.lazy, weight_decay=weight_decay, **options)
 
 
 #: What only SGD reads.

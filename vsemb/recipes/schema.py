@@ -208,6 +208,8 @@ class OptimizerConfig:
         decay_steps: steps in the place of `decay_epochs`; null for those.
         warmup_epochs: linear rise from zero, for `cosine`.
         weight_decay: of `adamw`.
+        lazy: of `adam` and `adamw`: whether vectors of words that a batch does not have stay as they are, so
+            that the time of a step does not grow with the vocabulary; see `vsemb.training.Adam`.
         momentum: of `sgd`.
         momentum_start: of `sgd`: what momentum rises from, to `momentum`; null: it is constant.
         momentum_steps: steps after which the rise is 63 % done, see `vsemb.training.RisingMomentumSGD`.
@@ -225,6 +227,7 @@ class OptimizerConfig:
     decay_steps: int | None = None
     warmup_epochs: float = 0.0
     weight_decay: float = 0.0
+    lazy: bool = False
     momentum: float = 0.0
     momentum_start: float | None = None
     momentum_steps: float = 2500.0

@@ -1,5 +1,6 @@
 """Training: callbacks for `fit`, selection on validation, exact resume."""
 
+from vsemb.training.adam import Adam
 from vsemb.training.averaging import averaged_weights
 from vsemb.training.hypernymy import HypernymHistory, train_hypernymy
 from vsemb.training.logs import MetricsLog, ProgressBar
@@ -9,6 +10,7 @@ from vsemb.training.selection import SelectBest
 from vsemb.training.validation import EntailmentValidation, RetrievalValidation, ZeroShotValidation
 
 __all__ = [
+    "Adam",
     "EntailmentValidation",
     "HypernymHistory",
     "MetricsLog",
