@@ -7,6 +7,8 @@ import json
 import pytest
 
 from vsemb.cli.__main__ import main
+from vsemb.data.feature_store import FeatureStore, feature_fingerprint
+from vsemb.image.backbones import BackboneConfig, weights_sha256
 
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32"]
 
@@ -30,3 +32,26 @@ def test_mirror_images_beside_crops_are_refused(scenes_copy, options, capsys):
     error = capsys.readouterr().err
     assert "mirror=True" in error and error.count("\n") == 1
     assert sorted(scenes_copy.path.rglob("*")) == before
+
+
+def test_the_network_of_a_run_with_all_its_places(scenes_copy, tiny_pixel_run):
+    arguments = [
+        "features",
+        str(scenes_copy.path),
+        "--weights",
+        str(tiny_pixel_run.path),
+        "--pooling",
+        "flat",
+    ]
+    assert main(arguments) == 0
+    network = tiny_pixel_run.model.image_encoder.backbone
+    config = BackboneConfig("SmallConvNet", 32, "flat")
+    fingerprint = feature_fingerprint(config, weights_sha256(network), True)
+    store = FeatureStore.find(scenes_copy, fingerprint)
+    assert store.dim == 2 * 2 * 128
+
+
+def test_a_run_lends_its_network_as_it_is(scenes_copy, tiny_pixel_run, capsys):
+    arguments = ["features", str(scenes_copy.path), "--weights", str(tiny_pixel_run.path), "--size", "64"]
+    assert main(arguments) == 1
+    assert "size=64. Expected: none with --weights" in capsys.readouterr().err

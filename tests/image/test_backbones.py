@@ -96,12 +96,14 @@ def test_bad_configurations(options, message):
         BackboneConfig.from_json(options)
 
 
-@pytest.mark.parametrize(("pooling", "dim"), [("mean", 1280), ("max", 1280), ("mean+max", 2560)])
+@pytest.mark.parametrize(
+    ("pooling", "dim"), [("mean", 1280), ("max", 1280), ("mean+max", 2560), ("flat", 5120)]
+)
 def test_pooling(pooling, dim):
     backbone = build_backbone(BackboneConfig("MobileNetV2", size=64, pooling=pooling))
     base = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
     places = base(pixels(64) / 127.5 - 1.0).numpy()  # (2, 2, 2, 1280)
-    parts = {"mean": places.mean((1, 2)), "max": places.max((1, 2))}
+    parts = {"mean": places.mean((1, 2)), "max": places.max((1, 2)), "flat": places.reshape(2, -1)}
     expected = np.concatenate([parts[name] for name in pooling.split("+")], axis=-1)
     assert backbone.output_shape == (None, dim)
     np.testing.assert_allclose(backbone(pixels(64)), expected, rtol=1e-4, atol=1e-4)

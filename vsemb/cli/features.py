@@ -9,19 +9,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-EXAMPLE = "  vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1"
+EXAMPLE = """  vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1
+  vsemb features data/scenes --weights runs/scenes --pooling flat"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
-    parser.add_argument(
-        "--backbone", default="MobileNetV2", help="a keras.applications network (%(default)s)"
-    )
+    parser.add_argument("--backbone", help="a keras.applications network, or SmallConvNet (MobileNetV2)")
     parser.add_argument(
         "--weights",
         default="imagenet",
-        help="imagenet (downloaded by Keras), the PATH of a .weights.h5 or .h5 file, or random (%(default)s)",
+        help="imagenet (downloaded by Keras), a .weights.h5 or .h5 file, random, or the directory of a run "
+        "that was trained from pixels, whose network is taken (%(default)s)",
     )
     parser.add_argument(
         "--crops", type=int, choices=(1, 10), default=1, help="the whole image, or the mean of ten crops (1)"
@@ -42,9 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
         "--pooling",
-        choices=("mean", "max", "mean+max", "multilevel"),
-        help="over places; multilevel adds the means of "
-        "inner layers to mean and max of the last (the network's own)",
+        choices=("mean", "max", "mean+max", "multilevel", "flat"),
+        help="over places; multilevel adds the means of inner layers to mean and max of the last, flat keeps "
+        "all places, which says where things are (the network's own)",
     )
     parser.add_argument(
         "--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19"
@@ -58,23 +58,22 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.features import cache_features
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
-    from vsemb.image.backbones import BackboneConfig
+    from vsemb.recipes.fine_tune import lent_backbone
 
-    config = BackboneConfig(
-        arguments.backbone, arguments.size, arguments.pooling, arguments.layer, arguments.crops
-    )
     mirror = arguments.mirror
     if mirror is None:
-        mirror = config.crops == 1 and not arguments.training_crops
-    store = cache_features(
-        Dataset.open(arguments.data),
-        config,
-        weights=arguments.weights,
-        batch_size=arguments.batch_size,
-        keep_crops=arguments.keep_crops,
-        mirror=mirror,
-        training_crops=arguments.training_crops,
-    )
+        mirror = arguments.crops == 1 and not arguments.training_crops
+    network = {name: getattr(arguments, name) for name in ("backbone", "size", "pooling", "layer", "crops")}
+    with lent_backbone(arguments.weights, network) as (config, weights):
+        store = cache_features(
+            Dataset.open(arguments.data),
+            config,
+            weights=weights,
+            batch_size=arguments.batch_size,
+            keep_crops=arguments.keep_crops,
+            mirror=mirror,
+            training_crops=arguments.training_crops,
+        )
     speed = store.images_computed / store.seconds if store.images_computed else None
     report = {
         "fingerprint": store.fingerprint,

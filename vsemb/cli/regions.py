@@ -19,16 +19,12 @@ preprocessing. An interrupted run goes on where it was when the same command is 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vsemb.data.regions import RegionStore
-    from vsemb.image.backbones import BackboneConfig
 
 EXAMPLE = """  vsemb regions data/flickr8k
   vsemb regions data/coco --from detections.json --images annotations/instances_val2017.json
@@ -90,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.errors import invalid_argument, unknown_name
     from vsemb.files import write_json
     from vsemb.image.regions import RegionConfig
+    from vsemb.recipes.fine_tune import lent_backbone
 
     file = None if arguments.source in ("grid", "selective-search") else Path(arguments.source)
     if file is None and arguments.images is not None:
@@ -106,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         detections = read_detections(file, dataset, arguments.images)
         for note in detections.notes:
             print(note, file=sys.stderr)
-    with _network(arguments) as (backbone, weights):
+    network = {"backbone": arguments.backbone, "size": arguments.size}
+    with lent_backbone(arguments.weights, network) as (backbone, weights):
         store = cache_regions(
             dataset,
             backbone,
@@ -126,39 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write_json(arguments.json, values)
     return 0
-
-
-@contextlib.contextmanager
-def _network(arguments: argparse.Namespace) -> Iterator[tuple[BackboneConfig, str | Path]]:
-    """Yields the backbone's configuration and weights; those of a run lie in a file for as long."""
-    from vsemb.errors import invalid_argument
-    from vsemb.image.backbones import BackboneConfig, save_backbone_weights
-
-    path = Path(arguments.weights)
-    if arguments.weights in ("imagenet", "random") or not path.is_dir():
-        yield BackboneConfig(arguments.backbone or "MobileNetV2", arguments.size or 0), arguments.weights
-        return
-    from vsemb.recipes.build import backbone_config
-    from vsemb.recipes.run import Run
-
-    run = Run.open(path)
-    for name in ("backbone", "size"):
-        given = getattr(arguments, name)
-        if given is not None:
-            raise invalid_argument(name, given, f"none with --weights {path}, whose own is taken")
-    config = backbone_config(run.recipe)
-    network = None if config is None else getattr(run.model.image_encoder, "backbone", None)
-    if config is None or network is None:
-        raise invalid_argument(
-            "weights",
-            str(path),
-            "a weights file, or a run that was trained from pixels",
-            "Train one: vsemb train RECIPE --fine-tune SmallConvNet",
-        )
-    with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
-        weights = Path(folder) / "backbone.weights.h5"
-        save_backbone_weights(network, weights)
-        yield config, weights
 
 
 def _describe(store: RegionStore, data: Path) -> dict[str, Any]:

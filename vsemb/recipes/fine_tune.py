@@ -1,13 +1,21 @@
-"""Turning a recipe on features into one that trains the backbone too."""
+"""Networks of images in a training's loop, and those that came out of one."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from vsemb.data.features import FeatureStore
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError
-from vsemb.image.backbones import BackboneConfig
+from vsemb.errors import DataError, invalid_argument
+from vsemb.image.backbones import BackboneConfig, save_backbone_weights
+from vsemb.recipes.build import backbone_config
+from vsemb.recipes.run import Run
 from vsemb.recipes.schema import ImageConfig, Recipe
 
 FROM_SCRATCH = ("SmallConvNet",)
@@ -55,3 +63,46 @@ def _from_pixels(recipe: Recipe, image: ImageConfig) -> Recipe:
     return dataclasses.replace(
         recipe, image=image, training=dataclasses.replace(recipe.training, start="random")
     )
+
+
+@contextlib.contextmanager
+def lent_backbone(
+    weights: str | os.PathLike[str], network: Mapping[str, Any]
+) -> Iterator[tuple[BackboneConfig, str | Path]]:
+    """Yields a network's configuration and weights, those of a run in a file that exists for as long.
+
+    Args:
+        weights: as in `build_backbone`, or the directory of a run that was trained from pixels.
+        network: fields of `BackboneConfig` that were asked for, None where they were not; `backbone` is
+            its name, by default MobileNetV2. Of a run's own network `pooling` and `crops` may be others.
+
+    Raises:
+        InvalidArgumentError: for a run that has no network, or fields beside one that has.
+
+    Example:
+
+        with lent_backbone("runs/pixels", {"pooling": "flat"}) as (config, weights):
+            cache_features(dataset, config, weights=weights)
+    """
+    given = {name: value for name, value in network.items() if value is not None}
+    path = Path(weights)
+    if str(weights) in ("imagenet", "random") or not path.is_dir():
+        name = given.pop("backbone", "MobileNetV2")
+        yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
+        return
+    run = Run.open(path)
+    for name in sorted(given.keys() - {"pooling", "crops"}):
+        raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
+    config = backbone_config(run.recipe)
+    trained = None if config is None else getattr(run.model.image_encoder, "backbone", None)
+    if config is None or trained is None:
+        raise invalid_argument(
+            "weights",
+            str(path),
+            "a weights file, or a run that was trained from pixels",
+            "Train one: vsemb train RECIPE --fine-tune SmallConvNet",
+        )
+    with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
+        file = Path(folder) / "backbone.weights.h5"
+        save_backbone_weights(trained, file)
+        yield dataclasses.replace(config, **given), file
