@@ -1,19 +1,28 @@
-"""Training speed of the text tower, in captions a second and as a share of what matmul alone reaches.
+"""Training steps of the text tower inside `model.fit`, beside PyTorch and the speed of one matrix product.
 
-    python -m tests.benchmarks.training [--units 1024] [--json FILE]
+    python -m tests.benchmarks.training [--variants tuned paper] [--threads 1] [--json FILE]
 
-Three rows from one run, interleaved, medians of several rounds: batches bucketed by length, the same
-captions in plain shuffled batches (each padded to its longest), and the floor: the time the matrix
-products of a step would take at the speed of one large single-precision product on this machine.
+Everything in one run, interleaved, CPU time of the process, medians of several rounds:
+
+- the recipe `vsepp` with random features: the default path (`training.precision=auto`), float32, and float32
+  with the layers and the optimizer of Keras in the place of ours;
+- the same model in PyTorch, eager, with autocast to bfloat16, and compiled, packed by length as VSE++ does;
+- the floor: the matrix products of a step at the speed of one large product, in float32 and bfloat16.
+
+Captions have random words and the lengths of real ones, about 11 words. PyTorch is in the extra `benchmark`;
+without it its rows are left out, and rows that cannot run say why.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -21,14 +30,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb import losses
+from vsemb import recipes
 from vsemb.cli.tables import table
 from vsemb.data.batches import PairBatches
-from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
+from vsemb.encoders import recurrent
 from vsemb.files import write_json
-from vsemb.models import DualEncoder
+from vsemb.recipes import build, optimizers
+from vsemb.recipes.precision import settled
 
-WORDS, WORD_DIM, FEATURES, IMAGES = 8000, 300, 2048, 1024
+WORDS, FEATURES, IMAGES = 8000, 2048, 512
+BASE = "vsemb"
 
 
 class RandomFeatures:
@@ -46,7 +57,7 @@ class RandomFeatures:
 
 
 class RandomTokens:
-    """A tokenizer whose captions have the lengths of real ones: about 12 words, from 5 to 40."""
+    """A tokenizer whose captions have the lengths of real ones: about 11 words, from 5 to 40."""
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         generator = np.random.default_rng(1)
@@ -55,31 +66,163 @@ class RandomTokens:
         return ids, np.concatenate([[0], np.cumsum(lengths)])
 
 
-class PlainBatches(PairBatches):
-    """The same pairs, shuffled only."""
-
-    def _bucket(self, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return order[: self.steps_per_epoch * self.batch_size].reshape(self.steps_per_epoch, -1)
-
-
-def sgemm_gflops(size: int = 2048) -> float:
-    """Measures one large single-precision matrix product, in GF/s on all cores."""
-    a = tf.random.normal((size, size))
+def sgemm_gflops(
+    size: int = 2048, dtype: str = "float32", clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Measures one large matrix product on all cores, in GF/s of a clock."""
+    a = tf.cast(tf.random.normal((size, size)), dtype)
     product = tf.function(lambda x: x @ x)
     product(a)
     times = []
     for _ in range(7):
-        start = time.perf_counter()
+        start = clock()
         product(a).numpy()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return 2 * size**3 / float(np.median(times)) / 1e9
 
 
-def step_gflop(words: float, units: int, batch: int) -> float:
-    """Multiplications and additions of a training step's matrix products, forward and backward."""
-    recurrent = words * 2 * 3 * units * (WORD_DIM + units)
-    rest = batch * 2 * FEATURES * units + 2 * batch * batch * units
-    return 3 * (recurrent + rest) / 1e9
+def step_gflop(recipe: recipes.Recipe, words: float) -> float:
+    """Multiplications and additions of a step's matrix products, forward and backward.
+
+    Args:
+        recipe: a variant of `vsepp`.
+        words: of a batch, in all.
+    """
+    text, batch, dim = recipe.text, recipe.batches.size, recipe.embedding_dim
+    directions = 1 if text.directions == "forward" else 2
+    gates = words * directions * 2 * 3 * text.units * (text.word_dim + text.units)
+    pooled = 0 if directions == 1 else batch * 2 * 4 * text.units * dim
+    scores = 2 * batch * batch * dim
+    return 3 * (gates + pooled + batch * 2 * FEATURES * dim + scores) / 1e9
+
+
+@contextlib.contextmanager
+def stock() -> Iterator[None]:
+    """Keras' own layers and optimizer in the place of ours."""
+    with (
+        mock.patch.object(recurrent, "GRU", keras.layers.GRU),
+        mock.patch.object(optimizers, "Adam", lambda lazy, **options: keras.optimizers.Adam(**options)),
+    ):
+        yield
+
+
+def make_fit(recipe: recipes.Recipe, batches: PairBatches) -> Callable[[int], None]:
+    """Returns what trains one epoch inside `model.fit`."""
+    model = build.build_model(settled(recipe), WORDS, FEATURES)
+    steps = batches.steps_per_epoch
+    model.compile(
+        optimizer=optimizers.build_optimizer(recipe, steps),
+        loss=build.build_loss(recipe, steps),
+        jit_compile=False,
+    )
+
+    def epoch(number: int) -> None:
+        model.fit(batches.dataset(number), epochs=1, verbose=0, shuffle=False)
+
+    return epoch
+
+
+def torch_batches(batches: PairBatches, number: int) -> list[tuple[np.ndarray, ...]]:
+    """The epoch's pairs, in plain shuffled batches, each sorted by length."""
+    ids = [row for batch in batches.dataset(number) for row in batch["text"].numpy()]
+    images = [row for batch in batches.dataset(number) for row in batch["image"].numpy()]
+    order = np.random.default_rng(number).permutation(len(ids))
+    found = []
+    for chosen in order.reshape(-1, batches.batch_size):
+        lengths = np.array([np.count_nonzero(ids[row]) for row in chosen])
+        chosen, lengths = chosen[np.argsort(-lengths)], -np.sort(-lengths)
+        padded = np.zeros((len(chosen), lengths[0]), np.int64)
+        for place, (row, length) in enumerate(zip(chosen, lengths, strict=True)):
+            padded[place, :length] = ids[row][:length]
+        found.append((padded, lengths, np.stack([images[row] for row in chosen])))
+    return found
+
+
+def peers(variant: str, recipe: recipes.Recipe, batches: PairBatches, threads: int) -> dict[str, Any]:
+    """PyTorch's rows: name -> what trains one epoch; none where PyTorch is not installed."""
+    try:
+        import torch
+
+        from tests.benchmarks.torch_peers import make_epoch
+    except ImportError:
+        print("PyTorch is not installed, its rows are left out: pip install 'vsemb[benchmark]'")
+        return {}
+    torch.set_num_threads(threads)
+    rows = {}
+    prepared: dict[int, Any] = {}
+    for name, options in (
+        ("torch eager float32", {}),
+        ("torch autocast bfloat16", {"bfloat16": True}),
+        ("torch compiled float32", {"compiled": True}),
+    ):
+        epoch = make_epoch(variant, WORDS, recipe.text.word_dim, FEATURES, **options)
+
+        def run(number: int, epoch: Any = epoch) -> None:
+            if number not in prepared:
+                prepared[number] = torch_batches(batches, number)
+            begun = time.process_time()
+            epoch(prepared[number])
+            run.seconds = time.process_time() - begun  # type: ignore[attr-defined]
+
+        rows[name] = run
+    return rows
+
+
+def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
+    """Measures one variant of the recipe."""
+    recipe = recipes.get("vsepp", variant).with_overrides(["image.standardize=false"])
+    captions = np.repeat(np.arange(IMAGES), 5)
+    split: Any = SimpleNamespace(
+        name="noise", ids=np.arange(IMAGES), captions=[""] * len(captions), caption_rows=captions
+    )
+    tokens: Any = RandomTokens()
+    images: Any = RandomFeatures(IMAGES, FEATURES)
+    batches = PairBatches(split, images, tokens, batch_size=recipe.batches.size)
+    exact = recipe.with_overrides(["training.precision=float32"])
+    auto = recipe.with_overrides(["training.precision=auto"])
+    ways: dict[str, Callable[[int], None]] = {
+        f"{BASE} (default: {settled(auto).training.dtype})": make_fit(auto, batches),
+        f"{BASE} float32": make_fit(exact, batches),
+    }
+    with stock():
+        ways["Keras' layers and Adam, float32"] = make_fit(exact, batches)
+    ways |= peers(variant, recipe, batches, threads)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    gflops: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+    failed: dict[str, str] = {}
+    for number in range(rounds + 1):
+        for dtype, rates in gflops.items():
+            rates.append(sgemm_gflops(dtype=dtype, clock=time.process_time))
+        for name, epoch in ways.items():
+            if name in failed:
+                continue
+            begun = time.process_time()
+            try:
+                epoch(number)
+            except Exception as error:  # a compiler that is missing, say
+                failed[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
+                continue
+            if number:  # the first round traces and compiles
+                seconds[name].append(getattr(epoch, "seconds", time.process_time() - begun))
+    _, offsets = tokens.encode(split.captions)
+    steps = batches.steps_per_epoch
+    gflop = steps * step_gflop(recipe, offsets[-1] / len(captions) * recipe.batches.size)
+    pairs = steps * recipe.batches.size
+    rates = {dtype: float(np.median(values)) for dtype, values in gflops.items()}
+    medians = {name: float(np.median(values)) for name, values in seconds.items() if values}
+    rows = {
+        name: {
+            "captions_per_second": round(pairs / median, 1),
+            "gflops": round(gflop / median, 1),
+            "of_float32_floor": round(gflop / rates["float32"] / median, 3),
+            "of_bfloat16_floor": round(gflop / rates["bfloat16"] / median, 3),
+        }
+        for name, median in medians.items()
+    }
+    default = next(iter(medians.values()))
+    for name, median in medians.items():
+        rows[name]["default_is_faster_by"] = round(median / default, 2)
+    return {"variant": variant, "rows": rows, "failed": failed, "gemm_gflops": rates}
 
 
 def main() -> None:
@@ -87,59 +230,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--units", type=int, default=1024)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--variants", nargs="+", default=["tuned", "paper"], choices=["tuned", "paper"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
-    rows = np.repeat(np.arange(IMAGES), 5)
-    split: Any = SimpleNamespace(
-        name="noise", ids=np.arange(IMAGES), captions=[""] * len(rows), caption_rows=rows
-    )
-    images: Any = RandomFeatures(IMAGES, FEATURES)
-    tokens: Any = RandomTokens()
-    kinds = {
-        "bucketed": PairBatches(split, images, tokens, batch_size=arguments.batch_size),
-        "plain": PlainBatches(split, images, tokens, batch_size=arguments.batch_size),
-    }
-    model = DualEncoder(
-        ImageEncoder(arguments.units),
-        RecurrentSentenceEncoder(WordEmbedding(WORDS, WORD_DIM), arguments.units, units=arguments.units),
-    )
-    model.compile(keras.optimizers.Adam(2e-4), loss=losses.PairwiseRanking(), jit_compile=False)
-    steps = kinds["bucketed"].steps_per_epoch
-    pairs = steps * arguments.batch_size
-    seconds: dict[str, list[float]] = {name: [] for name in kinds}
-    gflops = []
-    for round_number in range(arguments.rounds + 1):
-        gflops.append(sgemm_gflops())
-        for name, batches in kinds.items():
-            start = time.perf_counter()
-            model.fit(batches.dataset(round_number), epochs=1, verbose=0, shuffle=False)
-            if round_number:  # the first round traces
-                seconds[name].append(time.perf_counter() - start)
-    _, offsets = tokens.encode(split.captions)
-    floor = steps * step_gflop(
-        offsets[-1] / len(rows) * arguments.batch_size, arguments.units, arguments.batch_size
-    )
-    floor_seconds = floor / float(np.median(gflops))
-    report: dict[str, Any] = {
-        "units": arguments.units,
-        "batch_size": arguments.batch_size,
-        "cores": os.cpu_count(),
-        "sgemm_gflops": round(float(np.median(gflops)), 1),
-        "floor_captions_per_second": round(pairs / floor_seconds, 1),
-    }
-    lines = []
-    for name, times in seconds.items():
-        median = float(np.median(times))
-        report[name] = {
-            "captions_per_second": round(pairs / median, 1),
-            "share_of_floor": round(floor_seconds / median, 3),
-        }
-        lines.append([name, f"{pairs / median:.0f}", f"{floor_seconds / median:.2f}"])
-    lines.append(["floor", f"{pairs / floor_seconds:.0f}", "1.00"])
-    print(table(["", "captions/s", "of floor"], lines))
+    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
+    report = {"threads": arguments.threads, "variants": []}
+    for variant in arguments.variants:
+        found = measure(variant, arguments.rounds, arguments.threads)
+        report["variants"].append(found)
+        lines = [
+            [
+                name,
+                f"{row['captions_per_second']:.0f}",
+                f"{row['gflops']:.0f}",
+                f"{row['of_float32_floor']:.2f}",
+                f"{row['of_bfloat16_floor']:.2f}",
+                f"{row['default_is_faster_by']:.2f}",
+            ]
+            for name, row in found["rows"].items()
+        ]
+        head = ["captions/s", "GF/s", "of float32 floor", "of bfloat16 floor", "default is faster by"]
+        rates = ", ".join(f"{dtype} {rate:.0f} GF/s" for dtype, rate in found["gemm_gflops"].items())
+        print(f"vsepp {variant}; one large product: {rates}")
+        print(table(["", *head], lines))
+        for name, reason in found["failed"].items():
+            print(f"{name}: {reason}")
     if arguments.json:
         write_json(arguments.json, report)
 
