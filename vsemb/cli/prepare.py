@@ -57,7 +57,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="images in a full shard (default: 1024)",
     )
     options = parser.add_argument_group("options of single formats")
-    options.add_argument("--images", metavar="DIR", help="images folder (all but tfds, vsepp, wnid)")
+    options.add_argument(
+        "--images",
+        metavar="DIR",
+        help="images folder (all but tfds, vsepp, wnid); a URI such as https://... or gs://... for table, "
+        "karpathy, coco and flickr",
+    )
+    options.add_argument(
+        "--uris",
+        action="store_true",
+        default=None,
+        help="let the table's file names be URIs: file://, https://, or with the extra beam gs:// and s3:// "
+        "(table)",
+    )
     options.add_argument(
         "--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)"
     )

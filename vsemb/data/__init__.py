@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vsemb.data.features import FeatureStore, cache_features
     from vsemb.data.hypernym_pairs import PairSet, PairSplit
     from vsemb.data.parses import Parses, match_sentences, write_parses
+    from vsemb.data.pixel_service import ServicePixels
     from vsemb.data.regions import RegionStore, cache_regions
     from vsemb.data.sentence_pairs import SentencePairBatches
     from vsemb.data.sources import FeatureImages, PixelImages
@@ -31,6 +32,7 @@ __all__ = [
     "PixelImages",
     "RegionStore",
     "SentencePairBatches",
+    "ServicePixels",
     "Split",
     "WordNet",
     "cache_features",
@@ -55,6 +57,7 @@ _HOMES = {
     "PixelImages": "sources",
     "RegionStore": "regions",
     "SentencePairBatches": "sentence_pairs",
+    "ServicePixels": "pixel_service",
     "Split": "store",
     "WordNet": "wordnet",
     "cache_features": "features",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
+from vsemb.data.pixel_service import ServicePixels
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
@@ -30,7 +31,7 @@ class PairBatches:
 
     Args:
         split: the split, usually `train`.
-        images: its images, `FeatureImages` or `PixelImages`.
+        images: its images: `FeatureImages`, `PixelImages` or `ServicePixels`.
         tokenizer: turns captions into ids, once.
         batch_size: pairs a batch; what is left over in an epoch is dropped, each time another part.
         captions: `"all"` captions of an image make a pair each in every epoch, or `"one"`, drawn
@@ -111,22 +112,33 @@ class PairBatches:
     def _epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
         split = self.split
         negatives = self.negative_plan(epoch) if self.negatives == "sampled" else None
-        for step, captions in enumerate(self.plan(epoch)[start:], start):
+        plan = self.plan(epoch)[start:]
+        images = self._images(split.caption_rows[plan], epoch, start)
+        other_images = None if negatives is None else self._images(negatives[1][start:], epoch, start)
+        for step, captions in enumerate(plan, start):
             rows = split.caption_rows[captions]
             batch = {
-                "image": self.images.gather(rows),
+                "image": next(images),
                 "text": self._texts(captions),
                 "image_id": split.ids[rows],
                 "seed": np.array([self.seed + epoch, step], np.int32),
                 **self._labels(rows),
             }
-            if negatives is not None:
+            if negatives is not None and other_images is not None:
                 other, other_rows = negatives[0][step], negatives[1][step]
-                batch["negative_image"] = self.images.gather(other_rows)
+                batch["negative_image"] = next(other_images)
                 batch["negative_image_id"] = split.ids[other_rows]
                 batch["negative_text"] = self._texts(other)
                 batch["negative_text_id"] = split.ids[split.caption_rows[other]]
             yield batch
+
+    def _images(self, rows: np.ndarray, epoch: int, start: int) -> Iterator[np.ndarray]:
+        """Yields the images of an epoch's batches from step `start` on; `rows` is (steps, batch_size)."""
+        if not isinstance(self.images, ServicePixels):
+            yield from map(self.images.gather, rows)
+            return
+        seeds = [(self.seed + epoch, step) for step in range(start, start + len(rows))]
+        yield from self.images.stream(rows, np.array(seeds, np.int32))
 
     def _labels(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Returns what a batch says of its images besides their ids: int64 (batch_size,) arrays."""

@@ -297,6 +297,22 @@ class Split:
         images = shards.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return images.apply(tf.data.experimental.assert_cardinality(len(self)))
 
+    def image_places(self) -> tuple[list[Path], np.ndarray, np.ndarray]:
+        """Returns where the images lie.
+
+        Returns:
+            shards: their files.
+            numbers: int32 (n,), the shard of each image.
+            offsets: int64 (n,), where its TFRecord begins in the shard, in bytes.
+
+        Raises:
+            DataError: if the dataset holds precomputed features only.
+        """
+        self._need_images()
+        numbers = np.array([entry["shard"] for entry in self.entries], np.int32)
+        offsets = np.array([entry["offset"] for entry in self.entries], np.int64)
+        return [shard.resolve() for shard in self._shards], numbers, offsets
+
     def read_image(self, row: int) -> bytes:
         """Returns the JPEG or PNG bytes of the image at `row`, checked against the index.
 

@@ -13,11 +13,14 @@ from typing import Any
 from vsemb.data.images import BadImage, sanitise_image
 from vsemb.data.manifest import check_split_name
 from vsemb.data.records import ImageRecord, caption_id
+from vsemb.data.uris import RemoteImage
 from vsemb.errors import DataError
 from vsemb.files import sha256_bytes
 
 _AHEAD = 64
 _WORKERS = 2
+#: How the reason begins why an image is left out that another attempt may be able to read.
+UNREADABLE = "cannot be read"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Examined:
     """What became of one record.
 
     Attributes:
-        signature: changes when the record or its image does (an image file by its size and time).
+        signature: changes when the record or its image does (an image file by its size and time, never one
+            behind a URI).
         entry: the index entry without id, shard and offset; None if the record is left out.
         encoded: image bytes to store, or None.
         reason: why the record is left out, or None.
@@ -57,7 +61,10 @@ def clean_caption(text: Any, key: str) -> str:
 
 
 def signature(record: ImageRecord) -> str:
-    """Returns a short hash of a record, by which a resumed run sees that its source changed."""
+    """Returns a short hash of a record, by which a resumed run sees that its source changed.
+
+    That an image changed behind its URI is not seen.
+    """
     image: Any = None
     if isinstance(record.image, Path):
         try:
@@ -65,6 +72,8 @@ def signature(record: ImageRecord) -> str:
             image = [status.st_size, status.st_mtime_ns]
         except OSError:
             image = "missing"
+    elif isinstance(record.image, RemoteImage):
+        image = record.image.uri  # Asking every server would take as long as reading from it.
     elif record.image is not None:
         image = sha256_bytes(record.image)
     parts = [getattr(record, field.name) for field in dataclasses.fields(record) if field.name != "image"]
@@ -138,7 +147,7 @@ def _scaled(item: Mapping[str, Any], scale: tuple[float, float]) -> dict[str, An
     return {**item, "box": [x * scale[0], y * scale[1], width * scale[0], height * scale[1]]}
 
 
-def _read(image: Path | bytes) -> bytes:
+def _read(image: Path | RemoteImage | bytes) -> bytes:
     if isinstance(image, bytes):
         return image
     try:
@@ -146,11 +155,11 @@ def _read(image: Path | bytes) -> bytes:
     except FileNotFoundError as error:
         raise BadImage("no such file") from error
     except OSError as error:
-        raise BadImage(f"cannot be read: {error.strerror or error}") from error
+        raise BadImage(f"{UNREADABLE}: {error.strerror or error}") from error
 
 
 def examine_all(
-    records: Iterable[ImageRecord], known: Mapping[int, Any], max_side: int | None
+    records: Iterable[ImageRecord], known: Mapping[int, Any], max_side: int | None, workers: int = _WORKERS
 ) -> Generator[tuple[int, ImageRecord, Examined | None], None, None]:
     """Examines records on a few threads and yields them in their order.
 
@@ -158,11 +167,12 @@ def examine_all(
         records: the source.
         known: positions (from 0) whose outcome an earlier run has finished; they are not examined again.
         max_side: see `sanitise_image`.
+        workers: threads.
 
     Yields:
         (position, record, its examination or None where the outcome is known).
     """
-    pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="vsemb-prepare")
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="vsemb-prepare")
     waiting: deque[tuple[int, ImageRecord, Future[Examined] | None]] = deque()
 
     def oldest() -> tuple[int, ImageRecord, Examined | None]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from vsemb.data.attributes import write_attributes
+from vsemb.data.manifest import ordered_splits
 from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
 from vsemb.data.records import ImageRecord
@@ -66,27 +67,36 @@ def prepare(
     opened = read(format, source, **options)
     for note in opened.notes:
         say(note)
-    described = {
-        "format": opened.format,
-        "path_name": opened.path_name,
-        "sha256": {file.name: sha256_file(file) for file in opened.files},
-        "options": opened.options,
-    }
-    if isinstance(opened.records, list):
-        described["images_sha256"] = survey(opened.records)
     return write_dataset(
         opened.records,
         out,
         name=name or Path(os.path.abspath(out)).name,
-        source=described,
+        source=described_source(opened),
         total=opened.total,
         images_per_shard=images_per_shard,
         on_bad_image=on_bad_image,
         max_side=max_side,
         overwrite=overwrite,
         report=report,
-        before_publish=lambda dataset: _write_beside(dataset, opened),
+        before_publish=lambda dataset: write_beside(dataset, opened),
     )
+
+
+def described_source(source: Source) -> dict[str, Any]:
+    """Returns what a manifest says of its source, after a survey of its images where they are a list.
+
+    Raises:
+        DataError: if a key occurs twice.
+    """
+    described = {
+        "format": source.format,
+        "path_name": source.path_name,
+        "sha256": {file.name: sha256_file(file) for file in source.files},
+        "options": source.options,
+    }
+    if isinstance(source.records, list):
+        described["images_sha256"] = survey(source.records)
+    return described
 
 
 def survey(records: list[ImageRecord]) -> str:
@@ -94,7 +104,7 @@ def survey(records: list[ImageRecord]) -> str:
 
     Returns:
         A SHA-256 over the keys and the sizes of the image files, by which a later call sees that images
-        came, went or changed.
+        came, went or changed; of images behind URIs over the keys alone.
 
     Raises:
         DataError: if a key occurs twice.
@@ -114,7 +124,7 @@ def survey(records: list[ImageRecord]) -> str:
     return digest.hexdigest()
 
 
-def _write_beside(dataset: Dataset, source: Source) -> None:
+def write_beside(dataset: Dataset, source: Source) -> None:
     """Writes what a source knows beyond its records: attributes of classes, precomputed features."""
     if source.attributes is not None:
         write_attributes(dataset.path, source.attributes)
@@ -136,9 +146,13 @@ def summary(dataset: Dataset) -> list[str]:
     print("\\n".join(summary(Dataset.open("data/flickr8k"))))
     ```
     """
-    manifest = dataset.manifest
+    return manifest_summary(dataset.manifest)
+
+
+def manifest_summary(manifest: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of `summary` from what `Dataset.manifest` holds."""
     lines = []
-    for name in dataset.splits:
+    for name in ordered_splits(manifest["splits"]):
         split = manifest["splits"][name]
         lines.append(f"{name}: {split['images']} images, {split['captions']} captions")
     reasons = Counter(item["reason"] for item in manifest["skipped"])

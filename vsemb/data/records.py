@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vsemb.data.uris import RemoteImage
+
 
 @dataclass(frozen=True)
 class ImageRecord:
@@ -15,7 +17,8 @@ class ImageRecord:
         key: the name of the image in its source, unique there, e.g. a file name.
         captions: 1 to N captions.
         split: the split that the image belongs to, e.g. `"train"`.
-        image: a file, encoded JPEG or PNG bytes, or `None` where there are only features.
+        image: a file, one that a URI names, encoded JPEG or PNG bytes, or `None` where there are only
+            features.
         class_name: the class of the image, for class-labelled data.
         objects: one dictionary an object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
         alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
@@ -33,7 +36,7 @@ class ImageRecord:
     key: str
     captions: tuple[str, ...]
     split: str
-    image: Path | bytes | None
+    image: Path | RemoteImage | bytes | None
     class_name: str | None = None
     objects: tuple[dict[str, Any], ...] = ()
     alignments: tuple[tuple[tuple[int, int], ...], ...] = ()

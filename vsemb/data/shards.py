@@ -46,6 +46,64 @@ def example_bytes(entry: dict[str, Any], encoded: bytes | None) -> bytes:
     return example.SerializeToString(deterministic=True)
 
 
+class ShardWriter:
+    """Writes one shard.
+
+    Args:
+        path: the file to write.
+        number: the shard's number in its split.
+
+    Attributes:
+        images: how many are in it.
+    """
+
+    def __init__(self, path: Path, number: int) -> None:
+        import tensorflow as tf
+
+        self.images = 0
+        self._path = path
+        self._number = number
+        self._offset = 0
+        self._writer: tf.io.TFRecordWriter | None = tf.io.TFRecordWriter(str(path))
+
+    def add(self, entry: dict[str, Any], encoded: bytes | None) -> None:
+        """Writes an image.
+
+        Args:
+            entry: its index entry, which receives `shard` and `offset` here.
+            encoded: image bytes or None.
+        """
+        assert self._writer is not None
+        entry["shard"], entry["offset"] = self._number, self._offset
+        data = example_bytes(entry, encoded)
+        self._writer.write(data)
+        self._offset += len(data) + _RECORD_OVERHEAD
+        self.images += 1
+
+    def finish(self) -> tuple[int, str]:
+        """Brings the shard to the disk.
+
+        Returns:
+            Its size in bytes, and its hex SHA-256.
+
+        Raises:
+            OSError: if less was written than should have been.
+        """
+        self.close()
+        size = self._path.stat().st_size
+        if size != self._offset:
+            raise OSError(f"wrote {size} of {self._offset} bytes of {self._path.name}")
+        with open(self._path, "rb+") as file:
+            os.fsync(file.fileno())
+        return size, sha256_file(self._path)
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+
 class SplitWriter:
     """Writes the shards of one split in order.
 
@@ -74,9 +132,7 @@ class SplitWriter:
         self._journal = journal
         self._images_per_shard = images_per_shard
         self._records: list[dict[str, Any]] = []
-        self._images = 0
-        self._offset = 0
-        self._writer: tf.io.TFRecordWriter | None = None
+        self._writer: ShardWriter | None = None
 
     @property
     def covered(self) -> int:
@@ -101,18 +157,11 @@ class SplitWriter:
             record: the journal record; its `entry` receives `shard` and `offset` here.
             encoded: image bytes or None.
         """
-        import tensorflow as tf
-
         if self._writer is None:
-            self._writer = tf.io.TFRecordWriter(str(self._temporary()))
-        entry = record["entry"]
-        entry["shard"], entry["offset"] = len(self.finished), self._offset
-        data = example_bytes(entry, encoded)
-        self._writer.write(data)
-        self._offset += len(data) + _RECORD_OVERHEAD
+            self._writer = ShardWriter(self._temporary(), len(self.finished))
+        self._writer.add(record["entry"], encoded)
         self._records.append(record)
-        self._images += 1
-        if self._images == self._images_per_shard:
+        if self._writer.images == self._images_per_shard:
             self.finish_shard()
 
     def finish_shard(self) -> None:
@@ -120,15 +169,9 @@ class SplitWriter:
         if self._writer is None:
             return
         writer, self._writer = self._writer, None
-        writer.close()
         temporary = self._temporary()
         number = len(self.finished)
-        size = temporary.stat().st_size
-        if size != self._offset:
-            raise OSError(f"wrote {size} of {self._offset} bytes of {temporary.name}")
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        digest = sha256_file(temporary)
+        size, digest = writer.finish()
         os.replace(temporary, self._directory / shard_name(self.split, number))
         shard = {
             "split": self.split,
@@ -139,7 +182,7 @@ class SplitWriter:
         }
         write_json(self._journal / f"{self.split}-{number:05d}.json", shard)
         self.finished.append(shard)
-        self._records, self._images, self._offset = [], 0, 0
+        self._records = []
 
     def close(self) -> None:
         """Lets go of an unfinished shard; its temporary file is left for the next run to remove."""

@@ -129,6 +129,11 @@ class PixelImages:
         if len(split.ids) * self._decoded**2 * 3 <= memory:
             self._pixels = self._decode_all()
 
+    @property
+    def decoded_size(self) -> int:
+        """The side in pixels that images are resized to, before a crop is cut."""
+        return self._decoded
+
     def _decode_all(self) -> np.ndarray:
         pixels = np.zeros((len(self._split.ids), self._decoded, self._decoded, 3), np.uint8)
         encoded = self._split.encoded_images().batch(_DECODE_BATCH)

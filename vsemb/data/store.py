@@ -73,18 +73,13 @@ def write_dataset(
     """
     if on_bad_image not in ("skip", "fail"):
         raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
-    if images_per_shard < 1:
-        raise invalid_argument("images_per_shard", images_per_shard, "an integer >= 1")
-    if max_side is not None and max_side < 1:
-        raise invalid_argument("max_side", max_side, "an integer >= 1")
+    described = description(name, source, images_per_shard, max_side)
     area = WorkArea(Path(os.path.realpath(out)))
-    described = {"name": name, "source": source, "writing": _writing_options(images_per_shard, max_side)}
-    described = json.loads(json.dumps(described))  # As it will be read back: tuples become lists.
     # Another Pillow may encode and judge images differently, so its work is not continued.
     plan = described | {"version": VERSION, "pillow": PIL.__version__}
     say = report or _silent
     with _disk_errors(area):
-        if _holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
+        if holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
             if area.root.exists():
                 with area.locked():
                     area.remove()
@@ -124,7 +119,7 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
     Raises:
         DataError: if something else is at `out`.
     """
-    if not _holds_dataset(out):
+    if not holds_dataset(out):
         return False
     manifest = read_manifest(out)
     differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
@@ -142,8 +137,12 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
     return True
 
 
-def _holds_dataset(out: Path) -> bool:
-    """Whether there is a dataset at `out`; anything else that is not empty is never replaced."""
+def holds_dataset(out: Path) -> bool:
+    """Whether there is a dataset at `out`; anything else that is not empty is never replaced.
+
+    Raises:
+        DataError: if something else is at `out`.
+    """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     if not out.is_dir() or not (out / MANIFEST).exists():
@@ -160,8 +159,32 @@ def _silent(line: str) -> None:
     del line
 
 
-def _writing_options(images_per_shard: int, max_side: int | None) -> dict[str, Any]:
-    return {"images_per_shard": images_per_shard, "max_side": max_side}
+def description(
+    name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None
+) -> dict[str, Any]:
+    """Returns what decides whether two datasets are the same, as it stands in a manifest.
+
+    Args:
+        name: the dataset's.
+        source: see `write_dataset`.
+        images_per_shard: images in a full shard.
+        max_side: the longest side in pixels, or None.
+
+    Raises:
+        InvalidArgumentError: for an option below 1.
+
+    Example:
+
+    >>> description("dogs", {}, 1024, None)["writing"]
+    {'images_per_shard': 1024, 'max_side': None}
+    """
+    for option, value in (("images_per_shard", images_per_shard), ("max_side", max_side)):
+        if value is not None and value < 1:
+            raise invalid_argument(option, value, "an integer >= 1")
+    writing = {"images_per_shard": images_per_shard, "max_side": max_side}
+    # As it will be read back: tuples become lists.
+    described: dict[str, Any] = json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
+    return described
 
 
 @contextlib.contextmanager

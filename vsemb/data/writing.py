@@ -11,21 +11,12 @@ from tqdm import tqdm
 
 from vsemb.data.dataset import Dataset
 from vsemb.data.examine import Examined, examine_all, signature
-from vsemb.data.manifest import (
-    FORMAT,
-    MANIFEST,
-    VERSION,
-    fingerprint,
-    index_line,
-    index_name,
-    ordered_splits,
-    shard_name,
-)
+from vsemb.data.finishing import FinishedSplit, write_index_and_manifest
+from vsemb.data.manifest import index_line, ordered_splits, shard_name
 from vsemb.data.records import ImageRecord
 from vsemb.data.shards import SplitWriter, shard_file
 from vsemb.data.workarea import WorkArea
 from vsemb.errors import DataError
-from vsemb.files import replacing, sha256_file, write_json
 
 
 class SourceChanged(Exception):
@@ -96,7 +87,7 @@ def _write_shards(
             elif position <= covered.get(record.split, -1):
                 raise SourceChanged
             else:
-                line = _journal_line(position, record.key, outcome)
+                line = journal_line(position, record.key, outcome)
             if line["entry"] is None:
                 if on_bad_image == "fail":
                     raise BadImageFound(
@@ -128,7 +119,14 @@ def _write_shards(
         writer.finish_shard()
 
 
-def _journal_line(position: int, key: str, outcome: Examined) -> dict[str, Any]:
+def journal_line(position: int, key: str, outcome: Examined) -> dict[str, Any]:
+    """Returns what is kept of an examined record until its dataset is whole.
+
+    Args:
+        position: of the record in its source, from 0.
+        key: of the image.
+        outcome: what became of it.
+    """
     entry = None if outcome.entry is None else {"id": None} | outcome.entry | {"shard": None, "offset": None}
     return {
         "position": position,
@@ -150,8 +148,7 @@ def _nothing_left(writers: dict[str, SplitWriter], count: int) -> str:
 
 def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dict[str, Any]) -> None:
     """Gives the shards their final names and writes the index files and the manifest."""
-    splits: dict[str, Any] = {}
-    hashes: dict[str, str] = {}
+    splits: dict[str, FinishedSplit] = {}
     skipped: list[dict[str, Any]] = []
     dropped = 0
     for split in ordered_splits(writers):
@@ -168,20 +165,11 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
             file = shard_file(area.dataset, split, shard["number"])
             if file is not None and file != final:
                 os.replace(file, final)
-        with replacing(area.dataset / index_name(split)) as temporary:
-            temporary.write_text("".join(map(index_line, entries)), encoding="utf-8", newline="\n")
-        hashes[split] = sha256_file(area.dataset / index_name(split))
-        splits[split] = {
-            "images": len(entries),
-            "captions": sum(len(entry["captions"]) for entry in entries),
-            "shards": [shard_name(split, shard["number"], count) for shard in writer.finished],
-            "bytes": [shard["bytes"] for shard in writer.finished],
-            "sha256": [shard["sha256"] for shard in writer.finished],
-            "index": index_name(split),
-        }
+        splits[split] = FinishedSplit(
+            images=len(entries),
+            captions=sum(len(entry["captions"]) for entry in entries),
+            shards=[(shard["bytes"], shard["sha256"]) for shard in writer.finished],
+            lines=map(index_line, entries),
+        )
     skipped.sort(key=lambda record: record["position"])
-    manifest = {"format": FORMAT, "version": VERSION, **described, "splits": splits}
-    manifest["skipped"] = [{"key": record["key"], "reason": record["reason"]} for record in skipped]
-    manifest["dropped_captions"] = dropped
-    manifest["fingerprint"] = fingerprint(hashes)
-    write_json(area.dataset / MANIFEST, manifest)
+    write_index_and_manifest(area.dataset, described, splits, skipped, dropped)

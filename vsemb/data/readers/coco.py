@@ -13,6 +13,7 @@ from typing import Any
 
 from vsemb.data.readers.source import Source, existing, find_images, image_path, split_name
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder, images_folder
 from vsemb.errors import DataError
 from vsemb.files import read_json
 
@@ -31,7 +32,8 @@ def read(
     Args:
         source: a captions JSON file, or a folder that holds `captions_*.json` of one year, itself or in
             `annotations/`.
-        images: the images folder, or the folder above `train2017/` and `val2017/`; default: looked for
+        images: the images folder, by path or URI, or the path of the folder above `train2017/` and
+            `val2017/`; default: looked for
             around the JSON file.
         split: put all images into this split; default: by the names of the files (`captions_val2017.json`).
 
@@ -42,7 +44,7 @@ def read(
     files = _caption_files(path) if path.is_dir() else [path]
     records: list[ImageRecord] = []
     notes: list[str] = []
-    if images is not None and not Path(images).is_dir():
+    if images is not None and not images_folder(images).is_dir():
         raise DataError(f"No images folder at {images}.")
     for file in files:
         found = _FILE_NAME.fullmatch(file.name)
@@ -97,9 +99,11 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
             "annotations with id, image_id and caption."
         ) from error
     beside = file.parent
-    roots = [Path(images)] if images is not None else [beside.parent, beside]
-    candidates = []
-    for root in roots:
+    candidates: list[Path | RemoteFolder] = []
+    for root in [beside.parent, beside] if images is None else [images_folder(images)]:
+        if isinstance(root, RemoteFolder):
+            candidates.append(root)
+            continue
         candidates += [root / stem, root / "images" / stem] if stem else []
         candidates += [root / "images", root]
     folder = find_images(list(names.values()), candidates)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder, images_folder
 from vsemb.errors import DataError
 
 _LISTS = {
@@ -39,7 +40,7 @@ def read(
 
     Args:
         source: the token file, or a folder that holds it, itself or one level down.
-        images: the images folder; default: a folder of the usual name around the token file.
+        images: the images folder, a path or URI; default: a folder of the usual name around the token file.
         split: put all images of the token file into this split and read no split lists; by default the
             lists beside the token file decide, and images that no list names are left out.
 
@@ -66,10 +67,10 @@ def read(
             more = ", ..." if len(outside) > 3 else ""
             notes.append(f"{len(outside)} images are in no split list: {', '.join(outside[:3])}{more}")
     if images is not None:
-        candidates = [Path(images)]
+        candidates: list[Path | RemoteFolder] = [images_folder(images)]
     else:
         roots = list(dict.fromkeys([token.parent, token.parent.parent]))
-        candidates = [root / name for root in roots for name in _IMAGE_FOLDERS] + [token.parent]
+        candidates = [*(root / name for root in roots for name in _IMAGE_FOLDERS), token.parent]
     folder = find_images(list(members), candidates)
     records = [
         ImageRecord(

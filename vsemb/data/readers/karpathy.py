@@ -12,6 +12,7 @@ from typing import Any
 
 from vsemb.data.readers.source import Source, existing, find_images, image_path, split_name
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder, images_folder
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
@@ -26,7 +27,8 @@ def read(
 
     Args:
         source: the JSON file, or a folder that holds exactly one `dataset_*.json`.
-        images: the images folder; default: `images/` beside the JSON file, or the JSON file's own folder.
+        images: the images folder, a path or URI; default: `images/` beside the JSON file, or the JSON
+            file's own folder.
         restval: what becomes of COCO's split `restval`: `"train"` joins it to train (as everyone does),
             `"keep"` leaves it a split of its own, `"drop"` leaves it out.
 
@@ -52,7 +54,9 @@ def read(
                 f"{rest} images of restval " + ("join train." if restval == "train" else "left out.")
             )
     beside = path.parent
-    roots = [Path(images)] if images is not None else [beside / "images", beside, beside.parent / "images"]
+    roots: list[Path | RemoteFolder] = [beside / "images", beside, beside.parent / "images"]
+    if images is not None:
+        roots = [images_folder(images)]
     if images is not None and not roots[0].is_dir():
         raise DataError(f"No images folder at {images}.")
     # COCO's entries name their folder (train2014); people keep it, or throw all images together.

@@ -13,6 +13,7 @@ import numpy as np
 
 from vsemb.data.attributes import ClassAttributes
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder, RemoteImage
 from vsemb.errors import DataError
 
 _PROBES = 64
@@ -98,7 +99,7 @@ def text_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def image_path(folder: Path, name: str) -> Path:
+def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
     """Returns the path of an image that an annotation names; it need not exist.
 
     Names written in another Unicode normal form than the file's are found as well (archives made on
@@ -110,6 +111,8 @@ def image_path(folder: Path, name: str) -> Path:
     pure = PurePosixPath(name)
     if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts:
         raise DataError(f"The image name {name!r} does not lie below the images folder; use relative names.")
+    if isinstance(folder, RemoteFolder):
+        return folder / name
     path = folder / name
     if not name.isascii() and not path.exists():
         for form in ("NFC", "NFD"):
@@ -119,18 +122,27 @@ def image_path(folder: Path, name: str) -> Path:
     return path
 
 
-def find_images(names: Sequence[str], candidates: Sequence[Path]) -> Path:
-    """Returns the candidate folder that holds most of a sample of the named images.
+def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder]) -> Path | RemoteFolder:
+    """Returns the candidate folder that holds most of a sample of the named images, or the first remote one.
 
     Raises:
         DataError: if none holds any, naming the folders tried.
     """
+    for folder in candidates:
+        if isinstance(folder, RemoteFolder):
+            return folder
     step = max(1, len(names) // _PROBES)
     sample = names[::step]
     # max() returns the first of equals, so the order of the candidates decides.
-    counts = [sum(image_path(folder, name).exists() for name in sample) for folder in candidates]
+    local = [folder for folder in candidates if isinstance(folder, Path)]
+    counts = [sum(_is_there(folder, name) for name in sample) for folder in local]
     if not names or not max(counts, default=0):
         tried = ", ".join(dict.fromkeys(str(folder) for folder in candidates))
         example = f", e.g. {names[0]!r}," if names else ""
         raise DataError(f"No image of the source{example} lies in {tried}. Name the folder with --images.")
-    return candidates[counts.index(max(counts))]
+    return local[counts.index(max(counts))]
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    path = image_path(folder, name)
+    return isinstance(path, Path) and path.exists()

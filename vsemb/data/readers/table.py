@@ -22,6 +22,7 @@ from vsemb.data.readers.source import (
     text_lines,
 )
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder, images_folder, located, scheme
 from vsemb.errors import DataError, invalid_argument
 
 _DESCRIPTIONS = ("description", "descriptions")
@@ -41,6 +42,7 @@ def read(
     images: str | os.PathLike[str] | None = None,
     split: str | None = None,
     disjoint_classes: bool = False,
+    uris: bool = False,
 ) -> Source:
     """Reads a table.
 
@@ -49,12 +51,15 @@ def read(
 
     Args:
         source: the table, or a folder that holds exactly one `.csv`, `.tsv` or `.jsonl` file.
-        images: the folder that file names are relative to; default: the table's own, or `images/` in it.
+        images: the folder that file names are relative to, a path or URI; default: the table's own, or
+            `images/` in it.
         split: put all images into this split. By default the column `split` decides; without one, a hash
             of the file name does (`hash_split`).
         disjoint_classes: without a column `split`, let the classes decide, so that train, val and test share
             none: in the order of a hash of their names, 80 % of the classes are train, 10 % val and 10 %
             test, at least one of each.
+        uris: let file names be URIs, see `vsemb.data.uris`; whoever wrote the table then decides what is
+            asked for its images.
 
     Raises:
         InvalidArgumentError: for `disjoint_classes` together with `split`.
@@ -72,6 +77,8 @@ def read(
         if not isinstance(name, str) or not name.strip():
             raise DataError(f"{where}: no file name.")
         name = name.strip()
+        if scheme(name) and not uris:
+            raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
         given = _text(where, "split", row.get("split"))
         if split is None and "split" in row and not given:
             raise DataError(f"{where}: the split is empty.")
@@ -94,12 +101,21 @@ def read(
     if disjoint_classes:
         by_class = _splits_by_class([str(kind) for _, kind in facts.values()])
         facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
-    if images is not None and not Path(images).is_dir():
+    roots: list[Path | RemoteFolder] = [table.parent, table.parent / "images"]
+    if images is not None:
+        roots = [images_folder(images)]
+    if images is not None and not roots[0].is_dir():
         raise DataError(f"No images folder at {images}.")
-    roots = [Path(images)] if images is not None else [table.parent, table.parent / "images"]
-    folder = find_images(list(captions), roots)
+    below = [name for name in captions if not scheme(name)]
+    folder = find_images(below, roots) if below else roots[0]
     records = [
-        ImageRecord(name, tuple(texts), facts[name][0], image_path(folder, name), class_name=facts[name][1])
+        ImageRecord(
+            name,
+            tuple(texts),
+            facts[name][0],
+            located(name) if scheme(name) else image_path(folder, name),
+            class_name=facts[name][1],
+        )
         for name, texts in captions.items()
     ]
     return Source(
@@ -108,7 +124,8 @@ def read(
         records,
         files=(table,),
         options=({} if split is None else {"split": split})
-        | ({"disjoint_classes": True} if disjoint_classes else {}),
+        | ({"disjoint_classes": True} if disjoint_classes else {})
+        | ({"uris": True} if uris else {}),
         total=len(records),
     )
 

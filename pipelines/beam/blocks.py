@@ -1,0 +1,194 @@
+"""Examining images on many machines: blocks of records go in, their images and a report come out.
+
+A block's files are named by its content, so that a later run finds what an earlier one did:
+
+    blocks/00000012-DIGEST.records      its records, one JSON a line
+    blocks/00000012-DIGEST-ATTEMPT.images   the images to store, one behind the other
+    blocks/00000012-DIGEST.json         the report, written last: what became of each record
+
+Every attempt writes images of its own, which its report names: two machines at the same block, as a runner
+may have them, cannot mix theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import PIL
+
+from pipelines.beam import storage
+from vsemb.data.examine import UNREADABLE, examine_all, signature
+from vsemb.data.manifest import VERSION
+from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteImage
+from vsemb.data.writing import journal_line
+from vsemb.errors import DataError, VsembError
+
+
+@dataclass(frozen=True)
+class BlockTask:
+    """A block to examine.
+
+    Attributes:
+        number: of the block, from 0.
+        first: position of its first record in the source.
+        path: of its files, without their endings.
+        max_side: see `vsemb.data.images.sanitise_image`.
+        threads: that read and decode.
+        retry: whether a report is done anew that tells of images that could not be read, as servers may
+            answer later.
+    """
+
+    number: int
+    first: int
+    path: str
+    max_side: int | None
+    threads: int
+    retry: bool = False
+
+
+@dataclass(frozen=True)
+class BlockSummary:
+    """What the plan of the shards needs of a report.
+
+    Attributes:
+        number: of the block.
+        report: its path.
+        kept: split -> images.
+        skipped: `key`, `split`, `image` and `reason` of the images left out, in source order.
+        dropped: empty captions left out.
+        with_image: an image with bytes; None if there is none.
+        without_image: one without.
+        error: why the source is at fault, or None.
+    """
+
+    number: int
+    report: str
+    kept: dict[str, int]
+    skipped: list[dict[str, Any]]
+    dropped: int
+    with_image: str | None
+    without_image: str | None
+    error: str | None = None
+
+
+def write_blocks(
+    records: Iterable[ImageRecord],
+    folder: str,
+    size: int,
+    *,
+    max_side: int | None,
+    threads: int,
+) -> Iterator[BlockTask]:
+    """Writes the records of a source in blocks; those of blocks that were examined already are not written.
+
+    Args:
+        records: the source.
+        folder: where the blocks go.
+        size: records a block.
+        max_side: see `vsemb.data.images.sanitise_image`.
+        threads: see `BlockTask`.
+
+    Yields:
+        One task a block.
+
+    Raises:
+        DataError: if a record holds its image instead of naming it.
+    """
+    there = storage.listing(folder)
+    rest = iter(records)
+    number = 0
+    while block := list(islice(rest, size)):
+        digest = hashlib.sha256(json.dumps([VERSION, PIL.__version__, max_side, number * size]).encode())
+        for record in block:
+            digest.update(signature(record).encode())
+            digest.update(json.dumps(_place(record)).encode())
+        stem = f"{number:08d}-{digest.hexdigest()[:24]}"
+        done = f"{stem}.json" in there
+        task = BlockTask(number, number * size, storage.join(folder, stem), max_side, threads, retry=done)
+        if f"{stem}.records" not in there:
+            with storage.writing(f"{task.path}.records") as temporary, open(temporary, "w") as file:
+                file.writelines(json.dumps(_to_json(record)) + "\n" for record in block)
+        yield task
+        number += 1
+
+
+def _place(record: ImageRecord) -> str | None:
+    if isinstance(record.image, bytes):
+        raise DataError(
+            f"The image {record.key!r} lies in its source and not in a file or behind a URI, so it cannot be "
+            "read elsewhere. Use `vsemb prepare`."
+        )
+    if isinstance(record.image, Path):
+        return os.path.abspath(record.image)
+    return record.image.uri if record.image is not None else None
+
+
+def _to_json(record: ImageRecord) -> dict[str, Any]:
+    fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return fields | {"image": _place(record), "remote": isinstance(record.image, RemoteImage)}
+
+
+def _from_json(fields: dict[str, Any]) -> ImageRecord:
+    remote, image = fields.pop("remote"), fields.pop("image")
+    for name in ("captions", "objects", "alignments", "caption_ids"):
+        fields[name] = tuple(fields[name])
+    place = None if image is None else RemoteImage(image) if remote else Path(image)
+    return ImageRecord(image=place, **fields)
+
+
+def examine_block(task: BlockTask) -> BlockSummary:
+    """Examines a block, unless that is done.
+
+    Returns:
+        Its summary; with an `error`, where a record is malformed, and no files.
+    """
+    report_path = f"{task.path}.json"
+    if storage.exists(report_path):
+        report = storage.read_json(report_path)
+        unread = any((line["reason"] or "").startswith(UNREADABLE) for line in report["lines"])
+        if not (task.retry and unread):
+            return _summary(task.number, report_path, report)
+    with storage.reading(f"{task.path}.records") as file:
+        records = [_from_json(json.loads(line)) for line in file.read().decode().split("\n") if line]
+    lines: list[dict[str, Any]] = []
+    images_path = f"{task.path}-{uuid.uuid4().hex[:12]}.images"
+    try:
+        with storage.writing(images_path) as temporary, open(temporary, "wb") as images:
+            for place, record, outcome in examine_all(records, {}, task.max_side, task.threads):
+                assert outcome is not None
+                line = journal_line(task.first + place, record.key, outcome)
+                line |= {"split": record.split, "image": _place(record)}
+                line |= {"offset": images.tell(), "length": len(outcome.encoded or b"")}
+                images.write(outcome.encoded or b"")
+                lines.append(line)
+    except VsembError as error:
+        if isinstance(error.__cause__, OSError) or isinstance(error, ImportError):
+            raise  # This machine is at fault, and the runner may try another.
+        return BlockSummary(task.number, report_path, {}, [], 0, None, None, str(error))
+    report = {"images": images_path, "lines": lines}
+    storage.write_json(report_path, report)
+    return _summary(task.number, report_path, report)
+
+
+def _summary(number: int, path: str, report: dict[str, Any]) -> BlockSummary:
+    kept: dict[str, int] = {}
+    example: dict[bool, str] = {}
+    skipped = []
+    for line in report["lines"]:
+        if line["entry"] is None:
+            skipped.append({name: line[name] for name in ("key", "split", "image", "reason")})
+            continue
+        kept[line["split"]] = kept.get(line["split"], 0) + 1
+        example.setdefault(line["entry"]["width"] is not None, line["key"])
+    dropped = sum(line["dropped"] for line in report["lines"])
+    return BlockSummary(number, path, kept, skipped, dropped, example.get(True), example.get(False))

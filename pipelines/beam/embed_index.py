@@ -1,0 +1,82 @@
+"""The index of `vsemb index`, from embeddings that `pipelines.beam_embed` made."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from pipelines.beam.embed_job import Model
+from pipelines.beam.vectors import read_vectors
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+from vsemb.recipes.indexing import check_indexable, index_items, index_source
+from vsemb.recipes.run import Run
+from vsemb.search import IndexSettings, SearchIndex, check_index_directory, write_index
+
+
+def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSettings) -> None:
+    """Checks what can be known of an index before the work of embedding.
+
+    Raises:
+        DataError: if the model was exported from another run, or there is no index of such a run.
+        MissingExtraError: if the backend is not installed.
+    """
+    check_indexable(run)
+    check_index_directory(out, settings)
+    if model.contract.fingerprint != run.fingerprint:
+        raise DataError(
+            f"The model at {model.path} was exported from another run than {run.path} "
+            f"({str(model.contract.fingerprint)[:12]}, not {run.fingerprint[:12]}); export that one."
+        )
+    if kind == "text" and run.recipe.text.tokenizer == "classes":
+        raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
+
+
+def build_index(
+    run: Run,
+    dataset: Dataset,
+    split: str,
+    kind: str,
+    embeddings: str,
+    out: str | os.PathLike[str],
+    settings: IndexSettings | None = None,
+) -> SearchIndex:
+    """Builds the index that `vsemb index` builds, from embeddings of a dataset.
+
+    Args:
+        run: the run whose export made them.
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        embeddings: their folder, on this machine.
+        out: the index's directory.
+        settings: how it is stored and searched.
+
+    Raises:
+        DataError: if they were made by another run or of something else, or one is missing.
+    """
+    manifest, vectors = read_vectors(embeddings)
+    if manifest["run"] != run.fingerprint or manifest["kind"] != kind:
+        raise DataError(
+            f"The embeddings in {embeddings} are {manifest['kind']}s by the run {str(manifest['run'])[:12]}, "
+            f"not {kind}s by {run.path} ({run.fingerprint[:12]}). Export that run and embed with it."
+        )
+    source = index_source(run, dataset, split, kind)
+    items = index_items(dataset, source.splits, kind)
+    if manifest["bad"]:
+        bad = manifest["bad"][0]
+        raise DataError(f"{bad['key']!r} has no embedding ({bad['reason']}), so there is no index of all.")
+    ids = np.array([item.id for item in items], np.int64)
+    if not np.array_equal(ids, vectors.ids) or [item.key for item in items] != list(vectors.keys):
+        raise DataError(f"The embeddings in {embeddings} are not those of {dataset.path}; make them again.")
+    return write_index(
+        out,
+        vectors.embeddings,
+        ids,
+        [item.key for item in items],
+        source,
+        items=items,
+        settings=settings,
+        recorded={"run": str(run.path.resolve()), "data": str(dataset.path.resolve())},
+    )

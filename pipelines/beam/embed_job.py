@@ -1,0 +1,291 @@
+"""The job behind `pipelines.beam_embed`: units, the pipeline over them, and the published files."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.beam import storage
+from pipelines.beam.running import run_pipeline
+from pipelines.beam.vectors import FORMAT, MANIFEST, VERSION, WRITERS
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, unknown_name
+from vsemb.export.contract import Contract, version_contract_path
+from vsemb.export.versions import existing_versions
+from vsemb.files import replacing_directory, sha256_bytes
+from vsemb.recipes.indexing import split_names
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from pipelines.beam.embedding import FileTask, Unit
+
+#: kind -> the signature and its input.
+SIGNATURES = {"image": ("encode_image", "image_bytes"), "text": ("encode_text", "text")}
+#: Rows that are embedded together.
+BATCH = {"image": 64, "text": 256}
+_LIST_UNIT = 1024
+
+
+@dataclass(frozen=True)
+class Model:
+    """An exported model.
+
+    Attributes:
+        path: the directory of the version.
+        contract: what it promises.
+    """
+
+    path: str
+    contract: Contract
+
+    @classmethod
+    def open(cls, path: str, kind: str) -> Model:
+        """Opens a version of a model, or its newest.
+
+        Args:
+            path: the version's directory or the one of all versions; of a URI, the version's.
+            kind: `image` or `text`, what will be embedded.
+
+        Raises:
+            DataError: if there is none, or it does not embed that as one vector each.
+        """
+        where = path.rstrip("/")
+        if storage.is_local(path):
+            if not (Path(path) / "saved_model.pb").exists():
+                versions = existing_versions(Path(path))
+                if not versions:
+                    raise DataError(f"No SavedModel at {path}. Make one with `vsemb export`.")
+                where = str(Path(path) / str(versions[-1]))
+            where = os.path.realpath(where)
+            contract = Contract.read(version_contract_path(Path(where)))
+        else:
+            try:
+                contract = Contract.from_json(
+                    storage.read_json(storage.join(where, "assets.extra", "contract.json"))
+                )
+            except ValueError as error:
+                raise DataError(
+                    f"The contract of {path} is none: {error}. Export the model again."
+                ) from error
+        name, argument = SIGNATURES[kind]
+        sides = contract.signatures.get(name)
+        if sides is None:
+            there = ", ".join(contract.signatures)
+            raise DataError(
+                f"The model at {where} has no signature {name}, which {kind}s need; only {there}."
+            )
+        shape = sides["outputs"].get("embedding", {}).get("shape", [])
+        if list(sides["inputs"]) != [argument] or len(shape) != 2:
+            raise DataError(f"The model at {where} embeds {kind}s as sets of vectors; use `vsemb search`.")
+        return cls(where, contract)
+
+
+def dataset_units(
+    dataset: Dataset, split: str, kind: str, rows_per_file: int, shards: str | None = None
+) -> list[Unit]:
+    """Returns the shards of a dataset's splits as units, in the order of an index's rows.
+
+    Args:
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        rows_per_file: about so many rows go to a file.
+        shards: the folder where workers find the shards, by path or URI; None for the dataset's own.
+
+    Raises:
+        DataError: for images of a dataset of features alone.
+    """
+    from pipelines.beam.embedding import Unit
+
+    units: list[Unit] = []
+    first = 0
+    for name in split_names(dataset, split):
+        part = dataset.split(name)
+        if kind == "image" and not part.has_images:
+            raise DataError(f"The split {name!r} of {dataset.path} holds no images, only features.")
+        names = dataset.manifest["splits"][name]["shards"]
+        rows = [0] * len(names)
+        for entry in part.entries:
+            rows[entry["shard"]] += 1 if kind == "image" else len(entry["captions"])
+        for shard, count in zip(names, rows, strict=True):
+            path = storage.join(shards or str(dataset.path.resolve()), shard)
+            units.append(Unit(kind, path, name, first, BATCH[kind], first // rows_per_file))
+            first += count
+    return units
+
+
+def dataset_content(dataset: Dataset, split: str) -> str:
+    """Returns a fingerprint of what the splits of a dataset hold, for `embed`."""
+    return sha256_bytes(json.dumps([dataset.fingerprint, split_names(dataset, split)]).encode())
+
+
+def list_units(path: str, kind: str, folder: str, rows_per_file: int) -> list[Unit]:
+    """Writes the lines of a file in parts, and returns these as units; empty lines are left out.
+
+    Raises:
+        DataError: if the file cannot be read or holds nothing.
+    """
+    from pipelines.beam.embedding import Unit
+    from vsemb.data.readers.source import text_lines
+    from vsemb.data.uris import scheme
+
+    lines = [(number, line) for number, line in enumerate(text_lines(Path(path))) if line.strip()]
+    if kind == "image":
+        lines = [(number, line if scheme(line) else os.path.abspath(line)) for number, line in lines]
+    if not lines:
+        raise DataError(f"{path} holds no lines to embed.")
+    units = []
+    for first in range(0, len(lines), _LIST_UNIT):
+        target = storage.join(folder, f"input-{first // _LIST_UNIT:08d}.jsonl")
+        with storage.writing(target) as temporary, open(temporary, "w") as file:
+            file.writelines(json.dumps(item) + "\n" for item in lines[first : first + _LIST_UNIT])
+        units.append(Unit(kind, target, "", first, BATCH[kind], first // rows_per_file))
+    return units
+
+
+def embed(
+    model: Model,
+    out: str,
+    units: Callable[[str], list[Unit]],
+    *,
+    kind: str,
+    content: str,
+    format: str = "parquet",
+    flags: Sequence[str] = (),
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Embeds units with a Beam pipeline, into `out/embeddings-NNNNN-of-NNNNN.FORMAT` and a manifest.
+
+    Args:
+        model: what embeds.
+        out: the directory to make, or a store's folder; whole when it has its manifest.
+        units: called with a folder for working files.
+        kind: `image` or `text`.
+        content: fingerprint of what is embedded. With it and the model's an interrupted job is known again,
+            whose finished files are kept.
+        format: `parquet` or `tfrecord`.
+        flags: Beam's options.
+        overwrite: whether older embeddings at `out` are replaced.
+        report: called with lines worth showing.
+
+    Returns:
+        The manifest. Rows that could not be embedded are its `bad`, and `dead-letters.jsonl` in `out`.
+
+    Raises:
+        DataError: for an `out` that holds something else, or a job that failed.
+        InvalidArgumentError: for an unknown format.
+    """
+    if format not in WRITERS:
+        raise unknown_name("format", format, WRITERS)
+    storage.need_beam()
+    from pipelines.beam.embedding import FileTask
+
+    out = os.path.realpath(out) if storage.is_local(out) else out.rstrip("/")
+    about = {"kind": kind, "content": content, "files_are": format, "model": model.contract.sha256}
+    names = storage.listing(out)
+    if names and not overwrite:
+        older = storage.read_json(storage.join(out, MANIFEST)) if MANIFEST in names else {}
+        if older.get("format") == FORMAT and all(older.get(name) == about[name] for name in about):
+            report(f"{out} holds these embeddings already; nothing to do.")
+            return older
+    _refuse_other(out, names, overwrite)
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+    folder, _, base = out.rpartition("/")
+    work = storage.join(folder, f".{base}.{digest}.partial")
+    if storage.is_local(work):
+        os.makedirs(work, exist_ok=True)
+    every = units(work)
+    numbers = sorted({unit.file for unit in every})
+    files = {}
+    for place, number in enumerate(numbers):
+        name = f"embeddings-{place:05d}-of-{len(numbers):05d}.{format}"
+        files[number] = FileTask(place, storage.join(work, name), storage.join(work, f"{name}.json"), format)
+    there = storage.listing(work)
+    done = {number for number, file in files.items() if file.report.rpartition("/")[2] in there}
+    if done:
+        report(f"Continuing an interrupted job: {len(done)} of {len(files)} files are done.")
+    todo = [unit for unit in every if unit.file not in done]
+    if todo:
+        run_pipeline(
+            functools.partial(_build, units=todo, files=files, model=model, kind=kind),
+            flags,
+            watch=lambda: sum(name.endswith(f"{format}.json") for name in storage.listing(work)),
+            total=len(files),
+            unit="file",
+            name="embed",
+        )
+    reports = [storage.read_json(files[number].report) for number in numbers]
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        **about,
+        "run": model.contract.fingerprint,
+        "rows": sum(item["rows"] for item in reports),
+        "dim": reports[0]["dim"],
+        "files": [
+            {"name": files[number].path.rpartition("/")[2]}
+            | {name: item[name] for name in ("rows", "bytes", "sha256")}
+            for number, item in zip(numbers, reports, strict=True)
+        ],
+        "bad": [bad for item in reports for bad in item["bad"]],
+    }
+    _publish(out, work, manifest)
+    return manifest
+
+
+def _build(
+    pipeline: beam.Pipeline, *, units: list[Unit], files: dict[int, FileTask], model: Model, kind: str
+) -> None:
+    import apache_beam as beam
+    from apache_beam.ml.inference.base import RunInference
+
+    from pipelines.beam.embedding import SavedModelHandler, read_blocks, write_file
+
+    (
+        pipeline
+        | "Units" >> beam.Create(units)
+        | "Spread units" >> beam.Reshuffle()
+        | "Read" >> beam.FlatMap(read_blocks)
+        | "Embed" >> RunInference(SavedModelHandler(model.path, *SIGNATURES[kind]))
+        | "By file" >> beam.Map(lambda item: (item.block.file, item))
+        | "Together" >> beam.GroupByKey()
+        | "Write" >> beam.Map(lambda pair: write_file(files[pair[0]], pair[1]))
+    )
+
+
+def _refuse_other(out: str, names: dict[str, int], overwrite: bool) -> None:
+    other = [name for name in names if name not in (MANIFEST, "dead-letters.jsonl")]
+    if any(not name.startswith("embeddings-") for name in other):
+        raise DataError(f"{out} holds {other[0]!r} and no embeddings; choose another name.")
+    if names and MANIFEST in names and not overwrite:
+        raise DataError(
+            f"{out} holds other embeddings; choose another name, or replace them with --overwrite."
+        )
+
+
+def _publish(out: str, work: str, manifest: dict[str, Any]) -> None:
+    """Moves the finished files to their place, the manifest last, and removes the others."""
+    letters = storage.join(work, "dead-letters.jsonl")
+    with storage.writing(letters) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(item) + "\n" for item in manifest["bad"])
+    storage.write_json(storage.join(work, MANIFEST), manifest)
+    names = [file["name"] for file in manifest["files"]] + ["dead-letters.jsonl"]
+    if storage.is_local(out):
+        with replacing_directory(out, overwrite=True) as temporary:
+            for name in [*names, MANIFEST]:
+                os.replace(Path(work) / name, temporary / name)
+        shutil.rmtree(work)
+        return
+    storage.remove([storage.join(out, name) for name in (MANIFEST, *storage.listing(out))])
+    for name in [*names, MANIFEST]:
+        storage.move(storage.join(work, name), storage.join(out, name))
+    storage.remove([storage.join(work, name) for name in storage.listing(work)])

@@ -1,0 +1,354 @@
+"""The job behind `pipelines.beam_prepare`: examine blocks, plan and write shards, publish the dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.beam import storage
+from pipelines.beam.blocks import BlockSummary, BlockTask, examine_block, write_blocks
+from pipelines.beam.running import run_pipeline
+from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
+from vsemb.data.finishing import FinishedSplit, write_index_and_manifest
+from vsemb.data.manifest import MANIFEST
+from vsemb.data.prepare import described_source, write_beside
+from vsemb.data.readers import read
+from vsemb.data.readers.source import Source
+from vsemb.data.store import Dataset, description, holds_dataset, is_prepared
+from vsemb.data.workarea import WorkArea
+from vsemb.data.writing import BadImageFound
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import read_json
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+_DATASET_FILE = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord|\w+\.index\.jsonl")
+_READERS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where a job keeps its files until the dataset is whole.
+
+    Attributes:
+        root: the folder of all of it, beside the dataset.
+    """
+
+    root: str
+
+    @property
+    def blocks(self) -> str:
+        """The folder of examined blocks."""
+        return storage.join(self.root, "blocks")
+
+    @property
+    def reports(self) -> str:
+        """The folder of the reports of shards."""
+        return storage.join(self.root, "shards")
+
+    @property
+    def dataset(self) -> str:
+        """The folder that becomes the dataset."""
+        return storage.join(self.root, "dataset")
+
+    @property
+    def plan(self) -> str:
+        """What the pipeline found out about the blocks, and which shards it wrote."""
+        return storage.join(self.root, "beam-plan.json")
+
+
+def prepare(
+    source: str,
+    out: str,
+    *,
+    format: str,
+    flags: Sequence[str] = (),
+    name: str | None = None,
+    on_bad_image: str = "skip",
+    max_side: int | None = None,
+    images_per_shard: int = 1024,
+    overwrite: bool = False,
+    dead_letters: str | None = None,
+    block: int = 256,
+    threads: int = 4,
+    report: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Does what `vsemb.data.prepare.prepare` does, with the images examined and written by a Beam pipeline.
+
+    The dataset is the same, byte for byte, whatever the number of workers, the runner and the size of the
+    blocks, and also after interruptions, as long as all workers have the same version of Pillow.
+
+    Args:
+        source: the file or folder to read, on this machine; its images may lie elsewhere.
+        out: the directory to make, or the URI of a folder in a store. It appears whole or not at all; in a
+            store, where nothing can be renamed at once, a dataset is one when it has its manifest.
+        format: see `vsemb.data.readers.READERS`.
+        flags: Beam's options.
+        name: the dataset's name; default: the last part of `out`.
+        on_bad_image: `"skip"` or `"fail"`; with `"fail"` nothing is published where one is bad.
+        max_side: if given, larger images are shrunk to this many pixels on their longer side.
+        images_per_shard: images in a full shard.
+        overwrite: whether another dataset at `out` is replaced.
+        dead_letters: path or URI of the JSON lines about images left out; default: beside `out`.
+        block: images that a worker examines at a time.
+        threads: of a worker, that read and decode.
+        report: called with lines worth showing.
+        **options: the reader's options.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        DataError: for what `vsemb.data.prepare.prepare` refuses, or a job that failed. What was finished is
+            kept, and the same call goes on.
+        InvalidArgumentError: for an option that is not allowed.
+        MissingExtraError: if Beam is not installed.
+
+    Example:
+
+        prepare("photos.csv", "data/photos", format="table", flags=["--direct_num_workers", "4"])
+    """
+    for argument, value in (("block", block), ("threads", threads)):
+        if value < 1:
+            raise invalid_argument(argument, value, "an integer >= 1")
+    storage.need_beam()
+    out = os.path.realpath(out) if storage.is_local(out) else out.rstrip("/")
+    folder, _, base = out.rpartition("/")
+    letters = dead_letters or f"{out}-dead-letters.jsonl"
+    opened = read(format, source, **options)
+    for note in opened.notes:
+        report(note)
+    described = description(name or base, described_source(opened), images_per_shard, max_side)
+    layout = Layout(storage.join(folder, f".{base}.partial"))
+    with _destination(out, opened) as there:
+        if there is not None and not overwrite and is_prepared(there, described, on_bad_image):
+            report(f"{out} is already prepared from this source with these options; nothing to do.")
+            manifest: dict[str, Any] = read_json(there / MANIFEST)
+            return manifest
+    with _working(out, layout) as area:
+        tasks = list(write_blocks(opened.records, layout.blocks, block, max_side=max_side, threads=threads))
+        if not tasks:
+            raise DataError("The source holds no images.")
+        storage.remove([layout.plan])
+        run_pipeline(
+            functools.partial(
+                _build, tasks=tasks, per_shard=images_per_shard, layout=layout, on_bad_image=on_bad_image
+            ),
+            flags,
+            watch=lambda: sum(name.endswith(".json") for name in storage.listing(layout.blocks)),
+            total=len(tasks),
+            unit="block",
+            name="examine",
+        )
+        found = storage.read_json(layout.plan)
+        _write_letters(letters, found["skipped"])
+        if found["error"] is not None:
+            raise DataError(found["error"])
+        if on_bad_image == "fail" and found["skipped"]:
+            raise _bad_image(found["skipped"][0], letters)
+        _finish(layout, area, described, opened, found)
+        _publish(out, layout, area)
+    manifest = (
+        read_json(Path(out) / MANIFEST)
+        if area is not None
+        else storage.read_json(storage.join(out, MANIFEST))
+    )
+    if found["skipped"]:
+        report(f"left out {len(found['skipped'])} images; {letters} says which, and why")
+    return manifest
+
+
+def _bad_image(item: dict[str, Any], letters: str) -> BadImageFound:
+    return BadImageFound(
+        f"Image {item['key']!r}: {item['reason']}. Mend it, or leave such images out with --on-bad-image "
+        f"skip. All are listed in {letters}."
+    )
+
+
+def _build(
+    pipeline: beam.Pipeline,
+    *,
+    tasks: list[BlockTask],
+    per_shard: int,
+    layout: Layout,
+    on_bad_image: str,
+) -> None:
+    import apache_beam as beam
+
+    plan = functools.partial(
+        _plan, per_shard=per_shard, layout=layout, skip=on_bad_image == "skip", blocks=len(tasks)
+    )
+    shards = (
+        pipeline
+        | "Blocks" >> beam.Create(tasks)
+        | "Spread blocks" >> beam.Reshuffle()
+        | "Examine" >> beam.Map(_counted)
+        | "As one" >> beam.Map(lambda summary: (0, dataclasses.asdict(summary)))
+        | "Together" >> beam.GroupByKey()
+        | "Plan shards" >> beam.FlatMap(lambda pair: plan(pair[1]))
+    )
+    shards | "Spread shards" >> beam.Reshuffle() | "Write shards" >> beam.Map(write_shard)
+
+
+def _counted(task: BlockTask) -> BlockSummary:
+    from apache_beam.metrics import Metrics
+
+    summary = examine_block(task)
+    Metrics.counter("vsemb", "images_kept").inc(sum(summary.kept.values()))
+    Metrics.counter("vsemb", "images_left_out").inc(len(summary.skipped))
+    return summary
+
+
+def _plan(
+    summaries: Iterable[dict[str, Any]], *, per_shard: int, layout: Layout, skip: bool, blocks: int
+) -> list[ShardTask]:
+    """Plans the shards, and leaves a note for the process that started the job; none after a bad image."""
+    every = sorted((BlockSummary(**fields) for fields in summaries), key=lambda summary: summary.number)
+    skipped = [item for summary in every for item in summary.skipped]
+    shards: list[ShardTask] = []
+    problem = None
+    try:
+        if len(every) != blocks:
+            raise RuntimeError(f"{len(every)} of {blocks} blocks came back")
+        shards = plan_shards(every, per_shard, layout.dataset, layout.reports)
+    except DataError as error:
+        problem = str(error)
+    found = {
+        "error": problem,
+        "skipped": skipped,
+        "dropped": sum(summary.dropped for summary in every),
+        "shards": [[task.split, task.report] for task in shards],
+    }
+    storage.write_json(layout.plan, found)
+    return shards if skip or not skipped else []
+
+
+def _write_letters(path: str, skipped: Sequence[dict[str, Any]]) -> None:
+    with storage.writing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(item) + "\n" for item in skipped)
+
+
+@contextlib.contextmanager
+def _destination(out: str, source: Source) -> Iterator[Path | None]:
+    """Yields a folder with the manifest of the dataset at `out`, None if there is none."""
+    if storage.is_local(out):
+        yield Path(out) if holds_dataset(Path(out)) else None
+        return
+    if source.rows is not None or source.attributes is not None:
+        raise DataError(
+            f"What the source {source.format} knows beside its images is not written to a store; make the "
+            "dataset in a folder of this machine and copy it."
+        )
+    names = storage.listing(out)
+    if MANIFEST not in names:
+        # What a job that was stopped while it published left behind may be replaced.
+        other = [name for name in names if not _DATASET_FILE.fullmatch(name)]
+        if other:
+            raise DataError(f"{out} holds {other[0]!r} and is not a vsemb dataset; choose another name.")
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder, storage.reading(storage.join(out, MANIFEST)) as file:
+        (Path(folder) / MANIFEST).write_bytes(file.read())
+        try:
+            yield Path(folder)
+        except DataError as error:
+            raise DataError(str(error).replace(folder, out)) from error
+
+
+@contextlib.contextmanager
+def _working(out: str, layout: Layout) -> Iterator[WorkArea | None]:
+    """Holds the place beside the dataset; what is finished there stays, whatever happens."""
+    if not storage.is_local(out):
+        yield None
+        return
+    area = WorkArea(Path(out))
+    with area.locked():
+        if (area.root / "plan.json").exists():  # Of an interrupted `vsemb prepare`, whose shards are others.
+            area.clear()
+        for folder in (layout.blocks, layout.reports, layout.dataset):
+            Path(folder).mkdir(exist_ok=True)
+        try:
+            yield area
+        except BaseException:
+            if area.root.exists() and not any(Path(layout.blocks).glob("*.json")):
+                area.remove()
+            raise
+
+
+def _finish(
+    layout: Layout, area: WorkArea | None, described: dict[str, Any], source: Source, found: dict[str, Any]
+) -> None:
+    """Writes the last files of the dataset beside its shards."""
+    reports: dict[str, list[str]] = {}
+    for split, path in found["shards"]:
+        reports.setdefault(split, []).append(path)
+    with contextlib.ExitStack() as stack:
+        if area is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            folder = Path(layout.dataset)
+        splits = {split: _finished(paths) for split, paths in reports.items()}
+        write_index_and_manifest(folder, described, splits, found["skipped"], found["dropped"])
+        manifest = read_json(folder / MANIFEST)
+        wanted = {MANIFEST}
+        for split in manifest["splits"].values():
+            wanted |= {split["index"], *split["shards"]}
+        if area is None:
+            for file in sorted(folder.iterdir()):
+                with storage.writing(storage.join(layout.dataset, file.name)) as temporary:
+                    shutil.copyfile(file, temporary)
+        # Shards of an earlier attempt with other bad images, and of another number.
+        stale = [name for name in storage.listing(layout.dataset) if name not in wanted]
+        storage.remove([storage.join(layout.dataset, name) for name in stale])
+    if area is not None:
+        for path in list(area.dataset.iterdir()):
+            if path.is_dir():  # Features of an attempt that was stopped here.
+                shutil.rmtree(path)
+        write_beside(Dataset.open(area.dataset), source)
+
+
+def _finished(paths: list[str]) -> FinishedSplit:
+    """Reads the reports of a split's shards twice: their numbers, and their lines while these are written."""
+    heads = []
+    counts: Counter[str] = Counter()
+    for content in _contents(paths):
+        heads.append((content["bytes"], content["sha256"]))
+        counts.update(images=content["images"], captions=content["captions"])
+    lines = (line for content in _contents(paths) for line in content["lines"])
+    return FinishedSplit(counts["images"], counts["captions"], heads, lines)
+
+
+def _contents(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Reads reports ahead, as a store takes its time for each."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in range(0, len(paths), _READERS):
+            yield from pool.map(storage.read_json, paths[start : start + _READERS])
+
+
+def _publish(out: str, layout: Layout, area: WorkArea | None) -> None:
+    if area is not None:
+        area.publish()
+        return
+    there = storage.listing(out)
+    if MANIFEST in there:
+        storage.remove([storage.join(out, MANIFEST)])
+    made = storage.listing(layout.dataset)
+    storage.remove([storage.join(out, name) for name in there if name not in made and name != MANIFEST])
+    for name in sorted(made, key=lambda name: name == MANIFEST):  # The manifest last.
+        storage.move(storage.join(layout.dataset, name), storage.join(out, name))
+    for folder in (layout.blocks, layout.reports):
+        storage.remove([storage.join(folder, name) for name in storage.listing(folder)])
+    storage.remove([layout.plan])

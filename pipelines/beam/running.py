@@ -1,0 +1,195 @@
+"""Running a Beam pipeline from the command line: its options, its progress, and its errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from pipelines.beam.storage import need_beam
+from vsemb.errors import DataError, VsembError, one_line
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+#: What `--runner` is by default, and what these names mean: Beam's runner in Python. Beam's own choice for
+#: DirectRunner would download another.
+LOCAL = ("directrunner", "direct", "fnapirunner")
+
+RUNNER_HELP = """Whatever else is given is for Apache Beam. By default everything runs in this process; in
+more processes, or on a cluster, with:
+  --direct_running_mode multi_processing --direct_num_workers 8
+  --runner Dataflow --project P --region R --temp_location gs://BUCKET/tmp --sdk_container_image IMAGE
+  --runner Flink --flink_master HOST:8081 --environment_type DOCKER --environment_config IMAGE
+  --runner Spark --spark_master_url spark://HOST:7077 --environment_type DOCKER --environment_config IMAGE
+IMAGE is Beam's image of this Python with vsemb[beam] and pipelines/ in it, and all paths and URIs must mean
+the same to every worker."""
+
+
+def parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None
+) -> tuple[argparse.Namespace, list[str]]:
+    """Parses a job's own arguments; the others must be options of Beam, if it is installed.
+
+    Args:
+        parser: of the job, made with `allow_abbrev=False`.
+        argv: the arguments.
+
+    Returns:
+        The job's arguments, and Beam's.
+    """
+    arguments, rest = parser.parse_known_args(argv)
+    with contextlib.suppress(ImportError):
+        unknown = _unknown(rest)
+        if unknown:
+            parser.error(f"unrecognized arguments, by Apache Beam too: {' '.join(unknown)}")
+    return arguments, rest
+
+
+def _unknown(flags: list[str]) -> list[str]:
+    need_beam()
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    # Beam itself passes over what it does not know, a misspelt option included.
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for kind in {str(kind): kind for kind in PipelineOptions.__subclasses__()}.values():
+        with contextlib.suppress(argparse.ArgumentError):
+            kind._add_argparse_args(parser)
+    return parser.parse_known_args(flags)[1]
+
+
+def run_pipeline(
+    build: Callable[[beam.Pipeline], Any],
+    flags: Sequence[str],
+    *,
+    watch: Callable[[], int],
+    total: int,
+    unit: str,
+    name: str,
+) -> None:
+    """Runs a pipeline to its end.
+
+    Args:
+        build: adds the job's steps to a pipeline.
+        flags: Beam's options.
+        watch: returns how much is done, for the progress bar.
+        total: how much there is to do.
+        unit: of what.
+        name: what is done.
+
+    Raises:
+        DataError: if it fails, with the reason.
+        MissingExtraError: if Beam is not installed.
+    """
+    need_beam()
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.runners.runner import PipelineState
+
+    options = PipelineOptions(list(flags))
+    wanted = options.view_as(StandardOptions).runner
+    local = wanted is None or wanted.lower() in LOCAL
+    with _local_surroundings() if local else contextlib.nullcontext():
+        try:
+            pipeline = beam.Pipeline(runner=_local_runner(options) if local else None, options=options)
+            build(pipeline)
+            with _progress(watch, total, unit, name, seconds=1.0 if local else 30.0):
+                result = pipeline.run()
+                state = result.wait_until_finish() or result.state
+        except VsembError:
+            raise
+        except Exception as error:
+            raise DataError(f"The Beam job failed: {_reason(error)}") from error
+    if state not in (None, PipelineState.DONE):
+        raise DataError(f"The Beam job ended as {state}; its runner says why.")
+
+
+def _reason(error: Exception) -> str:
+    """Returns what a job failed of, without the worker's traceback around it."""
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    told = [line for line in lines if "[while running" in line]
+    line = (told or lines[-1:] or [type(error).__name__])[-1]
+    return one_line(line.split(" [while running")[0].removeprefix("vsemb.errors."))
+
+
+def _local_runner(options: Any) -> Any:
+    from apache_beam.options.pipeline_options import WorkerOptions
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    worker = options.view_as(WorkerOptions)
+    worker.default_sdk_harness_log_level = worker.default_sdk_harness_log_level or "CRITICAL"
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    provided = fn_runner.ExtendedProvisionInfo(beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded))
+    return fn_runner.FnApiRunner(provision_info=provided)
+
+
+@contextlib.contextmanager
+def _local_surroundings() -> Iterator[None]:
+    """Keeps Beam's log quiet, and lets processes that it starts find `pipelines`, wherever this one runs."""
+    level, path = logging.root.manager.disable, os.environ.get("PYTHONPATH")
+    root = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, *([path] if path else [])])
+    # Errors arrive as exceptions, too, and are told in one line.
+    logging.disable(max(level, logging.ERROR))
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        if path is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = path
+
+
+@contextlib.contextmanager
+def _progress(watch: Callable[[], int], total: int, unit: str, name: str, seconds: float) -> Iterator[None]:
+    done = threading.Event()
+    bar = tqdm(desc=name, total=total, unit=unit, disable=None)
+
+    def look() -> None:
+        while not done.wait(seconds):
+            with contextlib.suppress(Exception):  # A look that fails is no reason for the job to.
+                bar.n = watch()
+                bar.refresh()
+
+    # Without a terminal nobody sees the bar, and listing a store costs money.
+    looking = threading.Thread(target=look, name="progress", daemon=True)
+    if not bar.disable:
+        looking.start()
+    try:
+        yield
+        bar.n = total
+    finally:
+        done.set()
+        if not bar.disable:
+            looking.join()
+        bar.close()
+
+
+def main_of(name: str, job: Callable[[], int]) -> int:
+    """Runs a job; an error becomes one line, and the exit status.
+
+    Args:
+        name: of the job, for the line.
+        job: returns the exit status.
+    """
+    try:
+        return job()
+    except VsembError as error:
+        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(f"{name}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
+    return 1

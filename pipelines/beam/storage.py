@@ -1,0 +1,156 @@
+"""Files by path or URI: those of this machine with Python's own means, others with Beam's file systems."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from vsemb.data.uris import scheme
+from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.files import replacing
+
+
+def need_beam() -> None:
+    """Checks that Apache Beam is installed.
+
+    Raises:
+        MissingExtraError: naming the extra.
+    """
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.WARNING))  # Of a client for BigQuery that nobody asked for.
+    try:
+        import apache_beam  # noqa: F401
+    except ImportError as error:
+        raise missing_extra("apache_beam", "beam") from error
+    finally:
+        logging.disable(before)
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is one of this machine, and no URI."""
+    return not scheme(path)
+
+
+def join(base: str, *names: str) -> str:
+    """Returns the path or URI of something in a folder."""
+    return os.path.join(base, *names) if is_local(base) else "/".join([base.rstrip("/"), *names])
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file."""
+    if is_local(path):
+        return os.path.exists(path)
+    found: bool = _systems(path).exists(path)
+    return found
+
+
+def listing(folder: str) -> dict[str, int]:
+    """Returns the files directly in a folder, name -> size in bytes; none where there is no folder."""
+    if is_local(folder):
+        if not os.path.isdir(folder):
+            return {}
+        return {item.name: item.stat().st_size for item in os.scandir(folder) if item.is_file()}
+    pattern = join(folder, "*")
+    found = _systems(folder).match([pattern])[0].metadata_list
+    return {item.path.rsplit("/", 1)[1]: item.size_in_bytes for item in found}
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[IO[bytes]]:
+    """Yields a file that can be read and sought in.
+
+    Raises:
+        DataError: if there is none.
+    """
+    try:
+        file = _opened(path)
+    except OSError as error:
+        raise DataError(f"Cannot read {path}: {one_line(error.strerror or error)}.") from error
+    with file:
+        yield file
+
+
+def read_json(path: str) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        DataError: if there is none, or something else.
+    """
+    with reading(path) as file:
+        try:
+            return json.loads(file.read())
+        except ValueError as error:
+            raise DataError(f"{path} is no JSON: {error}.") from error
+
+
+def _opened(path: str) -> IO[bytes]:
+    if is_local(path):
+        return open(path, "rb")
+    file: IO[bytes] = _systems(path).open(path, compression_type=_plain())
+    return file
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[Path]:
+    """Yields a file of this machine that stands under `path`, whole, after a clean exit."""
+    if is_local(path):
+        with replacing(path) as temporary:
+            yield temporary
+        return
+    with tempfile.TemporaryDirectory(prefix="vsemb-beam-") as folder:
+        temporary = Path(folder) / "content"
+        yield temporary
+        # An object of a store appears when it is closed.
+        with open(temporary, "rb") as source, _systems(path).create(path, compression_type=_plain()) as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Writes a JSON file on one line, whole or not at all."""
+    with writing(path) as temporary:
+        temporary.write_text(json.dumps(value, allow_nan=False), encoding="utf-8")
+
+
+def remove(paths: list[str]) -> None:
+    """Removes files; those that are not there are none the less."""
+    for path in paths:
+        if is_local(path):
+            Path(path).unlink(missing_ok=True)
+        elif exists(path):
+            _systems(path).delete([path])
+
+
+def move(source: str, target: str) -> None:
+    """Renames a file of a store, as stores do it: a copy that appears whole, and then a deletion."""
+    systems = _systems(source)
+    if systems.exists(target):
+        systems.delete([target])
+    systems.rename([source], [target])
+
+
+def _systems(path: str) -> Any:
+    need_beam()
+    from apache_beam.io.filesystems import FileSystems
+
+    try:
+        FileSystems.get_filesystem(path)
+    except ValueError as error:
+        raise DataError(
+            f"Nothing that is installed reads or writes {path!r}. Install Beam's package for the store, e.g. "
+            "pip install 'apache-beam[gcp]' for gs:// or 'apache-beam[aws]' for s3://."
+        ) from error
+    return FileSystems
+
+
+def _plain() -> str:
+    from apache_beam.io.filesystem import CompressionTypes
+
+    plain: str = CompressionTypes.UNCOMPRESSED
+    return plain

@@ -1,0 +1,129 @@
+"""Pixels from a tf.data service: a dispatcher and workers in this process, and what becomes of lost ones."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.data.batches import PairBatches
+from vsemb.data.pixel_service import ServicePixels, service_address
+from vsemb.data.sources import PixelImages
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.text import Vocabulary, WordTokenizer
+
+service = tf.data.experimental.service
+
+
+class Service:
+    """A dispatcher and some workers."""
+
+    def __init__(self, workers: int) -> None:
+        self.dispatcher = service.DispatchServer()
+        self.address = self.dispatcher.target
+        self.workers = [self.worker() for _ in range(workers)]
+
+    def worker(self):
+        config = service.WorkerConfig(
+            dispatcher_address=self.address.removeprefix("grpc://"), heartbeat_interval_ms=200
+        )
+        return service.WorkerServer(config)
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    return Service(2)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(scenes):
+    return WordTokenizer(Vocabulary.from_captions(scenes.split("train").captions))
+
+
+def read(batches: PairBatches, epoch: int, step: int = 0) -> list[dict[str, np.ndarray]]:
+    return list(batches.dataset(epoch, step).as_numpy_iterator())
+
+
+def assert_same(one: list[dict[str, np.ndarray]], other: list[dict[str, np.ndarray]]) -> None:
+    assert len(one) == len(other) > 0
+    for first, second in zip(one, other, strict=True):
+        assert set(first) == set(second)
+        for name in first:
+            assert first[name].dtype == second[name].dtype
+            np.testing.assert_array_equal(first[name], second[name])
+
+
+@pytest.mark.parametrize(
+    ("augment", "options"),
+    [(True, {}), (True, {"negatives": "sampled", "captions": "one"}), (False, {"captions": "one"})],
+    ids=["augmented", "negatives", "plain"],
+)
+def test_batches_are_those_made_here(scenes, tokenizer, two_workers, augment: bool, options: dict) -> None:
+    split = scenes.split("train")
+    images = ServicePixels(split, 24, address=two_workers.address, augment=augment)
+    here = PairBatches(
+        split, PixelImages(split, 24, augment=augment), tokenizer, batch_size=9, seed=2, **options
+    )
+    there = PairBatches(split, images, tokenizer, batch_size=9, seed=2, **options)
+    assert_same(read(here, 1), read(there, 1))
+    # What a worker holds that starts late is made here once enough later batches wait.
+    assert images.made_here < here.steps_per_epoch // 2
+
+
+def test_a_resumed_epoch(scenes, tokenizer, two_workers) -> None:
+    split = scenes.split("train")
+    images = ServicePixels(split, 24, address=two_workers.address, augment=True)
+    here = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=9, seed=2)
+    there = PairBatches(split, images, tokenizer, batch_size=9, seed=2)
+    assert_same(read(here, 2, 20), read(there, 2, 20))
+
+
+def test_lost_workers_change_nothing(scenes, tokenizer) -> None:
+    split = scenes.split("train")
+    lost = Service(1)
+    images = ServicePixels(split, 24, address=lost.address, augment=True, patience=120.0)
+    here = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=9, seed=2)
+    there = PairBatches(split, images, tokenizer, batch_size=9, seed=2)
+    found = []
+    with pytest.warns(UserWarning, match="has sent nothing for 1 seconds"):
+        for batch in there.dataset().as_numpy_iterator():
+            found.append(batch)
+            if len(found) == 2:
+                lost.workers.pop()._stop()
+                images._patience = 1.0
+    assert_same(read(here, 0), found)
+    assert 0 < images.made_here < len(found)
+
+
+def test_a_service_without_workers(scenes, tokenizer) -> None:
+    split = scenes.split("val")
+    alone = Service(0)
+    images = ServicePixels(split, 24, address=alone.address, patience=0.5)
+    with pytest.warns(UserWarning, match="decoded here"):
+        found = list(images.stream(np.array([[0, 1], [2, 3]]), np.zeros((2, 2), np.int32)))
+    wanted = PixelImages(split, 24)
+    np.testing.assert_array_equal(found[1], wanted.finish(wanted.gather(np.array([2, 3])), None))
+    np.testing.assert_array_equal(images.gather(np.array([2, 3])), found[1])
+    assert images.made_here == 2
+
+
+def test_workers_that_do_not_find_the_shards(scenes, two_workers, monkeypatch) -> None:
+    split = scenes.split("val")
+    images = ServicePixels(split, 24, address=two_workers.address)
+    monkeypatch.setattr(images, "_shards", ["/no/such/shard.tfrecord"])
+    with pytest.warns(UserWarning, match="has stopped .*no/such/shard"):
+        found = list(images.stream(np.array([[0, 1], [2, 3]]), np.zeros((2, 2), np.int32)))
+    wanted = PixelImages(split, 24)
+    np.testing.assert_array_equal(found[0], wanted.finish(wanted.gather(np.array([0, 1])), None))
+
+
+def test_addresses(scenes) -> None:
+    for wrong in ("localhost:1", "grpc://", "grpc://localhost", "grpc://localhost:http", "grpc://h:99999"):
+        with pytest.raises(InvalidArgumentError, match="grpc://HOST:PORT"):
+            service_address(wrong)
+    with socket.socket() as taken:  # Bound and not listening: nobody answers.
+        taken.bind(("localhost", 0))
+        with pytest.raises(DataError, match="No tf.data service answers"):
+            ServicePixels(scenes.split("val"), 24, address=f"grpc://localhost:{taken.getsockname()[1]}")
