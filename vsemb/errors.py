@@ -29,6 +29,10 @@ class MissingExtraError(VsembError, ImportError):
     """An optional dependency is needed and not installed."""
 
 
+class WorkerError(VsembError):
+    """Another worker of a training is gone or does not answer."""
+
+
 def invalid_argument(
     name: str, received: object, allowed: str, fix: str | None = None
 ) -> InvalidArgumentError:
@@ -91,3 +95,15 @@ def one_line(text: object, longest: int = 500) -> str:
     """
     line = " ".join(str(text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Returns a text as any stream or file takes it: bytes of a file's name that are no text become `?`.
+
+    Example:
+
+    >>> printable("dog\\udcff.jpg")
+    'dog?.jpg'
+    """
+    # Python keeps such bytes as halves of characters.
+    return text.encode(errors="replace").decode()

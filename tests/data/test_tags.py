@@ -191,6 +191,22 @@ def test_a_tagger(dataset):
     assert values["tags"] == {"L1": 24, "L7": 12, "L2": 12}
 
 
+def test_tags_that_are_there_cost_no_work(dataset, tmp_path):
+    first = tag_captions(dataset, Tagger(Words(), Words(), "lengths"))
+    # Not a caption is tagged, and not a line is read.
+    assert tag_captions(dataset, Tagger(None, None, "lengths")).fingerprint == first.fingerprint
+    with pytest.raises(DataError, match="already holds tags of lengths; replace them with --overwrite"):
+        tag_captions(dataset, Tagger(None, None, "others"))
+    (tmp_path / "broken.txt").write_text("no tab")
+    with pytest.raises(DataError, match="already holds tags of lengths"):
+        import_tags(dataset, tmp_path / "broken.txt")
+    with pytest.raises(DataError, match="no tab"):
+        import_tags(dataset, tmp_path / "broken.txt", overwrite=True)
+    file = file_of(dataset, tmp_path / "tags.txt")
+    second = import_tags(dataset, file, overwrite=True)
+    assert import_tags(dataset, file).fingerprint == second.fingerprint != first.fingerprint
+
+
 def test_a_tagger_that_changes_words(dataset):
     class Others(Words):
         def tokenize(self, text):

@@ -216,6 +216,21 @@ def test_captions_drawn_by_chance_are_not_published(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+class Silent(Looking):
+    """Writes nothing."""
+
+    def __call__(self, images: tf.Tensor) -> Captions:
+        none = tf.zeros([tf.shape(images)[0], 2])
+        return Captions(tf.fill(tf.shape(none), ""), none)
+
+
+def test_what_writes_no_caption_is_not_published(tmp_path):
+    image_input = ImageInput(BackboneConfig("SmallConvNet", size=32))
+    with pytest.raises(DataError, match="no caption of an image.*not published"):
+        export_captioner(Silent(), tmp_path / "silent", image_input=image_input)
+    assert list(tmp_path.iterdir()) == []
+
+
 class Wavering:
     """Writes of dark images another number for the slightest change of them."""
 

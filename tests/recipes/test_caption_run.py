@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -16,18 +18,11 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes import caption_run as module
+from vsemb.recipes import snippets
 from vsemb.recipes.caption_run import CaptionRun, build_caption_model, train_captions
-from vsemb.recipes.fine_tune import with_backbone
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.run import Run
 from vsemb.training.caption_validation import PerplexityValidation, likelihood_batches
-
-
-@pytest.fixture(scope="module")
-def snippet_recipe(caption_recipe):
-    return recipes.get("multimodal-rnn-regions").with_overrides(
-        ["caption.units=16", "text.word_dim=16", "text.min_count=1", "batches.size=8", "training.epochs=2"]
-    )
 
 
 class StopAt(keras.callbacks.Callback):
@@ -79,17 +74,18 @@ def test_stopped_and_resumed(scenes, caption_recipe, caption_run, tmp_path, monk
     assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
 
 
-def test_regions(region_scenes, region_run: Run, snippet_recipe, tmp_path, monkeypatch, capfd) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "run"
-    run = train_captions(snippet_recipe, region_scenes, whole, alignment=region_run)
+def test_regions(
+    region_scenes, region_run: Run, region_caption_run: CaptionRun, tmp_path, monkeypatch, capfd
+) -> None:
+    run, out = region_caption_run, tmp_path / "run"
     assert run.info["alignment"] == region_run.fingerprint
     assert run.sets
     regions = run.images_of(region_scenes, region_scenes.split("val")).gather(np.arange(3))
     np.testing.assert_array_equal(run.model_rows(regions), regions[:, 0])
     assert run.model.start({"image": run.model_rows(regions)})["image"].shape == (3, 4 * 16)
-    train = functools.partial(train_captions, snippet_recipe, region_scenes, out, alignment=region_run)
+    train = functools.partial(train_captions, run.recipe, region_scenes, out, alignment=region_run)
     stopped_and_resumed(monkeypatch, capfd, train)
-    check_same_training(out, whole)
+    check_same_training(out, run.path)
     # Another alignment cuts other snippets.
     for status in ("running", "finished"):
         info = json.loads((out / "run.json").read_text()) | {"alignment": "c0ffee", "status": status}
@@ -99,8 +95,9 @@ def test_regions(region_scenes, region_run: Run, snippet_recipe, tmp_path, monke
 
 
 def test_an_alignment_is_asked_for_where_there_are_regions(
-    scenes, region_scenes, region_run, caption_recipe, snippet_recipe, tmp_path
+    scenes, region_scenes, region_run, caption_recipe, tmp_path
 ) -> None:
+    snippet_recipe = recipes.get("multimodal-rnn-regions")
     with pytest.raises(InvalidArgumentError, match="--alignment RUN"):
         train_captions(snippet_recipe, region_scenes, tmp_path / "run")
     with pytest.raises(InvalidArgumentError, match="alignment.*none"):
@@ -111,12 +108,25 @@ def test_an_alignment_is_asked_for_where_there_are_regions(
     assert not (tmp_path / "run").exists()
 
 
-def test_from_pixels_selected_by_cider(scenes, caption_recipe, tmp_path) -> None:
-    pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
-        ["image.size=32", "training.epochs=1", "training.select=cider", "batches.size=48"]
-    )
-    run = train_captions(recipe, scenes, tmp_path / "run")
+def test_an_alignment_that_does_not_work_leaves_no_run(
+    region_scenes, region_run, region_caption_run, tmp_path, monkeypatch
+) -> None:
+    recipe = region_caption_run.recipe
+    out, broken = tmp_path / "run", dataclasses.replace(region_run)  # With a model of its own.
+    broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
+    with pytest.raises(DataError, match="NaN"):
+        train_captions(recipe, region_scenes, out, alignment=broken)
+    assert not out.exists()
+    # Before any caption is cut.
+    monkeypatch.setattr(snippets, "find_snippets", None)
+    monkeypatch.setattr(Run, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
+    with pytest.raises(DataError, match="of the regions c0ffee, not of.*--set image.features=c0ffee"):
+        train_captions(recipe, region_scenes, out, alignment=region_run)
+    assert not out.exists()
+
+
+def test_from_pixels_selected_by_cider(scenes, pixel_caption_run) -> None:
+    run = pixel_caption_run
     row = json.loads((run.path / "metrics.jsonl").read_text())
     assert run.info["best_cider"] == row["val_cider"] >= 0
     assert row["val_perplexity"] > 1

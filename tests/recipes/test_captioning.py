@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -68,17 +69,17 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
         found = caption_split(caption_run, scenes, "val", CaptionOptions(**options), rows=rows)
         return [[text for text, _ in captions] for captions in found]
 
-    greedy = texts(beam=1)
+    greedy, default = texts(beam=1), texts()
     # As many as the beam holds, where no number is given.
-    assert {len(captions) for captions in greedy} == {1} and {len(each) for each in texts()} == {5}
+    assert {len(captions) for captions in greedy} == {1} and {len(each) for each in default} == {5}
     assert texts(sample="greedy") == greedy
     assert {len(text.split()) for captions in texts(max_words=2) for text in captions} <= {1, 2}
     drawn = texts(sample="random", seed=3, n_best=4)
     assert texts(sample="random", seed=3, n_best=4) == drawn != texts(sample="random", seed=4, n_best=4)
     # A length penalty this large prefers the longest.
     lengths = [
-        np.mean([len(captions[0].split()) for captions in texts(length_penalty=penalty)])
-        for penalty in (0.0, 5.0)
+        np.mean([len(captions[0].split()) for captions in each])
+        for each in (default, texts(length_penalty=5.0))
     ]
     assert lengths[1] >= lengths[0]
 
@@ -134,6 +135,17 @@ def test_keys_are_captioned_from_features_and_files_are_not(written, caption_run
         "log_prob": pytest.approx(written[3][0][1], rel=1e-5),
     }
     assert found[1].to_json() == {"image": str(new), "error": found[1].error}
+
+
+@pytest.mark.parametrize("sample", [None, "greedy"])
+def test_a_broken_model_is_no_model_without_captions(caption_run, scenes, sample) -> None:
+    broken = dataclasses.replace(caption_run)  # With a model of its own.
+    broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
+    options, keys = CaptionOptions(sample=sample), scenes.split("val").keys[:2]
+    found = caption_images(broken, keys, scenes, options)
+    assert all("NaN" in result.error for result in found)
+    with pytest.raises(DataError, match="NaN"):
+        caption_split(broken, scenes, "val", options)
 
 
 def test_features_of_a_split_are_read_once(caption_run, scenes, monkeypatch) -> None:

@@ -209,6 +209,29 @@ class TestChecking:
         # Who writes no captions needs none.
         check_generation(recipe.with_overrides(["caption.decoder=log-bilinear"]), tagged_scenes)
 
+    @pytest.mark.parametrize("decoder", ["sc-nlm", "multiplicative"])
+    def test_lengths_in_which_nothing_is_written(self, language_recipe, tagged_scenes, decoder) -> None:
+        recipe = language_recipe.with_overrides([f"caption.decoder={decoder}"])
+        check_generation(recipe, tagged_scenes)
+
+        def of_words(count: int) -> SimpleNamespace:
+            split = tagged_scenes.split("train")
+            texts = [[" ".join(["dog"] * count)] for _ in split.entries]
+            others = {"train": split.with_captions(texts), "val": tagged_scenes.split("val")}
+            return SimpleNamespace(split=others.__getitem__)
+
+        for count in (3, 13):
+            with pytest.raises(DataError, match="No training caption has 4 to 12 words"):
+                check_generation(recipe, of_words(count))
+        check_generation(recipe, of_words(4))
+        # Of a longer caption a model that reads no parts of speech knows what its tokenizer reads.
+        cut = recipe.with_overrides(["text.max_length=12"])
+        if decoder == "multiplicative":
+            check_generation(cut, of_words(13))
+        else:
+            with pytest.raises(DataError, match="4 to 12 words"):
+                check_generation(cut, of_words(13))
+
     def test_the_extra(self, language_recipe, tagged_scenes, monkeypatch) -> None:
         monkeypatch.setattr(generation.importlib.util, "find_spec", lambda _: None)
         with pytest.raises(MissingExtraError, match="pycocoevalcap"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 
@@ -98,6 +99,13 @@ def test_few_are_drawn_and_written(region_caption_run, dataset, tmp_path) -> Non
     assert plain["image"].endswith("image?.png") and plain["captions"][0]["text"] == found.captions[0].text
     # A file says what its key says, be there a dataset or not.
     assert caption_regions(region_caption_run, val.keys[1], dataset, most=1).captions == found.captions
+
+
+def test_a_broken_model_is_refused(region_caption_run, dataset) -> None:
+    broken = dataclasses.replace(region_caption_run)  # With a model of its own.
+    broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
+    with pytest.raises(DataError, match="NaN"):
+        caption_regions(broken, dataset.split("val").keys[0], dataset, beam=1)
 
 
 def test_refusals(region_caption_run, caption_run, dataset, tmp_path) -> None:

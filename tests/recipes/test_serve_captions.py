@@ -12,7 +12,6 @@ from vsemb.export.contract import Contract, contract_path
 from vsemb.export.golden import compare
 from vsemb.image.decode import decode_images
 from vsemb.recipes.captioning import CaptionOptions, captioner_of
-from vsemb.recipes.fine_tune import with_backbone
 from vsemb.recipes.serve import caption_facts, export_captions, image_input, image_rows, model_facts
 
 SEVERAL = CaptionOptions(beam=3, n_best=2, max_words=8)
@@ -49,13 +48,8 @@ def test_a_run_of_regions_captions_the_whole_image(region_caption_run, region_sc
     assert f"of {len(run.vocabulary.words)} words" in card
 
 
-def test_a_run_from_pixels(scenes, caption_recipe, tmp_path):
-    from vsemb.recipes.caption_run import CaptionRun, train_captions
-
-    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet")
-    recipe = recipe.with_overrides(["image.size=32", "training.epochs=1"])
-    train_captions(recipe, scenes, tmp_path / "run")
-    run = CaptionRun.open(tmp_path / "run")
+def test_a_run_from_pixels(scenes, pixel_caption_run, tmp_path):
+    run = pixel_caption_run
     found, cached, _ = compared(run, scenes, tmp_path / "pixels")
     assert found["captions"][:6].tolist() == cached.texts.numpy().tolist()
     np.testing.assert_allclose(found["log_probs"][:6], cached.log_probs, rtol=1e-5)
@@ -101,7 +95,9 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     }
     assert (path / "saved_model.pb").stat().st_size < 3_000_000
     contract = Contract.read(contract_path(path.parent))
-    assert contract.captions["candidates"] == 12 and contract.captions["n_best"] == 2
+    longest = {"max_words": captioner.longest, "words": len(run.vocabulary.words)}
+    assert contract.captions == {"n_best": 2, "candidates": 12, "beam": 1, **longest}
     assert contract.golden["caption"].outputs["valid"].tolist() == [True, False, True, False, False]
     card = (tmp_path / "contracts" / "sc-nlm.md").read_text()
     assert "images are looked at by their encoder" in card and "The best of 12 candidates" in card
+    assert "taking the likeliest word each time" in card

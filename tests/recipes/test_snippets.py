@@ -14,6 +14,7 @@ from vsemb.recipes.snippets import (
     Snippets,
     choose_affinity,
     find_snippets,
+    keep_snippets,
     snippets_fingerprint,
     stored_snippets,
 )
@@ -127,14 +128,21 @@ def test_joined_words_begin_with_no_apostrophe():
 def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monkeypatch):
     folder = tmp_path / "run" / "snippets"
     first = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+    # Nothing is written before there is a run to write it into.
+    assert not folder.parent.exists()
+    keep_snippets(first, folder)
     with monkeypatch.context() as patch:
         patch.setattr(module, "find_snippets", None)
         again = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+        written = (folder / "manifest.json").stat().st_mtime_ns
+        keep_snippets(again, folder)
+        assert (folder / "manifest.json").stat().st_mtime_ns == written
     assert again.texts == first.texts and again.fingerprint == first.fingerprint
     for name in ("image_rows", "image_ids", "regions"):
         assert getattr(again, name).tolist() == getattr(first, name).tolist()
     # What was cut with something else is replaced.
     other = stored_snippets(folder, region_run, region_scenes, "val", affinity=1e30)
+    keep_snippets(other, folder)
     assert len(other) < len(first) and Snippets.load(folder).texts == other.texts
     part = region_scenes.split("val")
     few = part.with_captions([entry["captions"][:1] for entry in part.entries])

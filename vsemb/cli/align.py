@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vsemb.cli.regions_search import check_files
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
-    from vsemb.recipes.image_run import ImageRun
+    from vsemb.recipes.stored_run import StoredRun
 
 EXAMPLE = """  vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
   vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json"""
@@ -57,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     import math
 
-    from vsemb.cli.tables import printable, table
-    from vsemb.errors import invalid_argument
+    from vsemb.cli.tables import table
+    from vsemb.errors import invalid_argument, printable
     from vsemb.files import write_json
     from vsemb.recipes.aligning import align_image
     from vsemb.recipes.drawing import FADE
@@ -68,14 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     fade = FADE if arguments.fade is None else arguments.fade
     if not 0 <= fade < math.inf:
         raise invalid_argument("fade", fade, "a number >= 0")
-    check_image_files(arguments)
+    check_image_files([arguments.image], out=arguments.out, json=arguments.json)
     check_files(arguments)
     opened = Run.open(arguments.run)
     found = align_image(
         opened,
         arguments.image,
         arguments.sentence,
-        open_keys(opened, arguments),
+        open_keys(opened, arguments.data, [arguments.image]),
         affinity=arguments.affinity,
         boxes=arguments.boxes,
         report=lambda line: print(line, file=sys.stderr),
@@ -100,35 +101,45 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check_image_files(arguments: argparse.Namespace) -> None:
-    """Refuses to write a picture or JSON over the image that it is of."""
+def check_image_files(images: Sequence[str], **written: str | None) -> None:
+    """Refuses to write a picture or JSON over an image that it is of.
+
+    Args:
+        images: what was read.
+        **written: option -> the file that is written, or None.
+    """
     import os
 
     from vsemb.errors import invalid_argument
 
-    for name in ("out", "json"):
-        path = getattr(arguments, name)
-        if path is not None and os.path.realpath(path) == os.path.realpath(arguments.image):
+    read = {os.path.realpath(image) for image in images}
+    for name, path in written.items():
+        if path is not None and os.path.realpath(path) in read:
             raise invalid_argument(name, path, "another file than the image, which it would replace")
 
 
-def open_keys(opened: ImageRun, arguments: argparse.Namespace) -> Dataset | None:
-    """Opens the dataset whose keys an image may name; None where a file needs none."""
+def open_keys(opened: StoredRun, data: str | None, images: Sequence[str]) -> Dataset | None:
+    """Opens the dataset whose keys images may name; None where files need none.
+
+    Args:
+        opened: the run.
+        data: the dataset that was named; None for the run's.
+        images: files or keys. One that is a file is enough to go on without a dataset.
+    """
     import os
 
-    from vsemb.cli.tables import printable
     from vsemb.data.store import Dataset
-    from vsemb.errors import DataError
+    from vsemb.errors import DataError, printable
 
     try:
-        return Dataset.open(arguments.data or opened.data_path)
+        return Dataset.open(data or opened.data_path)
     except DataError as error:
         # Image files need no dataset; only one that was asked for is missed.
-        if arguments.data:
+        if data:
             raise
-        if not os.path.isfile(arguments.image):
+        if not any(map(os.path.isfile, images)):
             raise DataError(
-                f"There is no image file {printable(arguments.image)!r}, and no dataset whose key it may be "
+                f"There is no image file {printable(images[0])!r}, and no dataset whose key it may be "
                 f"(name one with --data): {error}"
             ) from error
     return None

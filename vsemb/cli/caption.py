@@ -33,19 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     draws.add_argument("--seed", type=int, default=0, help="of the draws (%(default)s)")
     parser.add_argument(
-        "--candidates",
-        type=int,
-        metavar="N",
-        help="of sc-nlm: captions written before the best are chosen (the recipe's)",
-    )
-    parser.add_argument(
         "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
     )
     parser.add_argument("--json", metavar="FILE", help="also write the captions to FILE as JSON")
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of a beam search."""
+def add_search(parser: argparse._ActionsContainer) -> None:
+    """Adds the arguments that say how captions are looked for, to a parser or a group of one."""
     parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
     parser.add_argument(
         "--n-best", type=int, metavar="N", help="captions an image (5, or the beam where that is narrower)"
@@ -58,16 +52,23 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "lengths are compared; more favours longer ones (the recipe's)",
     )
     parser.add_argument("--max-words", type=int, metavar="N", help="longest caption (the recipe's)")
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="of sc-nlm: captions written before the best are chosen (the recipe's)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.cli.tables import printable, table
-    from vsemb.data.store import Dataset
-    from vsemb.errors import DataError
+    from vsemb.cli.align import check_image_files, open_keys
+    from vsemb.cli.tables import table
+    from vsemb.errors import printable
     from vsemb.files import write_json
     from vsemb.recipes.captioning import CaptionOptions, caption_images, open_captioning_run
 
+    check_image_files(arguments.images, json=arguments.json)
     opened = open_captioning_run(arguments.run)
     options = CaptionOptions(
         beam=arguments.beam,
@@ -79,13 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         candidates=arguments.candidates,
     )
-    dataset = None
-    try:
-        dataset = Dataset.open(arguments.data or opened.data_path)
-    except DataError:
-        # Image files need no dataset; only one that was asked for is missed.
-        if arguments.data:
-            raise
+    dataset = open_keys(opened, arguments.data, arguments.images)
     found = caption_images(opened, arguments.images, dataset, options)
     rows = [
         ["" if place else printable(result.image), printable(text), f"{log_prob:.2f}"]

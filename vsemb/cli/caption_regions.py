@@ -13,7 +13,8 @@ import sys
 from vsemb.cli.regions_search import check_files
 
 EXAMPLE = """  vsemb caption-regions runs/regions dog.jpg --out regions.png
-  vsemb caption-regions runs/regions street.jpg --most 8 --parts --json regions.json"""
+  vsemb caption-regions runs/regions street.jpg --most 8 --parts --json regions.json
+  vsemb caption-regions runs/regions street.jpg --most 20 --overlap 0.2"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--beam", type=int, metavar="B", help="hypotheses kept while a caption is looked for (the recipe's)"
     )
     parser.add_argument("--parts", action="store_true", help="leave the whole image out")
+    parser.add_argument(
+        "--overlap",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="leave out a region whose intersection over union with a better one is larger (%(default)s)",
+    )
     parser.add_argument(
         "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
     )
@@ -40,28 +48,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.cli.align import check_image_files, open_keys
-    from vsemb.cli.tables import printable, table
+    from vsemb.cli.tables import table
+    from vsemb.errors import printable
     from vsemb.files import write_json
     from vsemb.recipes.caption_run import CaptionRun
     from vsemb.recipes.pictures import save_picture
     from vsemb.recipes.region_captions import caption_regions
 
-    check_image_files(arguments)
+    check_image_files([arguments.image], out=arguments.out, json=arguments.json)
     check_files(arguments)
     opened = CaptionRun.open(arguments.run)
     found = caption_regions(
         opened,
         arguments.image,
-        open_keys(opened, arguments),
+        open_keys(opened, arguments.data, [arguments.image]),
         most=arguments.most,
         beam=arguments.beam,
         parts=arguments.parts,
+        overlap=arguments.overlap,
         boxes=arguments.boxes,
         report=lambda line: print(line, file=sys.stderr),
     )
     rows = [
         [
-            caption.text,
+            printable(caption.text),
             f"{caption.log_prob:.2f}",
             f"{caption.score:.2f}",
             str(caption.region),

@@ -81,7 +81,8 @@ def run_captions(arguments: argparse.Namespace) -> int:
 
 def _example(found: CaptionTable, image: int) -> str:
     """Lays out what is written of one image: captions, each with its nearest training sentence."""
-    from vsemb.cli.tables import printable, table
+    from vsemb.cli.tables import table
+    from vsemb.errors import printable
 
     rows = []
     for row in found.rows:

@@ -17,6 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from vsemb.cli.caption import add_search
 from vsemb.cli.classify import add_classes, chosen_classes
 from vsemb.cli.parsers import add_parser, use_parser
 
@@ -40,16 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_classes(parser)
     parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
     add_parser(parser)
-    captions = parser.add_argument_group("runs that write captions", "what is not given is the recipe's")
-    captions.add_argument("--beam", type=int, metavar="N", help="hypotheses kept while a caption is searched")
-    captions.add_argument("--n-best", type=int, metavar="N", help="captions of an image (5)")
-    captions.add_argument(
-        "--length-penalty", type=float, metavar="P", help="compare captions by log-probability / words**P"
-    )
-    captions.add_argument("--max-words", type=int, metavar="N", help="longest caption")
-    captions.add_argument(
-        "--candidates", type=int, metavar="N", help="captions written before the best are chosen (sc-nlm)"
-    )
+    add_search(parser.add_argument_group("runs that write captions"))
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
 

@@ -36,8 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.cli.tables import printable, regions_table, table
+    from vsemb.cli.tables import regions_table, table
     from vsemb.data.store import Dataset
+    from vsemb.errors import printable
     from vsemb.files import write_json
     from vsemb.recipes.magnitudes import measure_magnitudes
     from vsemb.recipes.pictures import decimals, save_picture

@@ -57,8 +57,9 @@ def check_files(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.cli.tables import printable, regions_table
+    from vsemb.cli.tables import regions_table
     from vsemb.data.store import Dataset
+    from vsemb.errors import printable
     from vsemb.files import write_json
     from vsemb.recipes.pictures import save_picture
     from vsemb.recipes.region_search import region_sheet, search_regions

@@ -210,11 +210,6 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
     return "\n".join([table(header, cells, text=(0, 1)), *([difference] if difference else [])])
 
 
-def printable(text: str) -> str:
-    """Returns a text of the command line as any stream takes it: bytes that are no text become `?`."""
-    return text.encode(errors="replace").decode()
-
-
 def regions_table(found: Sequence[FoundRegion], score: str) -> str:
     """Lays out regions that were found, with what they were found by."""
     from vsemb.recipes.pictures import decimals

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.records import caption_id
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
@@ -61,7 +62,7 @@ def match_sentences(
     first = next(sentences, None)
     if first is None:
         raise DataError(f"There is no sentence for the captions of {dataset.path}.")
-    captions = _Captions(dataset)
+    captions = CaptionIndex(dataset)
     together = chain([first], sentences)
     if first.id is None:
         trees = _by_order(captions, together)
@@ -70,57 +71,9 @@ def match_sentences(
     return captions.by_split(trees)
 
 
-class _Captions:
-    """All captions of a dataset, one split behind the other, and how they are called."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.path = dataset.path
-        self.splits = [dataset.split(name) for name in dataset.splits]
-        self.texts = [text for split in self.splits for text in split.captions]
-        self.ids = [name for split in self.splits for name in split.caption_ids]
-        self.has_own = any("caption_ids" in entry for split in self.splits for entry in split.entries)
-        self.source = dataset.manifest.get("source", {}).get("format")
-        self._place_of: dict[str, int] = {}
-        self._ambiguous = set()
-        for place, name in enumerate(self.ids):
-            if self._place_of.setdefault(name.strip(), place) != place:
-                self._ambiguous.add(name.strip())
-        self._image_of: dict[str, tuple[int, int]] = {}
-        first = 0
-        for split in self.splits:
-            for entry in split.entries:
-                self._image_of[entry["key"].strip()] = (first, len(entry["captions"]))
-                first += len(entry["captions"])
-
-    def find(self, name: str) -> int | None:
-        """Returns the place of the caption that an id names, or None."""
-        name = name.strip()
-        if name in self._ambiguous:
-            raise DataError(
-                f"{self.path} has several captions whose id in their source is {name!r}. Call them "
-                f"{caption_id('KEY', 0)!r}, with the image's key and the caption's number within the image."
-            )
-        if name in self._place_of:
-            return self._place_of[name]
-        key, mark, number = name.rpartition("#")
-        first, count = self._image_of.get(key.strip(), (0, 0))
-        if not mark or len(number) > 9 or not (number.isascii() and number.isdecimal()):
-            return None
-        return first + int(number) if int(number) < count else None
-
-    def split_of(self, place: int) -> str:
-        ends = np.cumsum([len(split.captions) for split in self.splits])
-        return self.splits[int(np.searchsorted(ends, place, "right"))].name
-
-    def by_split(self, trees: list[Tree]) -> dict[str, list[Tree]]:
-        found, first = {}, 0
-        for split in self.splits:
-            found[split.name] = trees[first : first + len(split.captions)]
-            first += len(split.captions)
-        return found
-
-
-def _by_id(captions: _Captions, sentences: Iterator[Sentence], report: Callable[[str], None]) -> list[Tree]:
+def _by_id(
+    captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]
+) -> list[Tree]:
     trees: list[Tree | None] = [None] * len(captions.texts)
     lines = np.zeros(len(captions.texts), np.int64)
     unknown: list[Sentence] = []
@@ -153,7 +106,7 @@ def _by_id(captions: _Captions, sentences: Iterator[Sentence], report: Callable[
     return [tree for tree in trees if tree is not None]
 
 
-def _lacking(captions: _Captions, missing: list[int], unknown: list[Sentence]) -> str:
+def _lacking(captions: CaptionIndex, missing: list[int], unknown: list[Sentence]) -> str:
     first = missing[0]
     key_form = caption_id(captions.splits[0].keys[0], 0)
     message = (
@@ -176,7 +129,7 @@ def _lacking(captions: _Captions, missing: list[int], unknown: list[Sentence]) -
     return message
 
 
-def _by_order(captions: _Captions, sentences: Iterator[Sentence]) -> list[Tree]:
+def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tree]:
     trees: list[Tree] = []
     count = 0
     for count, sentence in enumerate(sentences, 1):
@@ -209,7 +162,7 @@ class _Reading:
     French treebanks), but a file of which no sentence does is of other texts.
     """
 
-    def __init__(self, captions: _Captions) -> None:
+    def __init__(self, captions: CaptionIndex) -> None:
         self._captions = captions
         self._without_text = 0
         self._differing: list[str] = []

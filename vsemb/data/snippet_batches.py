@@ -17,6 +17,23 @@ from vsemb.text.tokenizers import Tokenizer
 _IMAGES = 256
 
 
+def check_same_regions(cut: str, read: str) -> None:
+    """Refuses snippets of other regions than those that are read.
+
+    Args:
+        cut: fingerprint of the regions that captions were cut by.
+        read: fingerprint of those that the features come from.
+
+    Raises:
+        DataError: if they are not the same.
+    """
+    if cut != read:
+        raise DataError(
+            f"The snippets are of the regions {cut}, not of {read}, so their regions have other numbers. "
+            f"Name those that the alignment was trained on: --set image.features={cut}"
+        )
+
+
 class SnippetImages:
     """Features of the regions that snippets describe, from their cache; in memory where they fit.
 
@@ -30,12 +47,7 @@ class SnippetImages:
     """
 
     def __init__(self, snippets: Snippets, store: RegionStore, *, memory: int = 4 << 30) -> None:
-        if snippets.store != store.fingerprint:
-            raise DataError(
-                f"The snippets are of the regions {snippets.store}, not of {store.fingerprint}, so their "
-                "regions have other numbers. Name those that the alignment was trained on: "
-                f"--set image.features={snippets.store}"
-            )
+        check_same_regions(snippets.store, store.fingerprint)
         self._store, self._ids, self._regions = store, snippets.image_ids, snippets.regions
         self._features: np.ndarray | None = None
         # A region that several snippets describe is held once.

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
-from vsemb.data.parse_matching import _Captions
+from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset
-from vsemb.data.tags import CaptionTags, write_tags
+from vsemb.data.tags import CaptionTags, present_tags, write_tags
 from vsemb.errors import DataError
 from vsemb.files import sha256_file
 from vsemb.text.tagging import TaggedText, Tagger, Token, align_tags, read_tags, words_of
@@ -30,11 +29,11 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
         overwrite: whether other tags are replaced.
 
     Returns:
-        The tags, opened.
+        The tags, opened; at once where this tagger's are there already.
 
     Raises:
-        DataError: if other tags are there, the tagger's tokens are not of a caption, or the file system
-            refuses.
+        DataError: if other tags are there, which is said before any work, the tagger's tokens are not of a
+            caption, or the file system refuses.
 
     Example:
 
@@ -42,6 +41,9 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
     tags = tag_captions(Dataset.open("data/flickr8k"), open_tagger())
     ```
     """
+    source = {"tagger": tagger.name}
+    if (present := present_tags(dataset, source, overwrite)) is not None:
+        return present
     tags: dict[str, list[list[str]]] = {}
     total = sum(len(dataset.split(name).captions) for name in dataset.splits)
     with tqdm(total=total, desc="tag", unit="caption", disable=None, leave=False) as progress:
@@ -54,7 +56,7 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
                 tokens = tagger(text)
                 tags[name].append(_aligned(tokens, words, f"The tagger {tagger.name}", caption, text))
                 progress.update()
-    return write_tags(dataset, tags, source={"tagger": tagger.name}, overwrite=overwrite)
+    return write_tags(dataset, tags, source=source, overwrite=overwrite)
 
 
 def import_tags(
@@ -76,11 +78,11 @@ def import_tags(
         report: called with lines worth showing, about ids that the dataset does not have.
 
     Returns:
-        The tags, opened.
+        The tags, opened; at once where those of this file are there already.
 
     Raises:
-        DataError: if the file is broken, a caption has no line or two, a line's words are not those of its
-            caption, or other tags are there.
+        DataError: if other tags are there, which is said before any work, the file is broken, a caption has
+            no line or two, or a line's words are not those of its caption.
 
     Example:
 
@@ -88,7 +90,13 @@ def import_tags(
     import_tags(Dataset.open("data/flickr8k"), "pos_tags.txt.gz", report=print)
     ```
     """
-    captions = _Captions(dataset)
+    try:
+        source = {"file": Path(file).name, "sha256": sha256_file(file)}
+    except OSError as error:
+        raise DataError(f"The file of tags {file} cannot be read: {error.strerror or error}.") from error
+    if (present := present_tags(dataset, source, overwrite)) is not None:
+        return present
+    captions = CaptionIndex(dataset)
     found: list[TaggedText | None] = [None] * len(captions.texts)
     unknown: list[TaggedText] = []
     for text in tqdm(read_tags(file), desc="read", unit="caption", disable=None, leave=False):
@@ -116,13 +124,7 @@ def import_tags(
             f"{len(unknown)} lines left out whose ids the dataset does not have, first {unknown[0].id!r} "
             f"(line {unknown[0].line})."
         )
-    ends = np.cumsum([len(split.captions) for split in captions.splits]).tolist()
-    by_split = {
-        split.name: tags[end - len(split.captions) : end]
-        for split, end in zip(captions.splits, ends, strict=True)
-    }
-    source = {"file": Path(file).name, "sha256": sha256_file(file)}
-    return write_tags(dataset, by_split, source=source, overwrite=overwrite)
+    return write_tags(dataset, captions.by_split(tags), source=source, overwrite=overwrite)
 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
@@ -151,7 +153,7 @@ def _aligned(tokens: list[Token], words: list[str], where: str, caption: str, te
 
 
 def _lacking(
-    captions: _Captions,
+    captions: CaptionIndex,
     place: int,
     count: int,
     unknown: list[TaggedText],

@@ -128,10 +128,10 @@ def write_tags(
         "fingerprint": _fingerprint({name: tags[name] for name in dataset.splits}),
         "source": json.loads(json.dumps(dict(source))),
     }
-    if path.exists() and not overwrite:
-        present = CaptionTags.open(dataset)
-        if (present.fingerprint, present.source) != (described["fingerprint"], described["source"]):
-            raise DataError(f"{path} already holds tags {_origin(present)}; replace them with --overwrite.")
+    present = present_tags(dataset, source, overwrite)
+    if present is not None:
+        if present.fingerprint != described["fingerprint"]:
+            raise _other_tags(present)
         return present
     with replacing_directory(path, overwrite) as folder:
         splits = {}
@@ -143,6 +143,29 @@ def write_tags(
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
     vars(dataset).pop("tags", None)
     return CaptionTags.open(dataset)
+
+
+def present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool = False) -> CaptionTags | None:
+    """Returns the tags that are there already; None where there are none, or they are to be replaced.
+
+    Args:
+        dataset: the dataset.
+        source: JSON-able, what new ones would be made of.
+        overwrite: whether those that are there are replaced.
+
+    Raises:
+        DataError: if those that are there are damaged, or of another source.
+    """
+    if overwrite or not (dataset.path / FOLDER).exists():
+        return None
+    present = CaptionTags.open(dataset)
+    if present.source != json.loads(json.dumps(dict(source))):
+        raise _other_tags(present)
+    return present
+
+
+def _other_tags(present: CaptionTags) -> DataError:
+    return DataError(f"{present.path} already holds tags {_origin(present)}; replace them with --overwrite.")
 
 
 def _file_name(split: str) -> str:

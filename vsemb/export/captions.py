@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument
+from vsemb.errors import DataError, invalid_argument
 from vsemb.export.contract import Golden
 from vsemb.export.golden import golden_pictures
 from vsemb.export.image_input import ImageInput
@@ -106,7 +106,11 @@ class ServedCaptioner:
         return tolerance_of(["float32", *(layer.compute_dtype for layer in layers)])
 
     def cases(self) -> list[Case]:
-        """Returns what `caption` is tried with: two good images, and three rows that are none."""
+        """Returns what `caption` is tried with: two good images, and three rows that are none.
+
+        Raises:
+            DataError: if a good image gets no caption.
+        """
         first, second = self._steady_pictures()
         rows = [first, b"not an image", second, second[: len(second) // 2], b""]
         return [Case(self.default, self.caption_rows, {"image_bytes": np.array(rows, object)})]
@@ -132,6 +136,11 @@ class ServedCaptioner:
             noisy = images * (1 + self.tolerance * noise)
             found = compiled(tf.concat([images, noisy], axis=0), tf.repeat(valid, 1 + _NOISES))
             texts = found["captions"].numpy()
+            if not texts[0, 0]:
+                raise DataError(
+                    "The model writes no caption of an image, as where its probabilities hold NaN; it was "
+                    "not published."
+                )
             (steady if (texts == texts[:1]).all() else other).append(picture)
             if len(steady) == _PICTURES:
                 break

@@ -220,13 +220,12 @@ def _writing(captions: Mapping[str, Any]) -> str:
         beam = captions["beam"]
         searched = f"a beam of {beam}" if beam > 1 else "taking the likeliest word each time"
         found.insert(0, f"Captions are searched for with {searched}.")
-        if captions.get("length_penalty"):
-            power = f"{captions['length_penalty']:g}"
-            found.append(f"They are ordered by it over the number of words to the power of {power}.")
-    elif "candidates" in captions:
-        found.insert(
-            0, f"The best of {captions['candidates']:,} candidates are given, by a score of their own."
-        )
+    if captions.get("length_penalty"):
+        power = f"{captions['length_penalty']:g}"
+        found.append(f"They are ordered by it over the number of words to the power of {power}.")
+    if "candidates" in captions:
+        candidates = captions["candidates"]
+        found.append(f"The best of {candidates:,} candidates are given, by a score of their own.")
     return " ".join(found)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from vsemb.data.detections import read_detections_of_one
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.ops.viterbi import phrases
 from vsemb.recipes.drawing import FADE, draw_alignment
 from vsemb.recipes.image_run import ImageRun
@@ -93,7 +93,7 @@ class Alignment:
         """Returns plain values; boxes are in pixels."""
         rows = np.flatnonzero(np.any(self.boxes != 0, axis=1)).tolist()
         return {
-            "image": _plain(self.name),
+            "image": printable(self.name),
             "width": self.picture.width,
             "height": self.picture.height,
             "sentence": self.sentence,
@@ -107,11 +107,6 @@ class Alignment:
             ],
             "boxes": {str(row): pixel_box(self.boxes[row], self.picture.size) for row in rows},
         }
-
-
-def _plain(name: str) -> str:
-    # The bytes of a file's name that are no text come as halves of characters, which no file of text holds.
-    return name.encode(errors="replace").decode()
 
 
 def align_image(

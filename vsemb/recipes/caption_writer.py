@@ -61,12 +61,15 @@ class CaptionWriter:
 
         Returns:
             For each image its captions, best first.
+
+        Raises:
+            DataError: if the model is broken.
         """
         key = (*images.shape[1:], images.dtype)
         if key not in self._compiled:
             signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype)]
             self._compiled[key] = tf.function(self._captions, input_signature=signature)
-        return _written(self._compiled[key](images))
+        return written_of(self._compiled[key](images))
 
     def _captions(self, images: tf.Tensor) -> Captions:
         return self.captioner(self.run.model_rows(images) if isinstance(self.run, CaptionRun) else images)
@@ -81,12 +84,13 @@ class CaptionWriter:
             For each image its captions, best first; None for one that does not decode.
 
         Raises:
-            DataError: if the run cannot look at new images.
+            DataError: if the run cannot look at new images, or its model is broken.
         """
         outputs = self._served.caption(tf.constant(list(encoded), tf.string))
         valid = outputs["valid"].numpy()
-        found = _written(Captions(outputs["captions"], outputs["log_probs"]))
-        return [captions if right else None for captions, right in zip(found, valid, strict=True)]
+        captions = Captions(*(tf.boolean_mask(outputs[name], valid) for name in ("captions", "log_probs")))
+        found = iter(written_of(captions))
+        return [next(found) if right else None for right in valid]
 
     @cached_property
     def _served(self) -> ServedCaptioner:
@@ -116,13 +120,23 @@ class CaptionWriter:
         return self.of_rows(source.finish(tf.constant(source.gather(np.array([row]))), None))[0]
 
 
-def _written(captions: Captions) -> list[list[Written]]:
-    """Texts with their log-probabilities, image by image; an empty text is none."""
+def written_of(captions: Captions) -> list[list[Written]]:
+    """Returns texts with their log-probabilities, image by image; an empty text is none.
+
+    Args:
+        captions: what a captioner wrote about images that are some.
+
+    Raises:
+        DataError: if a log-probability is not finite, or an image has no caption: where all next words are
+            as likely as NaN, a search finds none.
+    """
+    texts, log_probs = captions.texts.numpy(), captions.log_probs.numpy()
+    if not np.isfinite(log_probs).all() or not np.all(texts[:, 0] != b""):
+        raise DataError(
+            "The probabilities of a caption's words hold NaN or infinity. The model is broken, or the "
+            "image's features are."
+        )
     return [
-        [
-            (text.decode(errors="replace"), float(log_prob))
-            for text, log_prob in zip(texts, log_probs, strict=True)
-            if text
-        ]
-        for texts, log_probs in zip(captions.texts.numpy(), captions.log_probs.numpy(), strict=True)
+        [(text.decode(errors="replace"), float(each)) for text, each in zip(*row, strict=True) if text]
+        for row in zip(texts, log_probs, strict=True)
     ]

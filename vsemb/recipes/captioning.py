@@ -18,7 +18,7 @@ from vsemb.captioning.sampling import Sampler
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.errors import DataError, invalid_argument, one_line, printable
 from vsemb.recipes.caption_run import CaptionRun
 from vsemb.recipes.caption_writer import CaptioningRun, CaptionWriter, Written
 from vsemb.recipes.generation import load_captioner
@@ -219,10 +219,9 @@ class ImageCaptions:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values."""
-        # The bytes of a file's name that are no text come as halves of characters, which no JSON holds.
-        image = self.image.encode(errors="replace").decode()
+        image = printable(self.image)
         if self.error is not None:
-            return {"image": image, "error": self.error.encode(errors="replace").decode()}
+            return {"image": image, "error": printable(self.error)}
         return {
             "image": image,
             "captions": [{"text": text, "log_prob": log_prob} for text, log_prob in self.captions],

@@ -30,6 +30,18 @@ from vsemb.recipes.stored_run import (
 )
 from vsemb.text.vocabulary import Vocabulary
 
+# What a run was made of, by its name in `run.json`, and what another one is called.
+_MADE_OF = {
+    "dataset": "another dataset",
+    "features": "other features",
+    "vocabulary": "another vocabulary",
+    "attributes": "other attributes",
+    "parses": "other parses",
+    "encoder": "another encoder",
+    "tags": "other parts of speech",
+    "alignment": "snippets of another alignment",
+}
+
 
 def prepare_run(
     recipe: Recipe,
@@ -37,8 +49,19 @@ def prepare_run(
     out: Path,
     vocabulary: Vocabulary,
     store: FeatureStore | RegionStore | None,
+    *,
+    alignment: str | None = None,
 ) -> dict[str, Any]:
     """Makes or re-enters the run directory.
+
+    Args:
+        recipe: the recipe.
+        dataset: what it is trained on.
+        out: the directory.
+        vocabulary: that of the training texts.
+        store: features, of images or regions.
+        alignment: fingerprint of the run that cuts captions into snippets; None where none does, or where
+            whatever cut those of a run that is there already is right.
 
     Returns:
         The contents of `run.json`.
@@ -55,6 +78,8 @@ def prepare_run(
     }
     if isinstance(store, RegionStore):
         info["regions"] = store.network
+    if alignment is not None:
+        info["alignment"] = alignment
     attributes = texts.class_attributes(recipe, dataset)
     if attributes is not None:
         info |= {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
@@ -151,12 +176,12 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, An
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
             "Choose another --out, or remove it."
         )
-    names = [name for name in ("dataset", "features", "vocabulary", "attributes", "parses") if name in info]
+    names = [name for name in _MADE_OF if name in info]
     status = read_status(out, (*names, "status"))
     for name in names:
         if status[name] != info[name]:
             raise DataError(
-                f"{out} was trained on another {name} ({str(status[name])[:12]} there, "
+                f"{out} was trained on {_MADE_OF[name]} ({str(status[name])[:12]} there, "
                 f"{str(info[name])[:12]} now). Choose another --out."
             )
     return status

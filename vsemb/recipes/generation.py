@@ -35,6 +35,7 @@ from vsemb.recipes.ranking_weights import tune_weights
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
 from vsemb.text.stopwords import read_stopwords
+from vsemb.text.tagging import words_of
 
 if TYPE_CHECKING:
     from vsemb.recipes.language_run import LanguageRun
@@ -63,8 +64,9 @@ def check_generation(recipe: Recipe, dataset: Dataset, encoder: Run | None = Non
     Raises:
         InvalidArgumentError: if the dataset has no validation images to tune weights on.
         MissingExtraError: without the packages of the extra `captions`.
-        DataError: if the stop words cannot be read, the encoder does not read words, or the dataset lacks
-            the features that it was trained on.
+        DataError: if the stop words cannot be read, no training caption has a length in which captions are
+            written, the encoder does not read words, or the dataset lacks the features that it was trained
+            on.
     """
     if recipe.caption.decoder not in WRITERS:
         return
@@ -72,6 +74,11 @@ def check_generation(recipe: Recipe, dataset: Dataset, encoder: Run | None = Non
     if importlib.util.find_spec("pycocoevalcap") is None:
         raise missing_extra("pycocoevalcap", "captions")
     val = dataset.split(_TUNING_SPLIT)
+    train = texts.read_texts(recipe, dataset.split("train"), training=True)
+    # Parts of speech are of whole captions; a model that reads none knows the words of its tokenizer.
+    longest = None if recipe.caption.decoder == "sc-nlm" else recipe.text.max_length
+    if not any(_is_written(len(words[:longest])) for words in words_of(train.captions)):
+        raise _nothing_to_write()
     if encoder is not None:
         _need_words(encoder)
         encoder.images_of(dataset, val)
@@ -255,12 +262,9 @@ def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> 
     >>> draw_sequences([[1, 2, 1, 3], [1, 2, 1, 3], [1]], most=5, seed=0)[:, :5].tolist()
     [[1, 2, 1, 3, 0]]
     """
-    counts = Counter(tuple(ids) for ids in sequences if SHORTEST <= len(ids) <= LONGEST)
+    counts = Counter(tuple(ids) for ids in sequences if _is_written(len(ids)))
     if not counts:
-        raise DataError(
-            f"No training caption has {SHORTEST} to {LONGEST} words, the lengths in which captions are "
-            "written."
-        )
+        raise _nothing_to_write()
     kinds = sorted(counts)  # By no chance of how they were counted.
     often = np.array([counts[kind] for kind in kinds], np.float64)
     size = min(most, len(kinds))
@@ -269,6 +273,16 @@ def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> 
     for row, kind in enumerate(drawn):
         padded[row, : len(kinds[kind])] = kinds[kind]
     return padded
+
+
+def _is_written(length: int) -> bool:
+    return SHORTEST <= length <= LONGEST
+
+
+def _nothing_to_write() -> DataError:
+    return DataError(
+        f"No training caption has {SHORTEST} to {LONGEST} words, the lengths in which captions are written."
+    )
 
 
 def _sequences_of(run: LanguageRun, dataset: Dataset, split: Split, seed: int) -> np.ndarray:

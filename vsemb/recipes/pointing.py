@@ -31,6 +31,7 @@ from vsemb.evaluation.pointing import (
     object_nouns,
     right_regions,
 )
+from vsemb.evaluation.score_spread import ScoreSpread
 from vsemb.ops.sets import item_mask
 from vsemb.ops.viterbi import best_chain
 from vsemb.recipes.run import Run
@@ -158,14 +159,10 @@ class PointingTask:
 
         What an affinity has to outweigh, and so the unit to give it in.
         """
-        squares, count = 0.0, 0
+        spread = ScoreSpread()
         for block in self._blocks:
-            real = block.words[:, :, None] & block.regions[:, None]  # (captions, steps, regions)
-            scores = np.where(real, block.unaries, 0).astype(np.float64)
-            means = scores.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
-            squares += float(np.where(real, (scores - means) ** 2, 0).sum())
-            count += int(real.sum())
-        return math.sqrt(squares / max(count, 1))
+            spread.add(block.unaries, block.words, block.regions)
+        return spread.value
 
     def affinities(self) -> list[float]:
         """Returns 0 and a few affinities in units of `spread`, to two digits so that they can be typed."""

@@ -12,17 +12,16 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from vsemb.data.feature_files import CLASSIFIER_NAME
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.export.alignment import find_regions
-from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.regions import RegionExtractor, build_classifier
 from vsemb.recipes.aligning import Place, candidate_boxes
 from vsemb.recipes.caption_run import CaptionRun
+from vsemb.recipes.caption_writer import written_of
 from vsemb.recipes.captioning import CaptionOptions, captioner_of
 from vsemb.recipes.drawing_captions import draw_captions
 from vsemb.recipes.pictures import Rectangle, pixel_box
+from vsemb.recipes.serve import region_extractor
 from vsemb.text.normalize import split_words
 
 #: Boxes that overlap a better one by more than this are left out, in intersection over union.
@@ -70,8 +69,7 @@ class RegionCaptions:
     def to_json(self) -> dict[str, Any]:
         """Returns plain values; boxes are in pixels."""
         return {
-            # The bytes of a file's name that are no text come as halves of characters.
-            "image": self.name.encode(errors="replace").decode(),
+            "image": printable(self.name),
             "width": self.picture.width,
             "height": self.picture.height,
             "captions": [dataclasses.asdict(caption) for caption in self.captions],
@@ -121,18 +119,15 @@ def caption_regions(
     place = Place.of(image, dataset)
     candidates = candidate_boxes(run, place, dataset, boxes, report)
     given = None if candidates is None else tf.constant(candidates[None], tf.float32)
-    found = find_regions(_extractor(run), tf.constant([place.encoded]), given)
+    found = find_regions(region_extractor(run), tf.constant([place.encoded]), given)
     if not found.valid.numpy()[0]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     real = np.flatnonzero(np.any(found.boxes.numpy()[0] != 0, axis=1))
     if parts:
         real = real[real != 0]
     rectangles = found.boxes.numpy()[0, real]  # (regions, 4)
-    written = captioner(tf.gather(found.features[0], real))
-    texts = [text.decode(errors="replace") for text in written.texts.numpy()[:, 0]]
-    log_probs = written.log_probs.numpy()[:, 0].astype(np.float64)
-    if not np.isfinite(log_probs).all():
-        raise DataError("The captions' probabilities hold NaN or infinity. The model is broken.")
+    written = [captions[0] for captions in written_of(captioner(tf.gather(found.features[0], real)))]
+    texts, log_probs = [text for text, _ in written], np.array([each for _, each in written])
     scores = log_probs / (split_words(tf.constant(texts, tf.string)).row_lengths().numpy() + 1)
     chosen = choose_regions(rectangles, scores, texts, most, overlap)
     return RegionCaptions(
@@ -141,7 +136,7 @@ def caption_regions(
         tuple(
             RegionCaption(
                 texts[row],
-                float(log_probs[row]),
+                written[row][1],
                 float(scores[row]),
                 int(real[row]),
                 pixel_box(rectangles[row], place.picture.size),
@@ -218,18 +213,3 @@ def choose_regions(
         if np.all(common <= overlap * (areas[row] + areas[chosen] - common)):
             chosen.append(row)
     return chosen
-
-
-def _extractor(run: CaptionRun) -> RegionExtractor:
-    """Returns what finds and describes the regions of an image as the run's cache did."""
-    regions = run.feature_regions
-    if run.feature_backbone is None or regions is None:
-        raise DataError(
-            f"{run.path} was trained on regions whose network is not known, so it cannot look at images. "
-            "Train it on regions made by `vsemb regions`."
-        )
-    described, weights = run.feature_backbone
-    config = BackboneConfig.from_json(described)
-    kept = weights.parent / CLASSIFIER_NAME
-    classifier = build_classifier(config, kept) if regions.by_classifier else None
-    return RegionExtractor(config, regions, build_backbone(config, weights), classifier)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import keras
+
 from vsemb.captioning.structure_content import StructureContentCaptioner
 from vsemb.data.feature_files import CLASSIFIER_NAME
 from vsemb.errors import DataError
@@ -22,7 +24,7 @@ from vsemb.export import (
 from vsemb.export.alignment import check_sets
 from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.regions import RegionExtractor, build_classifier
+from vsemb.image.regions import RegionConfig, RegionExtractor, build_classifier
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.image_run import ImageRun
@@ -65,14 +67,43 @@ def image_input(run: StoredRun) -> ImageInput | None:
         return None
     if run.task == "captions":
         whole = dataclasses.replace(regions, source="grid", rank="objectness", count=0)
-        return ImageInput(config, backbone, RegionExtractor(config, whole, backbone))
+        return ImageInput(config, backbone, _extractor(config, whole, backbone, weights))
     most = run.recipe.image.most_regions
     if most is not None and most <= regions.count:
         # The best come first, so that fewer are the first of more.
         regions = dataclasses.replace(regions, count=most - 1)
+    return ImageInput(config, backbone, _extractor(config, regions, backbone, weights))
+
+
+def region_extractor(run: ImageRun) -> RegionExtractor:
+    """Returns what finds and describes the regions of an image as the run's cache did, all of them.
+
+    Raises:
+        DataError: if the run's regions are of a network that is not known.
+
+    Example:
+
+        found = region_extractor(run)(tf.constant([open("dog.jpg", "rb").read()]))
+        print(found.boxes.shape, found.features.shape)
+    """
+    regions = run.feature_regions
+    if run.feature_backbone is None or regions is None:
+        raise DataError(
+            f"{run.path} was trained on regions whose network is not known, so it cannot look at images. "
+            "Train it on regions made by `vsemb regions`."
+        )
+    described, weights = run.feature_backbone
+    config = BackboneConfig.from_json(described)
+    return _extractor(config, regions, build_backbone(config, weights), weights)
+
+
+def _extractor(
+    config: BackboneConfig, regions: RegionConfig, backbone: keras.Model, weights: Path
+) -> RegionExtractor:
+    """Returns an extractor with the classifier that is kept beside the backbone's weights, if it asks one."""
     kept = weights.parent / CLASSIFIER_NAME
     classifier = build_classifier(config, kept) if regions.by_classifier else None
-    return ImageInput(config, backbone, RegionExtractor(config, regions, backbone, classifier))
+    return RegionExtractor(config, regions, backbone, classifier)
 
 
 def image_rows(run: StoredRun) -> ImageInput:
@@ -224,7 +255,8 @@ def caption_facts(
     """
     words = {"words": len(run.vocabulary.words)}
     if isinstance(captioner, StructureContentCaptioner):
-        return {**words, "candidates": captioner.candidates, "max_words": captioner.longest}
+        found = {"candidates": captioner.candidates, "beam": captioner.beam, "max_words": captioner.longest}
+        return {**words, **found}
     given = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_words")}
     recipe = run.recipe.caption
     read = {name: getattr(recipe, name) if value is None else value for name, value in given.items()}

@@ -27,13 +27,21 @@ from vsemb.data.regions import RegionStore
 from vsemb.data.snippets import Snippets
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation.score_spread import ScoreSpread
 from vsemb.files import sha256_bytes
 from vsemb.ops.sets import item_mask
 from vsemb.ops.viterbi import best_chain, phrases
 from vsemb.recipes.run import Run
 from vsemb.similarities import SetSimilarity
 
-__all__ = ["Snippets", "choose_affinity", "find_snippets", "snippets_fingerprint", "stored_snippets"]
+__all__ = [
+    "Snippets",
+    "choose_affinity",
+    "find_snippets",
+    "keep_snippets",
+    "snippets_fingerprint",
+    "stored_snippets",
+]
 
 _VERSION = 1
 # Captions whose images are embedded together, and captions of one length that are aligned together.
@@ -113,10 +121,10 @@ def stored_snippets(
     *,
     affinity: float | None = None,
 ) -> Snippets:
-    """Reads snippets that an earlier call stored, or finds and stores them.
+    """Reads snippets that were stored before, or finds them where there are none; stores nothing.
 
     Args:
-        path: the folder; where it was cut with something else, it is replaced.
+        path: the folder that `Snippets.save` wrote; what was cut with something else does not count.
         alignment: see `find_snippets`.
         dataset: see `find_snippets`.
         split: see `find_snippets`.
@@ -130,9 +138,21 @@ def stored_snippets(
         found = Snippets.load(path)
         if found.fingerprint == snippets_fingerprint(alignment, dataset, part, affinity):
             return found
-    found = find_snippets(alignment, dataset, part, affinity=affinity)
-    found.save(path)
-    return found
+    return find_snippets(alignment, dataset, part, affinity=affinity)
+
+
+def keep_snippets(snippets: Snippets, path: str | os.PathLike[str]) -> None:
+    """Stores snippets, whole or not at all, where they are not there already.
+
+    Args:
+        snippets: from `find_snippets` or `stored_snippets`.
+        path: the folder; where it was cut with something else, it is replaced.
+
+    Raises:
+        DataError: if the file system refuses, or for a folder that is damaged.
+    """
+    if not Path(path).exists() or Snippets.load(path).fingerprint != snippets.fingerprint:
+        snippets.save(path)
 
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
@@ -232,18 +252,13 @@ class _Aligner:
         """Returns how far the scores of a word's regions lie apart: their standard deviation."""
         count = len(part.captions)
         captions = np.unique(np.linspace(0, count - 1, min(count, _CHOOSERS)).astype(np.int64))
-        squares, counted = 0.0, 0
+        spread = ScoreSpread()
         for _, regions, places, ids, offsets in self._blocks(part, captions):
             for rows in _by_length(offsets):
                 given = (regions, places[rows], pad_ids(ids, offsets, rows), np.diff(offsets)[rows])
-                scores, words, known = (each.numpy() for each in self._score(*map(tf.constant, given)))
-                real = words[:, :, None] & known[:, None]  # (b, T, M)
-                scores = np.where(real, scores, 0).astype(np.float64)
-                _refuse_nan(bool(np.isfinite(scores).all()))
-                means = scores.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
-                squares += float(np.where(real, (scores - means) ** 2, 0).sum())
-                counted += int(real.sum())
-        return math.sqrt(squares / max(counted, 1))
+                spread.add(*(each.numpy() for each in self._score(*map(tf.constant, given))))
+        _refuse_nan(math.isfinite(spread.value))
+        return spread.value
 
     def _blocks(
         self, part: Split, captions: np.ndarray

@@ -30,10 +30,8 @@ def read_stopwords(name: str) -> tuple[str, ...]:
 
     Example:
 
-    >>> from vsemb.files import replacing
-    >>> with replacing("/tmp/vsemb-doc-stopwords.txt") as path:
-    ...     _ = path.write_text("The\\ndon't\\nit's\\n")
-    >>> read_stopwords("/tmp/vsemb-doc-stopwords.txt")
+    >>> _ = Path("stopwords.txt").write_text("The\\ndon't\\nit's\\n")
+    >>> read_stopwords("stopwords.txt")
     ("'s", 'dont', 'it', 'the')
     """
     lines = _of_nltk() if name == NLTK else _of_file(Path(name))
@@ -63,7 +61,7 @@ def _of_nltk() -> Iterable[str]:
 
 def _of_file(path: Path) -> Iterable[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"The stop words {path} cannot be read: {one_line(error)}. Name a file with one word a line, or "

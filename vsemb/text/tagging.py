@@ -191,7 +191,7 @@ def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             content = gzip.GzipFile(fileobj=file) if packed else file
-            lines = io.TextIOWrapper(content, encoding="utf-8", newline="\n")
+            lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     yield _tagged(f"{path}, line {number}", line, number)
