@@ -37,6 +37,18 @@ def infonce_rows(
     return np.array(values)
 
 
+def sigmoid_rows(relation: np.ndarray, scores: np.ndarray, temperature: float, bias: float) -> np.ndarray:
+    """-log of the probability of every right answer, yes for the own pair and no for a negative."""
+    values = []
+    for row, related in zip(scores, relation, strict=True):
+        value = 0.0
+        for score, kind in zip(row, related, strict=True):
+            yes = 1 / (1 + math.exp(-(score / temperature + bias)))
+            value -= {1: math.log(yes), 0: math.log(1 - yes), -1: 0.0}[int(kind)]
+        values.append(value)
+    return np.array(values)
+
+
 def structured_rows(
     scores: np.ndarray, query_classes: np.ndarray, classes: np.ndarray, own: np.ndarray, negatives: str
 ) -> np.ndarray:

@@ -18,8 +18,21 @@ def test_by_hand() -> None:
     )
 
 
+def test_bias_by_hand() -> None:
+    layer = LogitScale(initial=10.0, bias=-10.0)
+    np.testing.assert_allclose(layer(np.array([1.0, -2.0], np.float32)), [0.0, -30.0], atol=1e-5)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(tf.constant([1.0, -2.0])))
+    # d/d log factor = factor * sum of scores = -10; d/d bias = 2.
+    gradients = tape.gradient(loss, [layer.log_scale.value, layer.learned_bias.value])
+    np.testing.assert_allclose(gradients, [-10.0, 2.0], rtol=1e-5)
+    np.testing.assert_array_equal(
+        layer.scaled(tf.constant(3.0), *layer.parameters()), layer(tf.constant(3.0))
+    )
+
+
 def test_contract(tmp_path) -> None:
-    layer = LogitScale(initial=5.0, maximum=20.0)
+    layer = LogitScale(initial=5.0, maximum=20.0, bias=-1.0)
     scores = np.array([[0.5, 1.0]], np.float32)
     expected = layer(scores).numpy()
     check_config(layer)
@@ -51,7 +64,8 @@ def test_it_stops_at_the_maximum_and_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"initial": 0.0}, {"initial": -1.0}, {"maximum": 0.0}, {"initial": 200.0}]
+    "arguments",
+    [{"initial": 0.0}, {"initial": -1.0}, {"maximum": 0.0}, {"initial": 200.0}, {"bias": float("nan")}],
 )
 def test_bad_arguments(arguments) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):

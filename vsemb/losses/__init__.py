@@ -16,6 +16,7 @@ from vsemb.losses.max_margin import MaxMargin
 from vsemb.losses.next_word import NextWordCrossEntropy
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
+from vsemb.losses.sigmoid import SigmoidLoss
 from vsemb.losses.structured import StructuredJointEmbedding
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "NextWordCrossEntropy",
     "PairwiseRanking",
     "RowLoss",
+    "SigmoidLoss",
     "StructuredJointEmbedding",
     "get",
 ]
@@ -32,6 +34,7 @@ __all__ = [
 LOSSES: dict[str, type[RowLoss]] = {
     "ranking": PairwiseRanking,
     "infonce": InfoNCE,
+    "sigmoid": SigmoidLoss,
     "structured": StructuredJointEmbedding,
 }
 
@@ -40,8 +43,8 @@ def get(name: str, **arguments: Any) -> RowLoss:
     """Builds a loss by name.
 
     Args:
-        name: `"ranking"` (`PairwiseRanking`), `"infonce"` (`InfoNCE`) or `"structured"`
-            (`StructuredJointEmbedding`).
+        name: `"ranking"` (`PairwiseRanking`), `"infonce"` (`InfoNCE`), `"sigmoid"` (`SigmoidLoss`) or
+            `"structured"` (`StructuredJointEmbedding`).
         **arguments: constructor arguments; those the loss does not know are an error.
 
     Raises:

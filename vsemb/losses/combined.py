@@ -52,6 +52,7 @@ class CombinedLoss(RowLoss):
             )
         self.losses = list(losses)
         self.weights = list(weights)
+        self.additive = all(loss.additive for loss in losses)
 
     def bind_step(self, step: Any) -> None:
         super().bind_step(step)

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from vsemb.ops.relation import NEGATIVE, POSITIVE
+from vsemb.ops.replicas import replica_count
 
 Tensor = Any
 
@@ -30,6 +31,10 @@ class RowLoss(keras.losses.Loss):
     #: Whether the candidates are classes and not items, see `vsemb.ops.relation.class_rows`.
     over_classes = False
 
+    #: Whether the loss of a query is a sum over its candidates, of terms that know of no other candidate.
+    #: Then candidates may come in parts, and a matrix of scores and its transpose have one sum of losses.
+    additive = False
+
     #: The number of finished optimizer steps: an int, a variable, or None outside training.
     step: Any = None
 
@@ -39,6 +44,17 @@ class RowLoss(keras.losses.Loss):
     def bind_step(self, step: Any) -> None:
         """Hands over the optimizer's step counter, for losses that change with it."""
         self.step = step
+
+    def reduced(self, total: Tensor, queries: Tensor) -> Tensor:
+        """Reduces a sum over queries as calling the loss would have reduced their values.
+
+        Args:
+            total: scalar, the sum of what `call` returns for the queries of this replica.
+            queries: how many there are.
+        """
+        if self.reduction == "sum":
+            return total
+        return total / (ops.cast(queries, total.dtype) * replica_count())
 
     def get_config(self) -> dict[str, Any]:
         return {"reduction": self.reduction, "name": self.name}

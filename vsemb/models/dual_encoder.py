@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -11,10 +12,11 @@ from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.errors import invalid_argument
+from vsemb.models.gradient_caching import encode_in_chunks
+from vsemb.models.in_batch import InBatchLoss
 from vsemb.models.logit_scale import LogitScale
 from vsemb.models.replicated import ReplicatedModel, l2_penalties
-from vsemb.ops.relation import class_rows, pair_relation
-from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
+from vsemb.ops.replicas import replica_count
 
 Tensor = Any
 
@@ -58,6 +60,16 @@ class DualEncoder(ReplicatedModel):
         l2: L2 penalty: this much times half the sum of squares of all trained matrices is added to the loss,
             once a step whatever the batch. Biases, scales and tables of word vectors (`WordEmbedding`) are
             left out.
+        chunk_size: rows that each encoder embeds at a time in training, the rest of a batch waiting its turn;
+            None for all at once. Memory of activations is then that of a chunk, whatever the batch, and
+            gradients are the same; each chunk is embedded once more for its gradient, which takes about a
+            third more time (`vsemb.models.gradient_caching`). With dropout, rows draw other masks than they
+            would at once.
+        block_size: queries of the loss that are scored at a time; None for all at once. The matrix of all
+            scores is then never held, and loss and gradients are the same. Every loss has it; what it costs
+            is that each direction computes its scores. `SigmoidLoss` has both directions in one, and under a
+            strategy meets the candidates of one replica at a time instead of gathering all
+            (`vsemb.ops.ring`).
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -88,6 +100,8 @@ class DualEncoder(ReplicatedModel):
         image_weight: float = 1.0,
         text_weight: float = 1.0,
         l2: float = 0.0,
+        chunk_size: int | None = None,
+        block_size: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -96,6 +110,9 @@ class DualEncoder(ReplicatedModel):
             raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
         if not 0 <= l2 < math.inf:
             raise invalid_argument("l2", l2, "a finite number >= 0")
+        for name, size in (("chunk_size", chunk_size), ("block_size", block_size)):
+            if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+                raise invalid_argument(name, size, "an integer >= 1, or None")
         self.image_encoder = image_encoder
         self.text_encoder = text_encoder
         self.similarity = similarities.get(similarity)
@@ -103,6 +120,8 @@ class DualEncoder(ReplicatedModel):
         self.image_weight = image_weight
         self.text_weight = text_weight
         self.l2 = l2
+        self.chunk_size = chunk_size
+        self.block_size = block_size
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
 
@@ -122,12 +141,18 @@ class DualEncoder(ReplicatedModel):
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
         outputs = {}
-        for name in ("image", "negative_image"):
-            if name in inputs:
-                outputs[name] = self.encode_images(inputs[name], training=training)
-        for name in ("text", "negative_text"):
-            if name in inputs:
-                outputs[name] = self.encode_texts(inputs[name], training=training)
+        for names, encoder, encode in (
+            (("image", "negative_image"), self.image_encoder, self.encode_images),
+            (("text", "negative_text"), self.text_encoder, self.encode_texts),
+        ):
+            encode = partial(encode, training=training)
+            for name in names:
+                if name not in inputs:
+                    continue
+                if training and self.chunk_size is not None:
+                    outputs[name] = encode_in_chunks(encoder, encode, inputs[name], self.chunk_size)
+                else:
+                    outputs[name] = encode(inputs[name])
         return outputs
 
     def _row_loss(self) -> losses.RowLoss:
@@ -137,7 +162,7 @@ class DualEncoder(ReplicatedModel):
                 "loss", self.loss, "a vsemb.losses.RowLoss", "Compile with e.g. loss=PairwiseRanking()."
             )
         if self.optimizer is not None:
-            loss.bind_step(self.optimizer.iterations)
+            loss.bind_step(self.finished_steps)
         return loss
 
     def compute_loss(
@@ -155,81 +180,34 @@ class DualEncoder(ReplicatedModel):
             y: not used; the ids in `x` say what belongs together.
             y_pred: what `call` returned for `x`.
             sample_weight: not used.
-            training: not used.
+            training: whether a gradient is going to be asked for.
 
         Raises:
             InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
                 classes together with negatives or ids of their own for the texts.
         """
-        del y, sample_weight, training
-        row_loss = self._row_loss()
-        images, texts, ids = _paired(x, y_pred)
-        rows = ops.shape(ids)[0]
-        own = global_row_numbers(rows)
-        all_ids = gather_across_replicas(ids)
-        all_own = gather_across_replicas(own)
-        relation = pair_relation(ids, all_ids, own, all_own)
-        to_texts = self._logits(images, gather_across_replicas(texts))  # (n, all n)
-        if replica_count() == 1:
-            to_images = ops.transpose(to_texts)
-        else:
-            to_images = ops.transpose(self._logits(gather_across_replicas(images), texts))
-        rel_texts = rel_images = relation
-        own_only = ops.where(ops.equal(relation, 1), 1, -1)
-        if row_loss.over_classes:
-            if {"negative_text", "negative_image"} & set(y_pred):
-                raise invalid_argument("x", sorted(x), f"no negatives of their own with {row_loss.name}")
-            rel_texts, to_texts = class_rows(relation, to_texts, ids, all_ids)
-            rel_images, to_images = class_rows(relation, to_images, ids, all_ids)
-        if "negative_text" in y_pred:
-            rel_texts, to_texts = self._add_negatives(
-                own_only, to_texts, ids, x["negative_text_id"], images, y_pred["negative_text"], False
-            )
-        if "negative_image" in y_pred:
-            rel_images, to_images = self._add_negatives(
-                own_only, to_images, ids, x["negative_image_id"], texts, y_pred["negative_image"], True
-            )
-        loss: Tensor = 0.0
-        if self.image_weight:
-            loss = loss + self.image_weight * row_loss(rel_texts, to_texts)
-        if self.text_weight:
-            loss = loss + self.text_weight * row_loss(rel_images, to_images)
+        del y, sample_weight
+        in_batch = InBatchLoss(
+            self._row_loss(),
+            self.similarity,
+            self.logit_scale,
+            self.image_weight,
+            self.text_weight,
+            self.block_size,
+        )
+        loss = in_batch(x, y_pred, training)
         for extra in [*self.losses, *l2_penalties(self, self.l2)]:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
-
-    def _logits(self, images: Tensor, texts: Tensor) -> Tensor:
-        scores = self.similarity.scores(images, texts)
-        return scores if self.logit_scale is None else self.logit_scale(scores)
-
-    def _add_negatives(
-        self,
-        relation: Tensor,
-        scores: Tensor,
-        ids: Tensor,
-        negative_ids: Tensor,
-        queries: Tensor,
-        negatives: Tensor,
-        negatives_are_images: bool,
-    ) -> tuple[Tensor, Tensor]:
-        negative_ids = gather_across_replicas(negative_ids)
-        negatives = gather_across_replicas(negatives)
-        if negatives_are_images:
-            more = ops.transpose(self._logits(negatives, queries))
-        else:
-            more = self._logits(queries, negatives)
-        same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
-        extra = ops.cast(ops.where(same, -1, 0), relation.dtype)
-        return ops.concatenate([relation, extra], axis=1), ops.concatenate([scores, more], axis=1)
 
     def get_config(self) -> dict[str, Any]:
         parts = {
             name: keras.saving.serialize_keras_object(getattr(self, name))
             for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
         }
-        weights = {"image_weight": self.image_weight, "text_weight": self.text_weight, "l2": self.l2}
-        return {**super().get_config(), **parts, **weights}
+        names = ("image_weight", "text_weight", "l2", "chunk_size", "block_size")
+        return {**super().get_config(), **parts, **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> DualEncoder:
@@ -238,19 +216,3 @@ class DualEncoder(ReplicatedModel):
             for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
         }
         return cls(**{**config, **parts})
-
-
-def _paired(x: Any, y_pred: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Lines images up with texts: one row a text where there are several texts an image."""
-    images, texts, ids = y_pred["image"], y_pred["text"], x["image_id"]
-    if "class_id" in x:
-        if {"text_image_id", "negative_text", "negative_image"} & set(x):
-            allowed = "no text_image_id, negative_text or negative_image beside class_id"
-            raise invalid_argument("x", sorted(x), allowed)
-        return images, texts, x["class_id"]
-    if "text_image_id" not in x:
-        return images, texts, ids
-    text_ids = x["text_image_id"]
-    matches = ops.equal(ops.expand_dims(text_ids, 1), ops.expand_dims(ids, 0))
-    row = ops.argmax(ops.cast(matches, "int32"), axis=1)
-    return ops.take(images, row, axis=0), texts, text_ids

@@ -1,4 +1,4 @@
-"""The learned temperature of CLIP."""
+"""The learned temperature of CLIP, and the bias that SigLIP learns beside it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class LogitScale(keras.layers.Layer):
     Args:
         initial: factor at the start; CLIP: 1 / 0.07.
         maximum: largest factor; CLIP: 100.
+        bias: start of a learned number added to the scaled scores, for `SigmoidLoss` (SigLIP,
+            arXiv:2303.15343, section 3.2: -10, with a factor of 10); None for none.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -32,7 +34,7 @@ class LogitScale(keras.layers.Layer):
         The scaled scores.
 
     Raises:
-        InvalidArgumentError: for a maximum <= 0, or an initial factor outside (0, maximum].
+        InvalidArgumentError: for a maximum <= 0, an initial factor outside (0, maximum], or an infinite bias.
 
     Example:
 
@@ -40,14 +42,19 @@ class LogitScale(keras.layers.Layer):
     10.0
     """
 
-    def __init__(self, initial: float = 1 / 0.07, maximum: float = 100.0, **kwargs: Any) -> None:
+    def __init__(
+        self, initial: float = 1 / 0.07, maximum: float = 100.0, bias: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(dtype="float32", **{k: v for k, v in kwargs.items() if k != "dtype"})
         if not 0 < maximum < math.inf:
             raise invalid_argument("maximum", maximum, "a finite number > 0")
         if not 0 < initial <= maximum:
             raise invalid_argument("initial", initial, f"a number > 0 and <= maximum={maximum}")
+        if bias is not None and not math.isfinite(bias):
+            raise invalid_argument("bias", bias, "a finite number, or None")
         self.initial = initial
         self.maximum = maximum
+        self.bias = bias
 
     def build(self, input_shape: Any = None) -> None:
         # A bound on the variable and not only in `call`, whose gradient would be 0 beyond it, for ever.
@@ -57,9 +64,25 @@ class LogitScale(keras.layers.Layer):
             constraint=lambda value: ops.minimum(value, math.log(self.maximum)),
             name="log_scale",
         )
+        self.learned_bias: Any = None
+        if self.bias is not None:
+            self.learned_bias = self.add_weight(
+                shape=(), initializer=keras.initializers.Constant(self.bias), name="bias"
+            )
+
+    def parameters(self) -> list[Tensor]:
+        """Returns what `scaled` takes beside the scores, with gradients: the factor and, if any, the bias."""
+        factor = ops.exp(ops.minimum(self.log_scale, math.log(self.maximum)))
+        return [factor] if self.learned_bias is None else [factor, 1.0 * self.learned_bias]
+
+    @staticmethod
+    def scaled(scores: Tensor, factor: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        """Scales scores by what `parameters` returned; a function of tensors alone."""
+        return scores * factor + bias
 
     def call(self, scores: Tensor) -> Tensor:
-        return scores * ops.exp(ops.minimum(self.log_scale, math.log(self.maximum)))
+        return self.scaled(scores, *self.parameters())
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "initial": self.initial, "maximum": self.maximum}
+        config = {"initial": self.initial, "maximum": self.maximum, "bias": self.bias}
+        return {**super().get_config(), **config}

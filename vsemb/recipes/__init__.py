@@ -11,6 +11,7 @@ from vsemb.recipes.language_models import LOG_BILINEAR, MULTIPLICATIVE, SC_NLM
 from vsemb.recipes.multimodal_rnn import MULTIMODAL_RNN, MULTIMODAL_RNN_REGIONS
 from vsemb.recipes.order_embedding import ORDER_EMBEDDING, ORDER_EMBEDDING_SYMMETRIC
 from vsemb.recipes.schema import Recipe
+from vsemb.recipes.sigmoid import SIGMOID
 from vsemb.recipes.sje import SJE
 from vsemb.recipes.tree_twin import TREE_TWIN
 from vsemb.recipes.vsepp import VSEPP
@@ -26,6 +27,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
     "entailment": ENTAILMENT,
     "vsepp": VSEPP,
     "contrastive": CONTRASTIVE,
+    "sigmoid": SIGMOID,
     "tree-twin": TREE_TWIN,
     "dvsa": DVSA,
     "multimodal-rnn": MULTIMODAL_RNN,

@@ -28,6 +28,7 @@ _PAIRS: _Range = (lambda value: value >= 2, "an integer >= 2")
 _SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 _POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
 _NOT_NEGATIVE: _Range = (lambda value: 0 <= value < math.inf, "a finite number >= 0")
+_FINITE: _Range = (math.isfinite, "a finite number")
 # Seeds and epochs are added up as int32.
 _SEED: _Range = (lambda value: 0 <= value <= 10**9, "an integer from 0 to 1000000000")
 
@@ -65,6 +66,8 @@ RANGES: dict[str, _Range] = {
     "loss.margin": _NOT_NEGATIVE,
     "loss.warmup_epochs": _NOT_NEGATIVE,
     "loss.temperature": _POSITIVE,
+    "loss.bias": _FINITE,
+    "loss.block_size": _COUNT,
     "loss.infonce_weight": _NOT_NEGATIVE,
     "loss.label_smoothing": _SHARE,
     "loss.image_weight": _NOT_NEGATIVE,
@@ -87,6 +90,7 @@ RANGES: dict[str, _Range] = {
     "training.epochs": _COUNT,
     "training.patience": _COUNT,
     "training.seed": _SEED,
+    "training.chunk_size": _COUNT,
 }
 
 

@@ -11,6 +11,7 @@ from vsemb.recipes.plain import Given, from_plain, paths
 from vsemb.recipes.ranges import check_ranges
 
 TASKS = ("retrieval", "entailment", "captions", "language")
+PRECISIONS = ("auto", "float32", "mixed_bfloat16")
 
 
 @dataclass(frozen=True)
@@ -165,17 +166,21 @@ class LossConfig:
     """The loss.
 
     Attributes:
-        name: `ranking`, `infonce` or `structured` (over classes); `max-margin` for entailment. Models that
-            write captions have the cross entropy of the next word, and read none of these fields but l2.
+        name: `ranking`, `infonce`, `sigmoid` or `structured` (over classes); `max-margin` for entailment.
+            Models that write captions have the cross entropy of the next word, and read none of these fields
+            but l2.
         margin: of `ranking`, `structured` and `max-margin`.
         negatives: `all` or `hardest`, of `ranking` and `structured`.
         warmup_epochs: epochs before `hardest` is fully on.
         infonce_weight: with `ranking`, weight of InfoNCE beside it, at a fixed temperature.
-        temperature: of `infonce`; the start value where it is learned.
-        learn_temperature: whether it is learned.
+        temperature: of `infonce` and `sigmoid`; the start value where it is learned.
+        learn_temperature: whether it is learned, and `bias` with it.
+        bias: of `sigmoid`: added to the scores over the temperature; the start value where it is learned.
         label_smoothing: of `infonce`.
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
+        block_size: queries whose scores are in memory at a time; null for all. With `sigmoid` and several
+            devices, the candidates of one device at a time are, too. The loss stays the same.
         reduction: over queries or pairs, `sum` or `mean`; null for the loss' own.
         l2: this much times half the sum of squares of all trained matrices is added, word vectors left out.
     """
@@ -187,9 +192,11 @@ class LossConfig:
     infonce_weight: float = 0.0
     temperature: float = 0.07
     learn_temperature: bool = True
+    bias: float = -10.0
     label_smoothing: float = 0.0
     image_weight: float = 1.0
     text_weight: float = 1.0
+    block_size: int | None = None
     reduction: str | None = None
     l2: float = 0.0
 
@@ -269,7 +276,11 @@ class TrainingConfig:
         seed: of everything random.
         start: `random`, or `cca` for word vectors and an image map that canonical correlation makes
             agree from the start (`vsemb.training.cca`).
-        precision: `float32` or `mixed_bfloat16`.
+        precision: `float32`, `mixed_bfloat16`, or `auto`: training is in `mixed_bfloat16` where the processor
+            multiplies that faster, and everything after it in `float32`, see `vsemb.recipes.precision`.
+        chunk_size: rows of a batch that are embedded at a time, for batches whose activations do not fit into
+            memory; null for all. The gradients stay the same, a step takes about a third longer, and
+            word vectors are trained as with `text.dense_gradient`.
     """
 
     epochs: int = 30
@@ -278,6 +289,12 @@ class TrainingConfig:
     seed: int = 0
     start: str = "random"
     precision: str = "float32"
+    chunk_size: int | None = None
+
+    @property
+    def dtype(self) -> str:
+        """The precision that a model is built in: of `auto`, that of everything but training."""
+        return "float32" if self.precision == "auto" else self.precision
 
 
 @dataclass(frozen=True)

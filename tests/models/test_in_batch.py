@@ -1,0 +1,167 @@
+"""The loss from blocks of queries equals that from all scores at once, forward and gradient."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.losses import (
+    LOSSES,
+    CombinedLoss,
+    InfoNCE,
+    PairwiseRanking,
+    RowLoss,
+    SigmoidLoss,
+    StructuredJointEmbedding,
+)
+from vsemb.models.in_batch import InBatchLoss
+from vsemb.models.logit_scale import LogitScale
+from vsemb.similarities import get as get_similarity
+
+ROWS, DIM = 7, 4
+
+#: Name of a case -> (loss, similarity, kind of batch).
+CASES: dict[str, tuple[RowLoss, str, str]] = {
+    "ranking": (PairwiseRanking(0.3), "cosine", ""),
+    "ranking-sum": (PairwiseRanking(0.3, reduction="sum_over_batch_size"), "order-reversed", "sampled"),
+    "hardest": (PairwiseRanking(0.3, "hardest"), "order", "texts"),
+    "infonce": (InfoNCE(0.5, 0.1), "cosine", ""),
+    "infonce-sampled": (InfoNCE(), "dot", "sampled"),
+    "combined": (CombinedLoss([PairwiseRanking(), InfoNCE(0.3)], [1.0, 0.5]), "cosine", "classes"),
+    "structured": (StructuredJointEmbedding(), "dot", "classes"),
+    "structured-all": (StructuredJointEmbedding(0.5, "all"), "dot", "classes"),
+    "sigmoid": (SigmoidLoss(), "cosine", ""),
+    "sigmoid-sum": (SigmoidLoss(0.3, -2.0, reduction="sum"), "dot", "texts"),
+    "sigmoid-sampled": (SigmoidLoss(), "order", "sampled"),
+    "sets": (PairwiseRanking(0.3), "region-word", ""),
+    "sets-sampled": (SigmoidLoss(0.5), "late-interaction", "sampled"),
+}
+
+
+def make(case: str, block_size: int | None, **changes: Any) -> InBatchLoss:
+    loss, similarity, _ = CASES[case]
+    scale = LogitScale(5.0, bias=-1.0)
+    scale.build()
+    options = {"image_weight": 0.6, "text_weight": 1.0, **changes}
+    return InBatchLoss(loss, get_similarity(similarity), scale, block_size=block_size, **options)
+
+
+def make_batch(case: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Inputs and outputs of a model: two rows show one image."""
+    loss, similarity, kind = CASES[case]
+    generator = np.random.default_rng(0)
+
+    def some(rows: int, items: int) -> np.ndarray:
+        sets = get_similarity(similarity).sets
+        values = generator.normal(size=(rows, items, DIM) if sets else (rows, DIM)).astype(np.float32)
+        return np.array(get_similarity(similarity).normalize(values))
+
+    ids = np.arange(ROWS) % (ROWS - 1) + 2**24
+    x, y = {"image_id": ids}, {"image": some(ROWS, 3), "text": some(ROWS, 5)}
+    if kind == "sampled":
+        y |= {"negative_image": some(5, 2), "negative_text": some(4, 3)}
+        x |= {"negative_image_id": np.arange(5) + 2**24, "negative_text_id": np.arange(4) + 2**24 + 2}
+    if kind == "texts":
+        x |= {"image_id": np.arange(ROWS), "text_image_id": np.repeat(np.arange(ROWS)[::-1], 2)}
+        y["text"] = some(2 * ROWS, 5)
+    if kind == "classes":
+        x["class_id"] = np.array([0, 1, 0, 2, 3, 2, 0])
+    return x, y
+
+
+def value_and_gradients(loss: InBatchLoss, case: str, eager: bool = False) -> list[np.ndarray]:
+    """The loss and its gradients for all embeddings, the factor and the bias, rows unknown to the graph."""
+    x, y = make_batch(case)
+
+    def step(x: Any, y: Any) -> Any:
+        scale = loss.logit_scale
+        with tf.GradientTape() as tape:
+            tape.watch(y)
+            value = loss(x, y)
+        sources = [*y.values(), scale.log_scale.value, scale.learned_bias.value]
+        return value, [tf.convert_to_tensor(each) for each in tape.gradient(value, sources)]
+
+    def unknown(arrays: dict[str, np.ndarray]) -> dict[str, tf.TensorSpec]:
+        return {name: tf.TensorSpec((None, *each.shape[1:]), each.dtype) for name, each in arrays.items()}
+
+    run = step if eager else tf.function(step, input_signature=[unknown(x), unknown(y)])
+    tensors = [{name: tf.constant(each) for name, each in arrays.items()} for arrays in (x, y)]
+    value, gradients = run(*tensors)
+    return [value.numpy(), *(gradient.numpy() for gradient in gradients)]
+
+
+def check_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    # The same terms, added up in another order. A ranking's gradient for the bias is nothing but rounding.
+    largest = max(np.abs(each).max() for each in expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6 * max(1.0, largest))
+
+
+def test_every_loss_has_a_case() -> None:
+    assert {type(loss) for loss, _, _ in CASES.values()} == {*LOSSES.values(), CombinedLoss}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_blocks_equal_all_scores_at_once(case: str) -> None:
+    expected = value_and_gradients(make(case, None), case)
+    check_same(value_and_gradients(make(case, 3), case), expected)
+    assert np.abs(expected[0]) > 0.1
+
+
+@pytest.mark.parametrize("size", [1, ROWS, 50])
+def test_any_block_size(size: int) -> None:
+    expected = value_and_gradients(make("sigmoid", None), "sigmoid", eager=True)
+    check_same(value_and_gradients(make("sigmoid", size), "sigmoid", eager=True), expected)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 0.5)])
+@pytest.mark.parametrize("case", ["infonce", "sigmoid"])
+def test_one_direction(case: str, weights: tuple[float, float]) -> None:
+    options = dict(zip(("image_weight", "text_weight"), weights, strict=True))
+    expected = value_and_gradients(make(case, None, **options), case, eager=True)
+    check_same(value_and_gradients(make(case, 3, **options), case, eager=True), expected)
+
+
+@pytest.mark.parametrize("case", ["hardest", "sigmoid-sampled"])
+def test_evaluation(case: str) -> None:
+    x, y = ({k: tf.constant(v) for k, v in arrays.items()} for arrays in make_batch(case))
+    values = [float(make(case, size)(x, y, training=False)) for size in (None, 3)]
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
+
+
+def test_the_sigmoid_losses_directions_are_one_sum() -> None:
+    loss = [value_and_gradients(make("sigmoid", 3, image_weight=i, text_weight=t), "sigmoid", eager=True)
+            for i, t in ((1.0, 0.0), (0.25, 0.75))]  # fmt: skip
+    check_same(loss[1], loss[0])
+
+
+@pytest.mark.parametrize("case", ["infonce", "sigmoid"])
+def test_no_matrix_of_all_scores_is_held(case: str) -> None:
+    x, y = make_batch(case)
+    x = {"image_id": np.arange(60)}
+    y = {name: np.repeat(each, 9, axis=0)[:60] for name, each in y.items()}
+
+    def shapes(block_size: int | None) -> set[tuple[int, ...]]:
+        loss = make(case, block_size)
+
+        @tf.function
+        def step(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(y)
+                value = loss(x, y)
+            return tape.gradient(value, list(y.values()))
+
+        graph = step.get_concrete_function(*({k: tf.constant(v) for k, v in a.items()} for a in (x, y))).graph
+        found = re.findall(
+            r"dim \{\s+size: (-?\d+)\s+\}\s+dim \{\s+size: (-?\d+)\s+\}",
+            str(graph.as_graph_def(add_shapes=True)),
+        )
+        return {tuple(map(int, pair)) for pair in found}
+
+    assert (60, 60) in shapes(None)
+    in_blocks = shapes(6)
+    assert (60, 60) not in in_blocks and (6, 60) in in_blocks

@@ -1,0 +1,70 @@
+"""The sigmoid loss: every pair of an image and a text is a yes-or-no question of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument
+from vsemb.losses.row import RowLoss, Tensor
+from vsemb.ops.relation import IGNORED, POSITIVE
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class SigmoidLoss(RowLoss):
+    """Minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
+
+    z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. No
+    candidate needs to know of the others, so the scores of all pairs are never needed at once, see
+    `DualEncoder`'s `block_size`.
+
+    Which one to use: like `InfoNCE`, and better with batches below some thousands. For the learned
+    temperature and bias of the paper give `DualEncoder(logit_scale=LogitScale(10.0, bias=-10.0))` and leave
+    the two here alone. Both directions are the same sum over all pairs: with weights 0.5 and 0.5, or 1 and
+    0, a `DualEncoder` minimises the paper's loss, with 1 and 1 twice that.
+
+    Args:
+        temperature: scores are divided by it, > 0.
+        bias: added to the scores thereafter. About minus the logarithm of the batch's size, so that the many
+            negatives cost little at the start.
+        reduction: over queries; the paper takes the mean.
+        name: name of the loss.
+
+    Raises:
+        InvalidArgumentError: for a temperature <= 0 or a bias that is not finite.
+
+    Example: scores of 0 leave every question open, which costs log 2; there are two a query.
+
+    >>> round(float(SigmoidLoss()([[1, 0], [0, 1]], [[0.0, 0.0], [0.0, 0.0]])), 4)
+    1.3863
+    """
+
+    default_reduction = "sum_over_batch_size"
+    additive = True
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        bias: float = 0.0,
+        *,
+        reduction: str | None = None,
+        name: str = "sigmoid",
+    ) -> None:
+        super().__init__(reduction=reduction, name=name)
+        if not 0 < temperature < math.inf:
+            raise invalid_argument("temperature", temperature, "a finite number > 0")
+        if not math.isfinite(bias):
+            raise invalid_argument("bias", bias, "a finite number")
+        self.temperature = temperature
+        self.bias = bias
+
+    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
+        logits = ops.convert_to_tensor(scores) / self.temperature + self.bias
+        costs = ops.softplus(ops.where(ops.equal(relation, POSITIVE), -logits, logits))
+        return ops.sum(ops.where(ops.equal(relation, IGNORED), 0.0, costs), axis=1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "temperature": self.temperature, "bias": self.bias}

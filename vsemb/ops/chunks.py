@@ -1,0 +1,216 @@
+"""Functions of many rows, computed a chunk at a time, that keep nothing of a chunk for its gradient.
+
+Memory is that of one chunk, besides the arguments and the result; a chunk is computed twice where there is a
+gradient. A loop in graph on TensorFlow; on other backends one checkpoint a chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+#: From (some rows, weights, state) to (float32, one row for each, state).
+ChunkFunction = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], tuple[Tensor, Sequence[Tensor]]]
+
+
+def map_in_chunks(
+    function: ChunkFunction,
+    rows: Tensor,
+    chunk_size: int,
+    weights: Sequence[Tensor],
+    state: Sequence[Tensor] = (),
+) -> tuple[Tensor, list[Tensor]]:
+    """Maps rows chunk by chunk, with a gradient for the weights that computes each chunk anew.
+
+    This is gradient caching (Gao et al. 2021, arXiv:2101.06983, section 3.2): the gradient of a loss for all
+    results comes first, and then each chunk's gradient for the weights, one after the other. A chunk is
+    computed from the same state both times, so that what is drawn at random is drawn again.
+
+    Args:
+        function: from some rows, the weights and a state to (rows, ...) float32 and the next state. Pure: it
+            reads and writes no variable. It must not depend on the state otherwise than both times alike.
+        rows: (n, ...), which get no gradient.
+        chunk_size: rows at a time, >= 1; the last chunk has what is left.
+        weights: float tensors that get a gradient, always a dense one.
+        state: what a chunk hands to the next, such as seeds; tensors of constant shapes, without gradient.
+
+    Returns:
+        The results, (n, ...) float32, and the state after the last chunk.
+
+    Example: rows of a matrix product, two at a time, which count the chunks.
+
+    >>> rows, kernel = ops.ones((5, 2)), ops.ones((2, 1))
+    >>> step = lambda x, weights, state: (ops.matmul(x, weights[0]), [state[0] + 1])
+    >>> result, state = map_in_chunks(step, rows, 2, [kernel], [ops.convert_to_tensor(0)])
+    >>> result.shape[0], int(state[0])
+    (5, 3)
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _map_in_graph(function, rows, chunk_size, list(weights), list(state))
+    results, state = [], list(state)
+    again = keras.remat(function)
+    for start in range(0, max(rows.shape[0], 1), chunk_size):
+        result, state = again(rows[start : start + chunk_size], list(weights), state)
+        results.append(result)
+    return ops.concatenate(results, axis=0), list(state)
+
+
+def _map_in_graph(
+    function: ChunkFunction, rows: Tensor, chunk_size: int, weights: list[Tensor], state: list[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    import tensorflow as tf
+
+    rows = tf.convert_to_tensor(rows)
+    # Of a variable, its value now.
+    weights, state = ([tf.convert_to_tensor(each) for each in some] for some in (weights, state))
+    chunks = tf.maximum(-(-tf.shape(rows)[0] // chunk_size), 1)
+    shapes, final = [], []
+
+    def loop(body: Callable[..., Any], *carried: Any) -> Any:
+        # One iteration after the other, or several chunks would be in memory at once.
+        start = (tf.constant(0), *carried)
+        return tf.while_loop(lambda k, *_: k < chunks, body, start, parallel_iterations=1)[1:]
+
+    @tf.custom_gradient
+    def results(*differentiated: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+        # Kept from recording the loop, whose own gradient would hold every chunk.
+        weights = [tf.stop_gradient(each) for each in differentiated]
+
+        def forward(k: Tensor, before: list[Tensor], written: Any) -> Any:
+            result, after = function(_rows_of(rows, k, chunk_size), weights, before)
+            shapes.append(result.shape[1:])
+            return k + 1, list(after), written.write(k, result)
+
+        written = tf.TensorArray(tf.float32, size=chunks, infer_shape=False)
+        after, written = loop(forward, state, written)
+        final.extend(after)
+        all_results = written.concat()
+        all_results.set_shape([rows.shape[0], *shapes[0]])
+
+        def gradient(upstream: Any) -> list[Tensor]:
+            # That of rows which were picked out comes as a list of them.
+            upstream = tf.convert_to_tensor(upstream)
+
+            def backward(k: Tensor, before: list[Tensor], sums: list[Tensor]) -> Any:
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(weights)
+                    result, after = function(_rows_of(rows, k, chunk_size), weights, before)
+                given = _rows_of(upstream, k, chunk_size)
+                parts = tape.gradient(result, weights, output_gradients=given)
+                added = [_added(tf, total, part) for total, part in zip(sums, parts, strict=True)]
+                return k + 1, list(after), added
+
+            return loop(backward, state, [tf.zeros_like(each) for each in weights])[1]
+
+        return all_results, gradient
+
+    return results(*weights), final
+
+
+def _rows_of(x: Tensor, chunk: Tensor, size: int) -> Tensor:
+    rows = x[chunk * size : (chunk + 1) * size]
+    if x.shape[0] and x.shape[0] % size == 0:
+        rows.set_shape([size, *x.shape[1:]])
+    return rows
+
+
+def _added(tf: Any, total: Tensor, part: Any) -> Tensor:
+    if part is None:
+        return total
+    if isinstance(part, tf.IndexedSlices):
+        return tf.tensor_scatter_nd_add(total, part.indices[:, None], part.values)
+    return total + part
+
+
+def sum_in_blocks(
+    function: Callable[[Sequence[Tensor], Sequence[Tensor]], Tensor],
+    rows: Sequence[Tensor],
+    whole: Sequence[Tensor],
+    block_size: int,
+    *,
+    gradient: bool = True,
+) -> Tensor:
+    """Adds up a scalar function of blocks of rows; of a block, its value and gradient are kept and no more.
+
+    Args:
+        function: from a block of each of `rows`, and `whole`, to a float32 scalar. Pure, as in
+            `map_in_chunks`.
+        rows: tensors (n, ...) that are cut into blocks together.
+        whole: tensors that every block needs.
+        block_size: rows at a time, >= 1; the last block has what is left.
+        gradient: whether a gradient is going to be asked for; it is computed together with the value.
+            Without, there still is one, which holds every block.
+
+    Returns:
+        float32 scalar, with a gradient for all tensors of floats.
+
+    Example: a dot product in blocks of two.
+
+    >>> x, y = ops.arange(5, dtype="float32"), ops.ones(5)
+    >>> float(sum_in_blocks(lambda rows, whole: ops.sum(rows[0] * rows[1]), [x, y], [], 2))
+    10.0
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _sum_in_graph(function, list(rows), list(whole), block_size, gradient)
+    again = keras.remat(lambda rows, whole: function(rows, whole))
+    blocks = [
+        [each[start : start + block_size] for each in rows]
+        for start in range(0, rows[0].shape[0], block_size)
+    ]
+    return sum((again(block, list(whole)) for block in blocks), ops.zeros(()))
+
+
+def _sum_in_graph(
+    function: Callable[..., Tensor], rows: list[Tensor], whole: list[Tensor], size: int, gradient: bool
+) -> Tensor:
+    import tensorflow as tf
+
+    rows, whole = ([tf.convert_to_tensor(each) for each in some] for some in (rows, whole))
+    everything = [*rows, *whole]
+    places = [place for place, each in enumerate(everything) if each.dtype.is_floating]
+    cut = [place for place in places if place < len(rows)]
+    kept = [place for place in places if place >= len(rows)]
+    blocks = -(-tf.shape(rows[0])[0] // size)
+
+    def value_of(k: Tensor) -> Tensor:
+        return function([_rows_of(each, k, size) for each in rows], whole)
+
+    def loop(body: Callable[..., Any], *carried: Any) -> Any:
+        start = (tf.constant(0), tf.zeros([]), *carried)
+        return tf.while_loop(lambda k, *_: k < blocks, body, start, parallel_iterations=1)[1:]
+
+    if not gradient:
+        return loop(lambda k, total: (k + 1, total + value_of(k)))[0]
+
+    @tf.custom_gradient
+    def total(*floats: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+        # Kept from recording the loop, whose own gradient would hold every block.
+        tensors = list(everything)
+        for place, each in zip(places, floats, strict=True):
+            tensors[place] = tf.stop_gradient(each)
+
+        def body(k: Tensor, value: Tensor, written: list[Any], sums: list[Tensor]) -> Any:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                block = [_rows_of(each, k, size) for each in tensors[: len(rows)]]
+                sources = [block[place] for place in cut] + [tensors[place] for place in kept]
+                tape.watch(sources)
+                part = function(block, tensors[len(rows) :])
+            parts = tape.gradient(part, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            written = [array.write(k, each) for array, each in zip(written, parts, strict=False)]
+            sums = [_added(tf, old, each) for old, each in zip(sums, parts[len(cut) :], strict=True)]
+            return k + 1, value + part, written, sums
+
+        arrays = [tf.TensorArray(tensors[place].dtype, size=blocks, infer_shape=False) for place in cut]
+        value, arrays, sums = loop(body, arrays, [tf.zeros_like(tensors[place]) for place in kept])
+        gradients = [
+            tf.ensure_shape(array.concat(), tensors[p].shape) for array, p in zip(arrays, cut, strict=True)
+        ]
+        gradients += sums
+        return value, lambda upstream: [upstream * each for each in gradients]
+
+    return total(*(everything[place] for place in places))
