@@ -25,6 +25,7 @@ TINY = (
     "batches.size=8",
     "training.epochs=2",
     "training.seed=3",
+    "training.precision=float32",
 )
 
 #: What makes a recipe of the task `captions` small enough for a test.
@@ -40,6 +41,7 @@ TINY_CAPTIONS = [
     "batches.size=8",
     "training.epochs=2",
     "training.seed=3",
+    "training.precision=float32",
 ]
 
 #: What makes a recipe of the task `language` small enough for a test.
@@ -52,6 +54,7 @@ TINY_LANGUAGE = [
     "batches.size=16",
     "training.epochs=2",
     "training.seed=3",
+    "training.precision=float32",
 ]
 
 
@@ -226,6 +229,19 @@ def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory
     from vsemb.recipes.caption_run import train_captions
 
     return train_captions(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
+
+
+@pytest.fixture(scope="session")
+def pixel_caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
+    """A `CaptionRun` of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
+    pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
+    from vsemb.recipes.caption_run import train_captions
+    from vsemb.recipes.fine_tune import with_backbone
+
+    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
+        ["image.size=32", "training.epochs=1", "training.select=cider", "batches.size=48"]
+    )
+    return train_captions(recipe, scenes, tmp_path_factory.mktemp("runs") / "pixel-captions")
 
 
 @pytest.fixture(scope="session")

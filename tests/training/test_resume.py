@@ -36,7 +36,11 @@ SETTINGS = [
     "loss.warmup_epochs=2",
     "optimizer.learning_rate=0.003",
 ]
-CASES = {"adam": (), "ema": ("optimizer.ema=0.9", "batches.negatives=sampled", "text.encoder=sum")}
+CASES = {
+    "adam": (),
+    "ema": ("optimizer.ema=0.9", "batches.negatives=sampled", "text.encoder=sum"),
+    "chunks": ("training.chunk_size=3", "loss.block_size=3"),
+}
 
 
 def command(case: str, data: Path, out: Path, *more: str) -> list[str]:
@@ -122,7 +126,13 @@ def start_and_stop(arguments: list[str], out: Path, how: signal.Signals) -> subp
 
 
 @pytest.mark.parametrize(
-    ("case", "how"), [("adam", signal.SIGKILL), ("ema", signal.SIGKILL), ("ema", signal.SIGINT)]
+    ("case", "how"),
+    [
+        ("adam", signal.SIGKILL),
+        ("ema", signal.SIGKILL),
+        ("ema", signal.SIGINT),
+        ("chunks", signal.SIGKILL),
+    ],
 )
 def test_interrupted_equals_uninterrupted(
     uninterrupted, case: str, how: signal.Signals, scenes_path: Path, tmp_path: Path, capfd

@@ -22,7 +22,9 @@ EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
   vsemb train entailment --data snli_1.0 --out runs/snli
   vsemb train multimodal-rnn --data data/flickr8k --out runs/captions
   vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets
-  vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm"""
+  vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm
+  vsemb train vsepp --strategy mirrored --devices 2 --data data/flickr8k --out runs/two-devices
+  vsemb train vsepp --workers 2 --data data/flickr8k --out runs/two-workers"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +64,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for multiplicative and sc-nlm: the run of kiros2014 whose sentence vectors they start from",
     )
     parser.add_argument(
+        "--data-service",
+        metavar="ADDRESS",
+        help="grpc://HOST:PORT of a tf.data service whose workers decode and augment images; with "
+        "--fine-tune, for recipes of retrieval; the run is the same without",
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=("none", "mirrored", "multiworker"),
+        default="none",
+        help="none: one device; mirrored: all GPUs of this machine, or --devices N; multiworker: one of "
+        "several processes, as TF_CONFIG says, or --workers N; a recipe's batch is shared out (%(default)s)",
+    )
+    parser.add_argument(
+        "--devices",
+        type=int,
+        metavar="N",
+        help="with --strategy mirrored: so many GPUs, or logical CPU devices where there is none",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="start N workers on this machine (--strategy multiworker)",
+    )
+    parser.add_argument(
         "--checkpoint-seconds",
         type=float,
         default=60.0,
@@ -86,13 +113,28 @@ def run(arguments: argparse.Namespace) -> int:
     for name, reader in (("alignment", "multimodal-rnn-regions"), ("encoder", "multiplicative and sc-nlm")):
         if getattr(arguments, name) is not None and recipe.name not in reader.split(" and "):
             raise invalid_argument(name, getattr(arguments, name), f"none: it is for {reader}")
+    if arguments.data_service is not None and recipe.task != "retrieval":
+        raise invalid_argument("data-service", arguments.data_service, "none: it is for recipes of retrieval")
+    if arguments.workers is not None:
+        from vsemb.cli.workers import launch_workers
+
+        if arguments.strategy == "mirrored":
+            raise invalid_argument("workers", arguments.workers, "none with --strategy mirrored")
+        parser = argparse.ArgumentParser()
+        configure(parser)
+        return launch_workers("train", parser, arguments)
+    from vsemb.training.strategies import open_devices
+
+    # Before anything else of TensorFlow runs.
+    arguments.devices = open_devices(arguments.strategy, arguments.devices)
     try:
         lines = train_task(recipe, arguments)
     except KeyboardInterrupt:
         if (Path(arguments.out) / STATE).exists():
             print("The state is stored; the same command goes on from there.")
         raise
-    print(f"run          {arguments.out}", *lines, sep="\n")
+    if arguments.devices.chief:
+        print(f"run          {arguments.out}", *lines, sep="\n")
     return 0
 
 
@@ -108,7 +150,14 @@ def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]
         recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
         kept = [change for change in arguments.set if not change.startswith("image.features")]
         recipe = recipe.with_overrides(kept)
-    info = train(recipe, dataset, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds).info
+    info = train(
+        recipe,
+        dataset,
+        arguments.out,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        data_service=arguments.data_service,
+        strategy=arguments.devices,
+    ).info
     if recipe.training.select == "zero-shot":
         best, option = f"mean of top-1 and AP@50 {info['best_zero_shot']:.1f}", " --zero-shot"
         # The epoch is the best one for the classes of val.
@@ -130,7 +179,13 @@ def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str
         raise invalid_argument("fine-tune", arguments.fine_tune, "nothing: entailment has no images")
     data = EntailmentData.open(arguments.data)
     recipe = recipe.with_overrides(arguments.set)
-    run = train_entailment(recipe, data, arguments.out, checkpoint_seconds=arguments.checkpoint_seconds)
+    run = train_entailment(
+        recipe,
+        data,
+        arguments.out,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        strategy=arguments.devices,
+    )
     info = run.info
     return [
         f"splits       {info['protocol']}",
@@ -153,7 +208,12 @@ def _train_captions(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
         recipe = recipe.with_overrides(kept)
     alignment = None if arguments.alignment is None else Run.open(arguments.alignment)
     run = train_captions(
-        recipe, dataset, arguments.out, alignment=alignment, checkpoint_seconds=arguments.checkpoint_seconds
+        recipe,
+        dataset,
+        arguments.out,
+        alignment=alignment,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        strategy=arguments.devices,
     )
     return [*_selected(run.info), f"next         vsemb evaluate {arguments.out} --captions"]
 
@@ -170,7 +230,12 @@ def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     recipe = recipe.with_overrides(arguments.set)
     encoder = None if arguments.encoder is None else Run.open(arguments.encoder)
     run = train_language(
-        recipe, dataset, arguments.out, encoder=encoder, checkpoint_seconds=arguments.checkpoint_seconds
+        recipe,
+        dataset,
+        arguments.out,
+        encoder=encoder,
+        checkpoint_seconds=arguments.checkpoint_seconds,
+        strategy=arguments.devices,
     )
     return [*_selected(run.info), f"next         vsemb evaluate {arguments.out} --perplexity"]
 

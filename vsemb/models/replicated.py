@@ -1,23 +1,64 @@
-"""What models share in training: building under a distribution strategy, and the L2 penalty."""
+"""What models share in training: steps under a distribution strategy, and the L2 penalty."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
+from vsemb.ops.replicas import clip_after_sum, draw_apart, spans_workers, step_of_workers
 
 Tensor = Any
 
 
 class ReplicatedModel(keras.Model):
-    """A model that is built by its shapes alone, so that `fit` need not build it on data.
+    """A model whose steps under a distribution strategy are those of one device on the whole batch.
 
-    Under a strategy Keras builds on the mean of the replicas' first batches, where token ids are
-    fractions, and uses up a batch of the first epoch. What is built already needs neither.
+    Where Keras does otherwise, this does not:
+
+    - It builds on the mean of the replicas' first batches, where token ids are fractions, and uses up a batch
+      of the first epoch. What is built by its shapes alone needs neither.
+    - It clips each replica's gradients before it sums them.
+    - It draws the same dropout on every replica.
+    - It averages what the replicas of several workers return along an axis that scalars do not have.
     """
+
+    # The counter of steps as the compiled step of JAX sees it, while that is made.
+    _finished_steps: Any = None
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Makes what `fit` calls; called by Keras."""
+        # Not in `compile`: Keras does not compile what it loads where that is overridden.
+        if self.optimizer is not None:
+            clip_after_sum(self.optimizer)
+        if getattr(self, "_distribute_strategy", None) is not None:
+            for layer in self._flatten_layers():
+                generator = getattr(layer, "seed_generator", None)
+                if isinstance(generator, keras.random.SeedGenerator):
+                    draw_apart(generator)
+        return super().make_train_function(force)
+
+    @property
+    def finished_steps(self) -> Any:
+        """The number of optimizer steps before this one, for losses that change with it."""
+        return self.optimizer.iterations if self._finished_steps is None else self._finished_steps
+
+    def compute_loss_and_updates(
+        self, *args: Any, optimizer_variables: list[Tensor] | None = None, **kwargs: Any
+    ) -> Any:
+        """Computes what Keras' step for JAX differentiates; called by Keras."""
+        # The variables of the optimizer are inputs of the compiled step there. Read by itself, its counter
+        # would stay what it was when the step was compiled.
+        for variable, value in zip(self.optimizer.variables, optimizer_variables or (), strict=False):
+            if variable is self.optimizer.iterations:
+                self._finished_steps = value
+        try:
+            return super().compute_loss_and_updates(*args, optimizer_variables=optimizer_variables, **kwargs)
+        finally:
+            self._finished_steps = None
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         if self._distribute_strategy is None or not self.built:
@@ -25,6 +66,12 @@ class ReplicatedModel(keras.Model):
         elif self.optimizer is not None and not self.optimizer.built:
             with self._distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
+
+    def _make_function(self, step_function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        strategy = getattr(self, "_distribute_strategy", None)
+        if not spans_workers(strategy):
+            return super()._make_function(step_function, *args, **kwargs)
+        return step_of_workers(strategy, step_function)
 
 
 def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:

@@ -1,13 +1,18 @@
-"""Gathering across the replicas of a distribution strategy; the identity everywhere else."""
+"""What replicas of a distribution strategy do together; nothing of it happens everywhere else."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 Tensor = Any
+
+# A prime, so that no layer's seed is that of another one's replica but by accident.
+_SEEDS_APART = 1_000_003
 
 
 def _replica_context() -> Any:
@@ -38,7 +43,18 @@ def gather_across_replicas(x: Tensor) -> Tensor:
         (replicas x rows, ...), the same on each replica.
     """
     context = _replica_context()
-    return x if context is None else context.all_gather(x, axis=0)
+    if context is None:
+        return x
+    # What the step is given has no device in a graph, and where a worker has one replica, gathering goes to
+    # the device of what is gathered.
+    return context.all_gather(_placed(x), axis=0)
+
+
+def _placed(x: Tensor) -> Tensor:
+    """Returns the same on the replica's own device."""
+    import tensorflow as tf
+
+    return tf.identity(x)
 
 
 def global_row_numbers(rows: Tensor) -> Tensor:
@@ -56,3 +72,91 @@ def global_row_numbers(rows: Tensor) -> Tensor:
         return numbers
     replica = ops.cast(context.replica_id_in_sync_group, "int32")
     return numbers + replica * ops.cast(rows, "int32")
+
+
+def spans_workers(strategy: Any) -> bool:
+    """Returns whether a strategy's replicas are in more than one process.
+
+    Args:
+        strategy: a `tf.distribute.Strategy`, or None.
+    """
+    if strategy is None or keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return (
+        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.extended._num_workers > 1
+    )
+
+
+def step_of_workers(
+    strategy: Any, step: Callable[[Any], dict[str, Tensor]]
+) -> Callable[[Any], dict[str, Tensor]]:
+    """Returns what `fit` calls with its iterator, for a strategy that `spans_workers`.
+
+    Args:
+        strategy: the strategy.
+        step: from a replica's batch to its logs, scalars.
+
+    Returns:
+        From an iterator to the mean of all replicas' logs, the same in every worker.
+    """
+    import tensorflow as tf
+
+    def step_and_mean(data: Any) -> dict[str, Tensor]:
+        context = tf.distribute.get_replica_context()
+        return {name: context.all_reduce("MEAN", value) for name, value in step(data).items()}
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def run(data: Any) -> dict[str, Tensor]:
+        logs = strategy.run(step_and_mean, args=(data,))
+        return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+
+    return lambda iterator: run(next(iterator))
+
+
+def draw_apart(generator: keras.random.SeedGenerator) -> None:
+    """Lets every replica draw its own random numbers; Keras gives all the same, and so the same dropout.
+
+    The first replica draws what a single device draws.
+
+    Args:
+        generator: whose `state` is to be the same on all replicas, as Keras leaves it.
+    """
+    draw = functools.partial(type(generator).next, generator)
+
+    def next_of_replica(ordered: bool = True) -> Tensor:
+        seed, context = draw(ordered), _replica_context()
+        if context is None:
+            return seed
+        replica = ops.cast(context.replica_id_in_sync_group, seed.dtype)
+        return seed + ops.stack([replica * _SEEDS_APART, ops.zeros_like(replica)])
+
+    generator.next = next_of_replica
+
+
+def clip_after_sum(optimizer: keras.optimizers.Optimizer) -> None:
+    """Lets an optimizer under a strategy clip the sum of the replicas' gradients.
+
+    Keras clips each replica's gradients by themselves and sums what is left, which is another step than that
+    of one device with the whole batch. Does nothing without a strategy of several replicas, or to an
+    optimizer that does not clip.
+
+    Args:
+        optimizer: one of Keras' own or of its subclasses, made in the strategy's scope.
+    """
+    # Of mixed precision with loss scaling, the optimizer inside clips.
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    strategy = getattr(optimizer, "_distribution_strategy", None)
+    if strategy is None or strategy.num_replicas_in_sync == 1 or optimizer.gradient_accumulation_steps:
+        return
+    if not (optimizer.clipnorm or optimizer.global_clipnorm or optimizer.clipvalue):
+        return
+    clip, add_up = type(optimizer)._clip_gradients, type(optimizer)._all_reduce_sum_gradients
+
+    def sum_and_clip(gradients: Sequence[Tensor]) -> list[Tensor]:
+        summed = [gradient for gradient, _ in add_up(optimizer, [(each, None) for each in gradients])]
+        return clip(optimizer, summed)
+
+    optimizer._clip_gradients = sum_and_clip
+    optimizer._all_reduce_sum_gradients = lambda pairs: pairs

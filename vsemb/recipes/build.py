@@ -11,6 +11,7 @@ from vsemb import losses
 from vsemb.data.batches import PairBatches
 from vsemb.data.class_batches import ClassBatches
 from vsemb.data.features import FeatureStore
+from vsemb.data.pixel_service import ServicePixels
 from vsemb.data.regions import RegionStore
 from vsemb.data.sources import FeatureImages, ImageSource, PixelImages, RegionImages
 from vsemb.data.store import Dataset, Split
@@ -18,6 +19,7 @@ from vsemb.encoders import ImageEncoder, PixelEncoder, RegionEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.recipes.precision import check_precision
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.texts import build_text_encoder, token_shape
 from vsemb.similarities import get as get_similarity
@@ -26,7 +28,6 @@ from vsemb.text.tokenizers import Tokenizer
 SAMPLINGS = ("pairs", "classes")
 #: Where features come from: one vector an image, or one a region.
 Store = FeatureStore | RegionStore
-PRECISIONS = ("float32", "mixed_bfloat16")
 REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}
 
 
@@ -51,15 +52,39 @@ def similarity_name(recipe: Recipe) -> str:
     return "order-reversed"
 
 
-def build_images(recipe: Recipe, split: Split, store: Store | None, *, augment: bool = False) -> ImageSource:
-    """Returns where a split's images come from; `augment` for training batches alone."""
+def build_images(
+    recipe: Recipe,
+    split: Split,
+    store: Store | None,
+    *,
+    augment: bool = False,
+    data_service: str | None = None,
+) -> ImageSource:
+    """Returns where a split's images come from.
+
+    Args:
+        recipe: the recipe.
+        split: the split.
+        store: the dataset's features or regions, None for pixels.
+        augment: for training batches alone.
+        data_service: address of a tf.data service whose workers decode, see `vsemb.data.ServicePixels`.
+
+    Raises:
+        InvalidArgumentError: for a service where nothing is decoded.
+        DataError: if there are no features, or no service answers.
+    """
     config = backbone_config(recipe)
+    if config is None and data_service is not None:
+        fix = "Train from pixels with --fine-tune."
+        raise invalid_argument("data_service", data_service, "none: the recipe reads cached features", fix)
     if config is None:
         if store is None:
             raise DataError("The recipe wants features and there are none.")
         if isinstance(store, RegionStore):
             return RegionImages(store, split, recipe.image.most_regions)
         return FeatureImages(store, split, augment=augment)
+    if data_service is not None:
+        return ServicePixels(split, config.size, address=data_service, augment=augment)
     return PixelImages(split, config.size, augment=augment)
 
 
@@ -151,8 +176,7 @@ def build_model(
         InvalidArgumentError: for a field with a value that is not allowed.
     """
     check_sets(recipe)
-    if recipe.training.precision not in PRECISIONS:
-        raise unknown_name("training.precision", recipe.training.precision, PRECISIONS)
+    check_precision(recipe)
     keras.utils.set_random_seed(recipe.training.seed)
     loss = recipe.loss
     image_encoder = build_image_encoder(recipe, feature_dim)
@@ -161,15 +185,18 @@ def build_model(
         image_encoder, text_encoder = _column(recipe, image_encoder), _column(recipe, text_encoder)
     elif not recipe.twin_activate_first:
         raise invalid_argument("twin_activate_first", False, "true, the default, with twin=false")
-    learned = loss.name == "infonce" and loss.learn_temperature
+    learned = loss.name in ("infonce", "sigmoid") and loss.learn_temperature
+    bias = loss.bias if loss.name == "sigmoid" else None
     model = DualEncoder(
         image_encoder,
         text_encoder,
         similarity_name(recipe),
-        logit_scale=LogitScale(1 / loss.temperature) if learned else None,
+        logit_scale=LogitScale(1 / loss.temperature, bias=bias) if learned else None,
         image_weight=loss.image_weight,
         text_weight=loss.text_weight,
         l2=loss.l2,
+        chunk_size=recipe.training.chunk_size,
+        block_size=loss.block_size,
     )
     config = backbone_config(recipe)
     rows = (None, None) if recipe.image.regions else (None,)
@@ -191,7 +218,7 @@ def build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers
     Raises:
         InvalidArgumentError: for a field with a value that is not allowed.
     """
-    image, config, dtype = recipe.image, backbone_config(recipe), recipe.training.precision
+    image, config, dtype = recipe.image, backbone_config(recipe), recipe.training.dtype
     if recipe.image.regions:
         return RegionEncoder(
             recipe.embedding_dim,
@@ -237,7 +264,7 @@ def _column(recipe: Recipe, encoder: keras.layers.Layer) -> TwinColumn:
         encoder,
         recipe.embedding_dim,
         activate_first=recipe.twin_activate_first,
-        dtype=recipe.training.precision,
+        dtype=recipe.training.dtype,
     )
 
 
@@ -266,6 +293,10 @@ def build_loss(recipe: Recipe, steps_per_epoch: int) -> losses.RowLoss:
     if loss.name == "infonce":
         temperature = 1.0 if loss.learn_temperature else loss.temperature
         return losses.InfoNCE(temperature, loss.label_smoothing, reduction=reduction)
+    if loss.name == "sigmoid":
+        if loss.learn_temperature:
+            return losses.SigmoidLoss(reduction=reduction)
+        return losses.SigmoidLoss(loss.temperature, loss.bias, reduction=reduction)
     if loss.name == "structured":
         return losses.StructuredJointEmbedding(loss.margin, loss.negatives, warmup, reduction=reduction)
     raise unknown_name("loss.name", loss.name, losses.LOSSES)

@@ -7,6 +7,7 @@ on in `snippets/`, and in `run.json` the fingerprint of the alignment that cut t
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import sys
 from dataclasses import dataclass
@@ -19,11 +20,10 @@ import numpy as np
 
 from vsemb.data.features import FeatureStore
 from vsemb.data.regions import RegionStore
-from vsemb.data.snippet_batches import SnippetBatches, SnippetImages
+from vsemb.data.snippet_batches import SnippetBatches, SnippetImages, check_same_regions
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders import ImageEncoder, WordEmbedding
-from vsemb.errors import DataError, invalid_argument, unknown_name
-from vsemb.files import write_json
+from vsemb.errors import invalid_argument, unknown_name
 from vsemb.losses import NextWordCrossEntropy
 from vsemb.models import MultimodalRNN
 from vsemb.models.multimodal_rnn import GATES
@@ -31,15 +31,17 @@ from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import Batches, fit_run
 from vsemb.recipes.image_run import ImageRun
+from vsemb.recipes.precision import check_precision, settled
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
-from vsemb.recipes.snippets import Snippets, stored_snippets
+from vsemb.recipes.snippets import Snippets, keep_snippets, stored_snippets
 from vsemb.recipes.start import start_word_vectors
-from vsemb.recipes.stored_run import RECIPE, STATUS
+from vsemb.recipes.stored_run import RECIPE
 from vsemb.recipes.texts import build_tokenizer, build_vocabulary, read_texts
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.caption_validation import CiderValidation, PerplexityValidation, likelihood_batches
+from vsemb.training.strategies import Devices, as_devices
 
 #: Name of what decides which epoch is kept -> its name in the logs.
 SELECTIONS = {"perplexity": "val_log2_likelihood", "cider": "val_cider"}
@@ -118,8 +120,7 @@ def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int |
         raise unknown_name("text.tokenizer", text.tokenizer, ["words"])
     if caption.decoder not in GATES:
         raise unknown_name("caption.decoder", caption.decoder, GATES)
-    if recipe.training.precision not in build.PRECISIONS:
-        raise unknown_name("training.precision", recipe.training.precision, build.PRECISIONS)
+    check_precision(recipe)
     keras.utils.set_random_seed(recipe.training.seed)
     # A region is read as an image is: one vector, straight to what the cell's gates read.
     one_image = dataclasses.replace(
@@ -136,7 +137,7 @@ def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int |
         word_dropout=text.word_dropout,
         dropout=text.embedding_dropout,
         dense_gradient=text.dense_gradient,
-        dtype=recipe.training.precision,
+        dtype=recipe.training.dtype,
     )
     model = MultimodalRNN(
         image_encoder,
@@ -162,6 +163,7 @@ def train_captions(
     alignment: Run | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
+    strategy: str | Devices = "none",
 ) -> CaptionRun:
     """Trains a captions recipe; a training that was stopped goes on where it stopped.
 
@@ -172,6 +174,7 @@ def train_captions(
         alignment: the run of `dvsa` that cuts captions into snippets, for a recipe of regions.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -183,41 +186,41 @@ def train_captions(
 
         run = train_captions(recipes.get("multimodal-rnn"), Dataset.open("data/flickr8k"), "runs/captions")
     """
-    out = Path(out)
+    out, devices = Path(out), as_devices(strategy)
     check_selection(recipe)
+    devices.check_batch_size(recipe.batches.size)
     train_split = read_texts(recipe, dataset.split("train"), training=True)
     store = build.find_features(recipe, dataset)
     vocabulary = build_vocabulary(recipe, train_split.captions)
+    cut_by = None if alignment is None else alignment.fingerprint
+    enter = functools.partial(prepare_run, recipe, dataset, out, vocabulary, store, alignment=cut_by)
+    if not recipe.image.regions and alignment is not None:
+        raise invalid_argument("alignment", str(alignment.path), "none with image.regions=false")
     if (out / RECIPE).exists():
-        info = prepare_run(recipe, dataset, out, vocabulary, store)
-        if alignment is not None:
-            _refuse_another(out, info, alignment)
-        if info["status"] == "finished":
+        if enter()["status"] == "finished":
             print(f"{out} is finished already.", file=sys.stderr)
             return CaptionRun.open(out)
     else:
         check_out(out)
-    _check_alignment(recipe, alignment)
     tokenizer = build_tokenizer(recipe, vocabulary)
-    model = build_caption_model(recipe, len(vocabulary), None if store is None else store.dim)
-    optimizers.build_optimizer(recipe, 1)
-    if alignment is None:
-        pairs = _whole_images(recipe, dataset, train_split, store, tokenizer)
-        # Only now, so that a recipe that does not work leaves no run behind.
-        info = prepare_run(recipe, dataset, out, vocabulary, store)
-    else:
-        assert isinstance(store, RegionStore)
-        alignment.regions_of(dataset)
-        info = prepare_run(recipe, dataset, out, vocabulary, store)
-        _note_alignment(out, info, alignment)
-        pairs = _regions(recipe, dataset, out, store, tokenizer, alignment)
-    _start(recipe, model, tokenizer, pairs)
-    batches = pairs.batches
-    model.compile(
-        optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
-        loss=NextWordCrossEntropy(),
-        jit_compile=False,
-    )
+    with devices.scope():
+        model = build_caption_model(settled(recipe), len(vocabulary), None if store is None else store.dim)
+        optimizers.build_optimizer(recipe, 1)
+        if recipe.image.regions:
+            pairs = _regions(recipe, dataset, out / SNIPPETS, store, tokenizer, alignment)
+        else:
+            pairs = _whole_images(recipe, dataset, train_split, store, tokenizer)
+        # Only now, so that a recipe that does not work, or an alignment, leaves no run behind.
+        info = devices.chief_first(enter)
+        for name, snippets in pairs.snippets.items() if devices.chief else ():
+            keep_snippets(snippets, out / SNIPPETS / name)
+        _start(recipe, model, tokenizer, pairs)
+        batches = pairs.batches
+        model.compile(
+            optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
+            loss=NextWordCrossEntropy(),
+            jit_compile=False,
+        )
     fit_run(
         recipe,
         model,
@@ -227,6 +230,7 @@ def train_captions(
         validation=pairs.validation,
         monitor=SELECTIONS[recipe.training.select],
         unit="snippets" if recipe.image.regions else "captions",
+        devices=devices,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
     )
@@ -256,12 +260,14 @@ class _Pairs:
         texts: of training.
         features: float (n, dim) whose statistics are those of the features, where there are such.
         validation: of every epoch.
+        snippets: that captions were cut into, by the name of their split.
     """
 
     batches: Batches
     texts: list[str]
     features: np.ndarray | None
     validation: PerplexityValidation
+    snippets: dict[str, Snippets] = dataclasses.field(default_factory=dict)
 
 
 def _whole_images(
@@ -283,12 +289,20 @@ def _whole_images(
 
 
 def _regions(
-    recipe: Recipe, dataset: Dataset, out: Path, store: RegionStore, tokenizer: Tokenizer, alignment: Run
+    recipe: Recipe,
+    dataset: Dataset,
+    folder: Path,
+    store: build.Store | None,
+    tokenizer: Tokenizer,
+    alignment: Run | None,
 ) -> _Pairs:
-    found: dict[str, Snippets] = {
-        name: stored_snippets(
-            out / SNIPPETS / name, alignment, dataset, name, affinity=recipe.caption.affinity
-        )
+    if alignment is None:
+        fix = "Name it with --alignment RUN; train one with: vsemb train dvsa"
+        raise invalid_argument("alignment", None, "a run of dvsa, which cuts captions into snippets", fix)
+    assert isinstance(store, RegionStore)
+    check_same_regions(alignment.regions_of(dataset).fingerprint, store.fingerprint)
+    found = {
+        name: stored_snippets(folder / name, alignment, dataset, name, affinity=recipe.caption.affinity)
         for name in ("train", "val")
     }
     train, val = found["train"], found["val"]
@@ -298,31 +312,7 @@ def _regions(
     )
     some = np.arange(0, len(train), max(1, len(train) // _REGIONS))
     features = SnippetImages(train, store, memory=0).gather(some)
-    return _Pairs(batches, train.texts, features, PerplexityValidation(likelihoods))
-
-
-def _check_alignment(recipe: Recipe, alignment: Run | None) -> None:
-    if recipe.image.regions and alignment is None:
-        fix = "Name it with --alignment RUN; train one with: vsemb train dvsa"
-        raise invalid_argument("alignment", None, "a run of dvsa, which cuts captions into snippets", fix)
-    if not recipe.image.regions and alignment is not None:
-        raise invalid_argument("alignment", str(alignment.path), "none with image.regions=false")
-
-
-def _note_alignment(out: Path, info: dict[str, Any], alignment: Run) -> None:
-    """Keeps in `run.json` by which alignment snippets are cut, and refuses another."""
-    _refuse_another(out, info, alignment)
-    info["alignment"] = alignment.fingerprint
-    write_json(out / STATUS, info)
-
-
-def _refuse_another(out: Path, info: dict[str, Any], alignment: Run) -> None:
-    known = info.get("alignment", alignment.fingerprint)
-    if known != alignment.fingerprint:
-        raise DataError(
-            f"{out} was trained on snippets of another alignment ({known[:12]} there, "
-            f"{alignment.fingerprint[:12]} now). Choose another --out."
-        )
+    return _Pairs(batches, train.texts, features, PerplexityValidation(likelihoods), found)
 
 
 def _start(recipe: Recipe, model: MultimodalRNN, tokenizer: Tokenizer, pairs: _Pairs) -> None:

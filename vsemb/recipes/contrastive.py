@@ -33,6 +33,6 @@ CONTRASTIVE = {
             name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0
         ),
         batches=BatchConfig(size=256),
-        training=TrainingConfig(epochs=15),
+        training=TrainingConfig(epochs=15, precision="auto"),
     ),
 }

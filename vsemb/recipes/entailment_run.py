@@ -26,6 +26,7 @@ from vsemb.models import EntailmentModel
 from vsemb.recipes import build, optimizers, texts
 from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
+from vsemb.recipes.precision import check_precision, settled
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.start import start_word_vectors, text_parts
@@ -33,6 +34,7 @@ from vsemb.recipes.stored_run import RECIPE, StoredRun
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training import EntailmentValidation
 from vsemb.training.cca import document_frequencies
+from vsemb.training.strategies import Devices, as_devices
 
 #: A recipe's similarity -> the model's comparison.
 COMPARISONS = {"order": "order", "cosine": "symmetric"}
@@ -94,8 +96,7 @@ def build_entailment_model(recipe: Recipe, vocabulary_size: int) -> EntailmentMo
     check_read(recipe, _READ)
     if recipe.similarity not in COMPARISONS:
         raise unknown_name("similarity", recipe.similarity, COMPARISONS)
-    if recipe.training.precision not in build.PRECISIONS:
-        raise unknown_name("training.precision", recipe.training.precision, build.PRECISIONS)
+    check_precision(recipe)
     keras.utils.set_random_seed(recipe.training.seed)
     model = EntailmentModel(texts.build_text_encoder(recipe, vocabulary_size), COMPARISONS[recipe.similarity])
     model.build()
@@ -118,6 +119,7 @@ def train_entailment(
     *,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
+    strategy: str | Devices = "none",
 ) -> EntailmentRun:
     """Trains an entailment recipe; a training that was stopped goes on where it stopped.
 
@@ -127,6 +129,7 @@ def train_entailment(
         out: the run directory.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -138,7 +141,8 @@ def train_entailment(
 
         run = train_entailment(recipes.get("entailment"), EntailmentData.open("data/snli_1.0"), "runs/snli")
     """
-    out = Path(out)
+    out, devices = Path(out), as_devices(strategy)
+    devices.check_batch_size(recipe.batches.size)
     if not (out / RECIPE).exists():
         check_out(out)
     vocabulary = texts.build_vocabulary(recipe, data.texts("train"))
@@ -163,23 +167,25 @@ def train_entailment(
     info["dropped"] = {name: split.dropped for name, split in splits.items()}
     print(_described(info), file=sys.stderr)
     batches = SentencePairBatches(splits["train"], batch_size=recipe.batches.size, seed=recipe.training.seed)
-    model = build_entailment_model(recipe, len(vocabulary))
-    _start(recipe, model, tokenizer, splits["train"])
-    model.compile(
-        optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
-        loss=_build_loss(recipe),
-        jit_compile=False,
-    )
+    with devices.scope():
+        model = build_entailment_model(settled(recipe), len(vocabulary))
+        _start(recipe, model, tokenizer, splits["train"])
+        model.compile(
+            optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
+            loss=_build_loss(recipe),
+            jit_compile=False,
+        )
     # Only now, so that a recipe that does not work leaves no run behind.
     fit_run(
         recipe,
         model,
         batches,
         out,
-        enter_run(recipe, info, out, vocabulary),
+        devices.chief_first(lambda: enter_run(recipe, info, out, vocabulary)),
         validation=EntailmentValidation(splits["val"]),
         monitor="val_accuracy",
         unit="pairs",
+        devices=devices,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
     )

@@ -27,17 +27,19 @@ from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import sha256_bytes
 from vsemb.losses import NextWordCrossEntropy
 from vsemb.models import LogBilinear, Multiplicative, NextWordModel, StructureContent
-from vsemb.recipes import build, optimizers, texts
+from vsemb.recipes import optimizers, texts
 from vsemb.recipes.entering import check_out, enter_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.generation import check_generation, prepare_generation
 from vsemb.recipes.kept_encoder import ENCODER, check_encoder, keep_encoder
 from vsemb.recipes.language_data import need_tags, read_sentences, tag_names
+from vsemb.recipes.precision import check_precision, settled
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
-from vsemb.recipes.stored_run import RECIPE, StoredRun, read_recipe, read_status
+from vsemb.recipes.stored_run import RECIPE, StoredRun
 from vsemb.training.caption_validation import PerplexityValidation
+from vsemb.training.strategies import Devices, as_devices
 
 #: Name of a decoder -> its model, and the fields of a recipe that it reads beside those that all read.
 DECODERS: dict[str, tuple[type[NextWordModel], tuple[str, ...]]] = {
@@ -157,8 +159,7 @@ def check_language(recipe: Recipe) -> None:
     check_read(recipe, (*_READ, *(f"caption.{name}" for name in names)))
     if recipe.training.select != "perplexity":
         raise invalid_argument("training.select", recipe.training.select, "perplexity")
-    if recipe.training.precision not in build.PRECISIONS:
-        raise unknown_name("training.precision", recipe.training.precision, build.PRECISIONS)
+    check_precision(recipe)
 
 
 def build_language_model(
@@ -191,7 +192,7 @@ def build_language_model(
         word_dropout=recipe.text.word_dropout,
         init_scale=recipe.text.word_init_scale,
         l2=recipe.loss.l2,
-        dtype=recipe.training.precision,
+        dtype=recipe.training.dtype,
         **options,
     )
     model.build()
@@ -206,6 +207,7 @@ def train_language(
     encoder: Run | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
+    strategy: str | Devices = "none",
 ) -> LanguageRun:
     """Trains a language model; a training that was stopped goes on where it stopped.
 
@@ -217,6 +219,7 @@ def train_language(
             run, so that one that goes on needs none.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -229,8 +232,9 @@ def train_language(
         dataset, encoder = Dataset.open("data/flickr8k"), Run.open("runs/kiros2014")
         run = train_language(recipes.get("sc-nlm"), dataset, "runs/sc-nlm", encoder=encoder)
     """
-    out = Path(out)
+    out, devices = Path(out), as_devices(strategy)
     check_language(recipe)
+    devices.check_batch_size(recipe.batches.size)
     if not (out / RECIPE).exists():
         check_out(out)
     encoder = _find_encoder(recipe, out, encoder)
@@ -251,27 +255,29 @@ def train_language(
         "tags": None if names is None or dataset.tags is None else dataset.tags.fingerprint,
         "tag_names": None if names is None else list(names),
     }
-    enter = functools.partial(_enter, recipe, info, out, vocabulary)
+    enter = functools.partial(enter_run, recipe, info, out, vocabulary)
     if not (out / RECIPE).exists() or enter()["status"] != "finished":
         tokenizer = texts.build_tokenizer(recipe, vocabulary)
         sentences = {
             split.name: read_sentences(split, tokenizer, encoder=encoder, names=names)
             for split in (train_split, dataset.split("val"))
         }
-        model = build_language_model(recipe, len(vocabulary), info["content_dim"], len(names or ()))
-        if recipe.caption.frequency_bias:
-            model.set_frequencies(sentences["train"].word_counts(len(vocabulary)))
-        batches = LanguageBatches(
-            sentences["train"], batch_size=recipe.batches.size, seed=recipe.training.seed
-        )
-        model.compile(
-            optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
-            loss=NextWordCrossEntropy(),
-            jit_compile=False,
-        )
+        with devices.scope():
+            size, content = len(vocabulary), info["content_dim"]
+            model = build_language_model(settled(recipe), size, content, len(names or ()))
+            if recipe.caption.frequency_bias:
+                model.set_frequencies(sentences["train"].word_counts(len(vocabulary)))
+            batches = LanguageBatches(
+                sentences["train"], batch_size=recipe.batches.size, seed=recipe.training.seed
+            )
+            model.compile(
+                optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
+                loss=NextWordCrossEntropy(),
+                jit_compile=False,
+            )
         # Only now, so that a recipe that does not work leaves no run behind.
-        status = enter()
-        if encoder is not None:
+        status = devices.chief_first(enter)
+        if encoder is not None and devices.chief:
             keep_encoder(encoder, out)
         fit_run(
             recipe,
@@ -282,13 +288,14 @@ def train_language(
             validation=PerplexityValidation(sentence_batches(sentences["val"])),
             monitor="val_log2_likelihood",
             unit="captions",
+            devices=devices,
             checkpoint_seconds=checkpoint_seconds,
             checkpoint_steps=checkpoint_steps,
         )
     else:
         print(f"{out} is trained already.", file=sys.stderr)
     run = LanguageRun.open(out)
-    if reads_content(recipe):
+    if reads_content(recipe) and devices.chief:
         prepare_generation(run, dataset)
     return run
 
@@ -306,16 +313,3 @@ def _find_encoder(recipe: Recipe, out: Path, encoder: Run | None) -> Run | None:
         raise invalid_argument("encoder", None, f"a run of kiros2014 for {recipe.name}", fix)
     check_encoder(encoder)
     return encoder
-
-
-def _enter(recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Any) -> dict[str, Any]:
-    """Makes or re-enters the run directory; what the sentences came with must be the same too."""
-    if (out / RECIPE).exists() and read_recipe(out).task == LanguageRun.task:
-        status = read_status(out, LanguageRun.fields)
-        for name, what in (("encoder", "another encoder"), ("tags", "other parts of speech")):
-            if status.get(name) != info[name]:
-                raise DataError(
-                    f"{out} was trained with {what} ({str(status.get(name))[:12]} there, "
-                    f"{str(info[name])[:12]} now). Choose another --out."
-                )
-    return enter_run(recipe, info, out, vocabulary)

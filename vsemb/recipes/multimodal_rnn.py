@@ -65,7 +65,7 @@ _TUNED = dataclasses.replace(
     image=dataclasses.replace(_RNN.image, dropout=0.5),
     caption=dataclasses.replace(_RNN.caption, decoder="lstm"),
     optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, schedule="cosine", clip_value=5.0),
-    training=TrainingConfig(epochs=12, select="perplexity"),
+    training=TrainingConfig(epochs=12, select="perplexity", precision="auto"),
 )
 
 MULTIMODAL_RNN = {"tuned": _TUNED, "paper": _RNN}

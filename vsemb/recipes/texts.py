@@ -180,7 +180,7 @@ def build_text_encoder(
     Raises:
         InvalidArgumentError: for a field with a value that is not allowed.
     """
-    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
+    text, dtype, dim = recipe.text, recipe.training.dtype, _text_dim(recipe)
     if text.encoder not in ENCODERS:
         raise unknown_name("text.encoder", text.encoder, ENCODERS)
     if (recipe.image.regions and text.encoder not in SEQUENCE_CELLS) or (
@@ -244,7 +244,7 @@ def _text_dim(recipe: Recipe) -> int:
 
 
 def _linear(recipe: Recipe, words: WordEmbedding) -> LinearSentenceEncoder:
-    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
+    text, dtype, dim = recipe.text, recipe.training.dtype, _text_dim(recipe)
     if text.encoder == "average":
         return LinearSentenceEncoder(words, "mean", dim, dtype=dtype)
     if text.word_dim != dim:
@@ -254,7 +254,7 @@ def _linear(recipe: Recipe, words: WordEmbedding) -> LinearSentenceEncoder:
 
 
 def _sequence(recipe: Recipe, words: WordEmbedding) -> keras.layers.Layer:
-    text, dtype, dim = recipe.text, recipe.training.precision, _text_dim(recipe)
+    text, dtype, dim = recipe.text, recipe.training.dtype, _text_dim(recipe)
     if text.encoder in TREES:
         return TreeLSTMEncoder(
             words,

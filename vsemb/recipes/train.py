@@ -14,6 +14,7 @@ from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import fit_run
 from vsemb.recipes.parsing import find_parses
+from vsemb.recipes.precision import settled
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
@@ -28,6 +29,7 @@ from vsemb.recipes.texts import (
 )
 from vsemb.training import RetrievalValidation, ZeroShotValidation
 from vsemb.training.collapse import CollapseWarning
+from vsemb.training.strategies import Devices, as_devices
 
 #: Name of what decides which epoch is kept -> what measures it, under which name in the logs.
 SELECTIONS: dict[str, tuple[type[RetrievalValidation] | type[ZeroShotValidation], str]] = {
@@ -46,6 +48,8 @@ def train(
     *,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
+    data_service: str | None = None,
+    strategy: str | Devices = "none",
 ) -> Run:
     """Trains a recipe; a training that was stopped goes on where it stopped.
 
@@ -55,6 +59,9 @@ def train(
         out: the run directory.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
+        data_service: address of a tf.data service, `grpc://host:port`, whose workers decode and augment
+            images; the run is the same with and without, see `vsemb.data.ServicePixels`.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -66,8 +73,9 @@ def train(
 
         run = train(recipes.get("vsepp"), Dataset.open("data/flickr8k"), "runs/vsepp")
     """
-    out = Path(out)
+    out, devices = Path(out), as_devices(strategy)
     check_read(recipe, _READ)
+    devices.check_batch_size(recipe.batches.size)
     build.check_sets(recipe)
     check_selection(recipe, dataset)
     attributes = class_attributes(recipe, dataset)
@@ -88,25 +96,28 @@ def train(
     batches = build.build_batches(
         recipe,
         train_split,
-        build.build_images(recipe, train_split, store, augment=recipe.image.augment),
+        build.build_images(
+            recipe, train_split, store, augment=recipe.image.augment, data_service=data_service
+        ),
         tokenizer,
     )
     steps = batches.steps_per_epoch
     validation, monitor = SELECTIONS[recipe.training.select]
-    model = build.build_model(
-        recipe,
-        len(vocabulary),
-        None if store is None else store.dim,
-        None if attributes is None else len(attributes.names),
-    )
-    start_model(recipe, model, tokenizer, train_split, store, attributes)
-    model.compile(
-        optimizer=optimizers.build_optimizer(recipe, steps),
-        loss=build.build_loss(recipe, steps),
-        jit_compile=False,
-    )
+    with devices.scope():
+        model = build.build_model(
+            settled(recipe),
+            len(vocabulary),
+            None if store is None else store.dim,
+            None if attributes is None else len(attributes.names),
+        )
+        start_model(recipe, model, tokenizer, train_split, store, attributes)
+        model.compile(
+            optimizer=optimizers.build_optimizer(recipe, steps),
+            loss=build.build_loss(recipe, steps),
+            jit_compile=False,
+        )
     # Only now, so that a recipe that does not work leaves no run behind.
-    info = prepare_run(recipe, dataset, out, vocabulary, store)
+    info = devices.chief_first(lambda: prepare_run(recipe, dataset, out, vocabulary, store))
     if (
         recipe.batches.sampling == "classes"
         and isinstance(store, FeatureStore)
@@ -127,6 +138,7 @@ def train(
         monitor=monitor,
         unit="captions",
         checks=[CollapseWarning(batches.batch_size)],
+        devices=devices,
         checkpoint_seconds=checkpoint_seconds,
         checkpoint_steps=checkpoint_steps,
     )

@@ -7,10 +7,12 @@ from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.momentum import RisingMomentumSGD
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
+from vsemb.training.strategies import Devices, open_devices
 from vsemb.training.validation import EntailmentValidation, RetrievalValidation, ZeroShotValidation
 
 __all__ = [
     "Adam",
+    "Devices",
     "EntailmentValidation",
     "HypernymHistory",
     "MetricsLog",
@@ -21,5 +23,6 @@ __all__ = [
     "TrainingState",
     "ZeroShotValidation",
     "averaged_weights",
+    "open_devices",
     "train_hypernymy",
 ]

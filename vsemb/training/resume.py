@@ -22,6 +22,7 @@ from keras import ops
 
 from vsemb.errors import DataError
 from vsemb.files import replacing
+from vsemb.training.strategies import Devices
 
 
 class Stateful(Protocol):
@@ -45,6 +46,8 @@ class TrainingState(keras.callbacks.Callback):
         callbacks: the callbacks whose state belongs to the training's.
         seconds: time between two stored states within an epoch; one is stored after each epoch too.
         every_steps: store after so many steps instead.
+        devices: what the model is trained on. Of several workers the chief writes, all read the same file,
+            and all end where one is interrupted. A state goes on with any other number of replicas too.
 
     Example:
 
@@ -60,12 +63,14 @@ class TrainingState(keras.callbacks.Callback):
         *,
         seconds: float = 60.0,
         every_steps: int | None = None,
+        devices: Devices | None = None,
     ) -> None:
         super().__init__()
         self.path = Path(path)
         self.callbacks: list[Stateful] = callbacks or []
         self.seconds = seconds
         self.every_steps = every_steps
+        self.devices = devices or Devices()
         self._position = (0, 0)
         self._metrics: list[np.ndarray] | None = None
         self._stored = time.monotonic()
@@ -109,7 +114,7 @@ class TrainingState(keras.callbacks.Callback):
         return self._position
 
     def store(self) -> None:
-        """Writes the state as it is now, replacing the last one at once."""
+        """Writes the state as it is now, replacing the last one at once; of several workers all call this."""
         epoch, step = self._position
         variables = _variables(self.model)
         metrics = _metric_variables(self.model) if step else []
@@ -122,8 +127,11 @@ class TrainingState(keras.callbacks.Callback):
         }
         arrays = {f"v{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
         arrays |= {f"m{i}": ops.convert_to_numpy(v) for i, v in enumerate(metrics)}
-        with replacing(self.path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        if self.devices.chief:
+            with replacing(self.path) as temporary, open(temporary, "wb") as file:
+                np.savez(file, header=np.array(json.dumps(header)), **arrays)
+        # The others may read it from here on.
+        self.devices.total(0.0)
         self._stored = time.monotonic()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -153,17 +161,18 @@ class TrainingState(keras.callbacks.Callback):
             due = (step + 1) % self.every_steps == 0
         else:
             due = time.monotonic() - self._stored >= self.seconds
-        if due or self._interrupted:
+        interrupted = self._interrupted
+        if self.devices.workers > 1:
+            due, interrupted = (self.devices.total(due and self.devices.chief, interrupted) > 0).tolist()
+        if due or interrupted:
             self.store()
-        self._stop_if_interrupted()
+        if interrupted:
+            raise KeyboardInterrupt
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._position = (epoch + 1, 0)
         self.store()
-        self._stop_if_interrupted()
-
-    def _stop_if_interrupted(self) -> None:
-        if self._interrupted:
+        if self.devices.total(self._interrupted)[0] > 0:
             raise KeyboardInterrupt
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:

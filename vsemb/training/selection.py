@@ -24,18 +24,25 @@ class SelectBest(keras.callbacks.Callback):
         path: the file, ending in `.weights.h5`.
         monitor: the metric; larger is better.
         patience: epochs without a better value before training ends; None trains to the end.
+        writes: whether this process saves; of several workers one does.
 
     Raises:
         DataError: at the end of an epoch whose logs lack the metric.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], monitor: str = "val_recall_sum", patience: int | None = None
+        self,
+        path: str | os.PathLike[str],
+        monitor: str = "val_recall_sum",
+        patience: int | None = None,
+        *,
+        writes: bool = True,
     ) -> None:
         super().__init__()
         self.path = Path(path)
         self.monitor = monitor
         self.patience = patience
+        self.writes = writes
         self.best: float | None = None
         self.best_epoch: int | None = None
 
@@ -46,7 +53,8 @@ class SelectBest(keras.callbacks.Callback):
         # NaN is larger than nothing.
         if value > (-math.inf if self.best is None else self.best):
             self.best, self.best_epoch = value, epoch
-            self._save()
+            if self.writes:
+                self._save()
         if self.out_of_patience(epoch):
             self.model.stop_training = True
 

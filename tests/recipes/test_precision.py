@@ -1,0 +1,75 @@
+"""The precision `auto`: what a training computes in, and what is done with the run afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vsemb import recipes
+from vsemb.errors import InvalidArgumentError
+from vsemb.recipes import build, precision
+from vsemb.recipes.run import Run
+from vsemb.recipes.train import train
+
+X86 = "processor\t: 0\nflags\t\t: fpu avx2 {flag}\n\nprocessor\t: 1\nflags\t\t: fpu\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (X86.format(flag="avx512_bf16"), {"fpu", "avx2", "avx512_bf16"}),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", {"fp", "asimd", "bf16"}),
+        ("model name: none\n", set()),
+        (None, set()),
+    ],
+    ids=["x86", "arm", "no-flags", "no-file"],
+)
+def test_processor_flags(text: str | None, expected: set[str], tmp_path) -> None:
+    path = tmp_path / "cpuinfo"
+    if text is not None:
+        path.write_text(text)
+    assert precision.processor_flags(path) == expected
+
+
+@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16", "bf16", "avx2"])
+def test_what_multiplies_bfloat16(flag: str, monkeypatch) -> None:
+    monkeypatch.setattr(precision, "processor_flags", lambda: {"fpu", flag})
+    assert precision.multiplies_bfloat16.__wrapped__() == (flag != "avx2")
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_settled(fast: bool, monkeypatch) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: fast)
+    recipe = recipes.get("vsepp")
+    assert recipe.training.precision == "auto"
+    settled = precision.settled(recipe)
+    assert settled.training.dtype == ("mixed_bfloat16" if fast else "float32")
+    assert recipe.training.dtype == "float32"
+    for given in ("float32", "mixed_bfloat16"):
+        chosen = recipe.with_overrides([f"training.precision={given}"])
+        assert precision.settled(chosen) == chosen
+
+
+def test_another_precision_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"training\.precision='float16'"):
+        precision.settled(recipes.get("vsepp").with_overrides(["training.precision=float16"]))
+
+
+def test_training_is_in_bfloat16_and_the_run_in_float32(
+    scenes, tiny_recipe, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
+    built = []
+    original = build.build_model
+
+    def noted(recipe, *arguments):
+        built.append(recipe.training.dtype)
+        return original(recipe, *arguments)
+
+    monkeypatch.setattr(build, "build_model", noted)
+    recipe = tiny_recipe.with_overrides(["training.precision=auto", "training.epochs=1"])
+    run = train(recipe, scenes, tmp_path / "run")
+    assert run.model.text_encoder.dtype_policy.name == "float32"
+    assert built == ["mixed_bfloat16", "float32"]
+    assert Run.open(tmp_path / "run").recipe.training.precision == "auto"

@@ -1,0 +1,193 @@
+"""Devices and workers: what is refused, what a launcher does, and trainings on several against one.
+
+The last run in their own processes: one holds a single strategy, and workers are processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import TINY
+from vsemb.cli.workers import command_line
+from vsemb.errors import InvalidArgumentError
+from vsemb.training.cluster import _free_ports, launch, read_task
+from vsemb.training.strategies import Devices, open_devices
+
+SETTINGS = (
+    *TINY,
+    *("optimizer.name=sgd", "optimizer.learning_rate=0.05", "optimizer.clip=1.0"),
+    *("loss.negatives=all", "text.pooling=mean"),
+)
+
+
+def config(index: int, addresses: list[str], kind: str = "worker") -> str:
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": kind, "index": index}})
+
+
+def test_a_worker_knows_its_number(monkeypatch) -> None:
+    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}}))
+    assert (read_task().number, read_task().addresses) == (2, ("a:1", "b:1", "c:1"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", config(2, ["a:1", "b:1"]), config(0, ["a:1"], "ps"), '{"cluster": {}, "task": 3}'],
+    ids=["none", "no-json", "a-list", "no-such-worker", "another-kind", "no-task"],
+)
+def test_a_bad_tf_config_is_refused(monkeypatch, text: str) -> None:
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(InvalidArgumentError, match="TF_CONFIG.*--workers N"):
+        read_task()
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'mirrored'"):
+        open_devices("miror")
+    with pytest.raises(InvalidArgumentError, match="it is for 'mirrored'"):
+        open_devices("none", 2)
+    with pytest.raises(InvalidArgumentError, match="an integer >= 1"):
+        open_devices("mirrored", 0)
+    tf.zeros(1)
+    with pytest.raises(InvalidArgumentError, match="before anything else of TensorFlow|GPUs of this machine"):
+        open_devices("mirrored", 3)
+
+
+def test_a_batch_is_a_multiple_of_the_replicas() -> None:
+    devices = Devices()
+    devices.replicas = 3
+    devices.check_batch_size(129)
+    with pytest.raises(InvalidArgumentError, match=r"=128.*3 replicas.*batches.size=129"):
+        devices.check_batch_size(128)
+
+
+def test_a_command_line_comes_out_as_it_went_in() -> None:
+    from vsemb.cli import train
+
+    parser = argparse.ArgumentParser()
+    train.configure(parser)
+    for extra in ([], ["--fine-tune"], ["--fine-tune=ConvNet", "--set", "a.b=1", "--set=c=-1"], ["--out=-x"]):
+        given = parser.parse_args(["vsepp", "--data", "d a", "--out", "o", *extra])
+        assert parser.parse_args(command_line(parser, given)) == given
+
+
+def test_a_launcher_tells_workers_who_they_are(capfd) -> None:
+    code = "import json, os; c = json.loads(os.environ['TF_CONFIG']); print(c['task'], len(c['cluster']"
+    code += "['worker']))"
+    assert launch([sys.executable, "-c", code], 2) == 0
+    assert capfd.readouterr().out == "{'type': 'worker', 'index': 0} 2\n"
+
+
+@pytest.mark.parametrize(("end", "status"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_launcher_does_not_wait_for_the_others_of_a_failed_worker(end: str, status: int) -> None:
+    code = f"import os, sys, time\nif '\"index\": 1' in os.environ['TF_CONFIG']: {end}\ntime.sleep(60)"
+    before = time.monotonic()
+    assert launch([sys.executable, "-c", code], 2, patience=0.5) == status
+    assert time.monotonic() - before < 30
+    with pytest.raises(InvalidArgumentError, match="an integer >= 2"):
+        launch(["true"], 1)
+
+
+def command(data: Path, out: Path, *options: str) -> list[str]:
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    # Without dropout, of which each replica draws its own.
+    train = [sys.executable, "-m", "vsemb.cli", "train", "vsepp", "--variant", "paper"]
+    train += ["--data", str(data), "--out", str(out)]
+    return [*train, *settings, "--checkpoint-seconds", "0", *options]
+
+
+def train(data: Path, out: Path, *options: str) -> Path:
+    done = subprocess.run(command(data, out, *options), capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return out
+
+
+def losses(run: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def state(run: Path) -> dict[str, np.ndarray]:
+    with np.load(run / "checkpoints" / "state.npz") as file:
+        return {name: file[name] for name in file.files if name.startswith("v")}
+
+
+def assert_same(one: Path, other: Path, **tolerance: float) -> None:
+    """Compares weights and optimizers; a loss that went through a stored state is rounded once more."""
+    np.testing.assert_allclose(losses(other), losses(one), rtol=max(tolerance["rtol"], 1e-6))
+    expected, found = state(one), state(other)
+    assert set(expected) == set(found)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, err_msg=name, **tolerance)
+
+
+# The sums of sixty steps run in another order; float32.
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def one(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(scenes_path, tmp_path_factory.mktemp("one") / "run")
+
+
+@pytest.fixture(scope="module")
+def two(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(scenes_path, tmp_path_factory.mktemp("two") / "run", "--workers", "2")
+
+
+@pytest.mark.slow
+def test_two_logical_devices_train_as_one(scenes_path: Path, one: Path, tmp_path: Path) -> None:
+    assert_same(
+        one, train(scenes_path, tmp_path / "run", "--strategy", "mirrored", "--devices", "2"), **CLOSE
+    )
+
+
+@pytest.mark.slow
+def test_two_workers_train_as_one(one: Path, two: Path) -> None:
+    assert_same(one, two, **CLOSE)
+    assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
+    best = [json.loads((run / "run.json").read_text())["best_epoch"] for run in (one, two)]
+    assert best[0] == best[1]
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_others_and_both_go_on(
+    scenes_path: Path, one: Path, two: Path, tmp_path: Path
+) -> None:
+    out, addresses = tmp_path / "run", [f"127.0.0.1:{port}" for port in _free_ports(2)]
+    processes = [
+        subprocess.Popen(
+            command(scenes_path, out, "--strategy", "multiworker"),
+            env={**os.environ, "TF_CONFIG": config(index, addresses)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in (0, 1)
+    ]
+    deadline = time.monotonic() + 600
+    # Some steps into the first epoch.
+    while not (out / "checkpoints" / "state.npz").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    processes[1].send_signal(signal.SIGKILL)
+    killed = time.monotonic()
+    _, said = processes[0].communicate(timeout=120)
+    assert processes[0].returncode == 1 and time.monotonic() - killed < 60
+    assert said.splitlines()[-1].startswith("vsemb train: Worker 0 of 2: another worker is gone")
+    assert "Traceback" not in said
+    processes[1].communicate()
+    alone = shutil.copytree(out, tmp_path / "alone")
+    # On as many workers to the last bit, on one device as close as that is to two.
+    assert_same(two, train(scenes_path, out, "--workers", "2"), rtol=0, atol=0)
+    assert_same(one, train(scenes_path, alone), **CLOSE)

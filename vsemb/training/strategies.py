@@ -1,0 +1,301 @@
+"""What a training runs on: one device, all devices of this machine, or several workers.
+
+Every replica computes its share of a batch, and a step is the one that a single device makes with the whole
+batch: embeddings are gathered, losses and gradients are summed, and the sum is clipped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from vsemb.errors import WorkerError, invalid_argument, unknown_name
+from vsemb.training.cluster import Task, read_task
+
+STRATEGIES = ("none", "mirrored", "multiworker")
+
+#: Seconds that a worker waits for the others to start.
+START_SECONDS = 600.0
+
+Result = TypeVar("Result")
+
+# What TensorFlow raises where another worker does not answer any more.
+_LOST = (
+    *(tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError),
+    *(tf.errors.DeadlineExceededError, tf.errors.FailedPreconditionError, tf.errors.InternalError),
+)
+
+
+class Devices:
+    """What a training runs on, as `open_devices` finds it.
+
+    Models are made and trained within `scope`. Of several workers all run the same program; the chief alone
+    measures and writes, and the others follow.
+
+    Args:
+        strategy: the strategy; None for one device.
+        task: which of several workers this process is; None for the only one.
+
+    Attributes:
+        replicas: how many devices share a batch, those of all workers.
+        workers: how many processes.
+        worker: the number of this one, from 0 on.
+        chief: whether this is the one that measures and writes.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy | None = None, task: Task | None = None) -> None:
+        self.strategy = strategy
+        self.replicas = 1 if strategy is None else int(strategy.num_replicas_in_sync)
+        self.workers = 1 if task is None else task.workers
+        self.worker = 0 if task is None else task.number
+        self.chief = self.worker == 0
+        self._failed = 0
+
+    def check_batch_size(self, size: int) -> None:
+        """Refuses a batch that the replicas cannot share out evenly.
+
+        Args:
+            size: rows of a whole batch.
+
+        Raises:
+            InvalidArgumentError: naming both numbers.
+        """
+        if size % self.replicas:
+            near = max(round(size / self.replicas), 1) * self.replicas
+            allowed = f"a multiple of the {self.replicas} replicas"
+            raise invalid_argument("batches.size", size, allowed, f"For example --set batches.size={near}.")
+
+    @contextlib.contextmanager
+    def scope(self) -> Iterator[None]:
+        """Makes models, and what belongs to them, on these devices; of several workers all do so alike.
+
+        Raises:
+            WorkerError: as `guarded`.
+        """
+        with self.guarded(), contextlib.nullcontext() if self.strategy is None else self.strategy.scope():
+            yield
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Surrounds what workers do together.
+
+        Raises:
+            WorkerError: if another worker is gone.
+        """
+        try:
+            yield
+        except _LOST as error:
+            self._failed = 1
+            if self.workers == 1:
+                raise
+            raise WorkerError(
+                f"Worker {self.worker} of {self.workers}: another worker is gone or does not answer. Start "
+                "all of them again with the same command; training goes on from the last stored state."
+            ) from error
+        except BaseException as error:
+            self._failed = 130 if isinstance(error, KeyboardInterrupt) else 1
+            raise
+
+    def distribute(self, dataset: tf.data.Dataset) -> Any:
+        """Shares batches out among the replicas.
+
+        Args:
+            dataset: of whole batches, the same in all workers; their rows are a multiple of `replicas`.
+                Replica i gets the i-th of as many equal parts.
+
+        Returns:
+            What `fit` takes.
+        """
+        if self.strategy is None or self.workers == 1:
+            # Keras shares it out itself, and asks for no batch more than there are: it counts a step even
+            # where there is none left.
+            return dataset
+        local = self.replicas // self.workers
+        own = slice(self.worker * local, (self.worker + 1) * local)
+
+        def part(x: tf.Tensor) -> tf.Tensor:
+            rows = None if x.shape[0] is None else x.shape[0] // self.replicas
+            parts = tf.reshape(x, tf.concat([[self.replicas, -1], tf.shape(x)[1:]], axis=0))
+            return tf.ensure_shape(parts, (self.replicas, rows, *x.shape[1:]))[own]
+
+        def parts(*batch: Any) -> Any:
+            return tf.nest.map_structure(part, batch if len(batch) > 1 else batch[0])
+
+        shared = dataset.map(parts, num_parallel_calls=2, deterministic=True).unbatch().prefetch(2 * local)
+        return self.strategy.distribute_datasets_from_function(lambda _: shared)
+
+    def total(self, *values: float) -> np.ndarray:
+        """Adds numbers up over all workers, each of which calls this at the same place.
+
+        Args:
+            *values: this worker's.
+
+        Returns:
+            (values,) float64, the same in each worker.
+        """
+        numbers = np.array(values, np.float64)
+        if self.workers == 1:
+            return numbers
+        with self.guarded():
+            return self._sum(tf.constant(numbers)).numpy()
+
+    @functools.cached_property
+    def _sum(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        strategy, local = self.strategy, self.replicas // self.workers
+        assert strategy is not None
+
+        def of_replica(values: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            first = tf.equal(tf.cast(context.replica_id_in_sync_group, tf.int32) % local, 0)
+            return context.all_reduce("SUM", tf.where(first, values, 0.0))
+
+        @tf.function(autograph=False)
+        def of_workers(values: tf.Tensor) -> tf.Tensor:
+            return strategy.experimental_local_results(strategy.run(of_replica, args=(values,)))[0]
+
+        return of_workers
+
+    def of_chief(self, value: float) -> float:
+        """Returns the chief's value in all workers, to the last bit.
+
+        Args:
+            value: the chief's; whatever in the others.
+        """
+        return float(self.total(value if self.chief else 0.0)[0])
+
+    def chief_first(self, work: Callable[[], Result]) -> Result:
+        """Runs something in the chief, and once that is done in the others.
+
+        Args:
+            work: what finds its own results where they are there already.
+        """
+        with self.guarded():
+            result = work() if self.chief else None
+            self.total(0.0)
+            return work() if result is None else result
+
+    def _leave(self) -> None:
+        """Ends the process after a failure, for TensorFlow would wait for the other workers."""
+        if self._failed:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._failed)
+
+
+def as_devices(strategy: str | Devices) -> Devices:
+    """Returns devices as `open_devices` finds them, or those that are given."""
+    return strategy if isinstance(strategy, Devices) else open_devices(strategy)
+
+
+def open_devices(strategy: str = "none", count: int | None = None) -> Devices:
+    """Finds what to train on. Call it before anything else of TensorFlow runs.
+
+    GPUs then take memory as they need it, and not all of it at once.
+
+    Args:
+        strategy: `none`: one device. `mirrored`: the GPUs of this machine, or `count` logical CPU devices
+            where it has none. `multiworker`: one of several processes, on this machine or others, each with
+            the environment variable `TF_CONFIG`, as `tf.distribute.MultiWorkerMirroredStrategy` has it.
+        count: devices, for `mirrored`; None for all GPUs.
+
+    Returns:
+        The devices. Of one process they are the same for each call with the same arguments.
+
+    Raises:
+        InvalidArgumentError: for an unknown strategy, devices that are not there, or a bad `TF_CONFIG`.
+
+    Example:
+
+        devices = open_devices("mirrored", 2)
+        run = train(recipes.get("vsepp"), dataset, "runs/vsepp", strategy=devices)
+    """
+    if strategy not in STRATEGIES:
+        raise unknown_name("strategy", strategy, STRATEGIES)
+    if count is not None and strategy != "mirrored":
+        raise invalid_argument("devices", count, f"none with strategy {strategy!r}: it is for 'mirrored'")
+    if count is not None and count < 1:
+        raise invalid_argument("devices", count, "an integer >= 1")
+    for gpu in tf.config.list_physical_devices("GPU"):
+        # Refused once TensorFlow runs; then memory is as it was configured, and training works all the same.
+        with contextlib.suppress(RuntimeError):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    if strategy == "none":
+        return Devices()
+    return _mirrored(count) if strategy == "mirrored" else _multiworker()
+
+
+@functools.cache
+def _mirrored(count: int | None) -> Devices:
+    # A second strategy in one process would clash with the first: they count their collectives by themselves.
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    if gpus:
+        if count is not None and count > gpus:
+            raise invalid_argument("devices", count, f"at most the {gpus} GPUs of this machine")
+        return Devices(tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(count or gpus)]))
+    if count is None:
+        fix = "With --devices N the CPU is taken for N devices."
+        raise invalid_argument("devices", None, "a number, for this machine has no GPU", fix)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        known = tf.config.get_logical_device_configuration(cpu) or []
+        if len(known) < count:
+            logical = [tf.config.LogicalDeviceConfiguration()] * count
+            tf.config.set_logical_device_configuration(cpu, logical)
+    except RuntimeError as error:
+        fix = "Call open_devices('mirrored', N) before anything else of TensorFlow runs."
+        allowed = f"at most {max(len(known), 1)}: TensorFlow runs already and cannot be given more"
+        raise invalid_argument("devices", count, allowed, fix) from error
+    return Devices(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)]))
+
+
+@functools.cache
+def _multiworker() -> Devices:
+    task = read_task()
+    print(f"worker {task.number} of {task.workers} waits for the others", file=sys.stderr, flush=True)
+    with task.waiting(START_SECONDS):
+        try:
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        except RuntimeError as error:
+            fix = "Call open_devices('multiworker') before anything else of TensorFlow runs."
+            raise invalid_argument(
+                "strategy", "multiworker", "another: TensorFlow runs already", fix
+            ) from error
+        devices = Devices(strategy, task)
+        devices.total(0.0)
+    atexit.register(devices._leave)
+    return devices
+
+
+class ChiefValidation(keras.callbacks.Callback):
+    """Lets the chief alone measure a split, and tells all workers what decides.
+
+    Args:
+        validation: adds the value of `monitor` to an epoch's logs.
+        monitor: the name; in workers other than the chief nothing else is added.
+        devices: the workers.
+    """
+
+    def __init__(self, validation: keras.callbacks.Callback, monitor: str, devices: Devices) -> None:
+        super().__init__()
+        self.validation = validation
+        self.monitor = monitor
+        self.devices = devices
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self.validation.set_model(model)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = {} if logs is None else logs
+        if self.devices.chief:
+            self.validation.on_epoch_end(epoch, logs)
+        logs[self.monitor] = self.devices.of_chief(float(logs.get(self.monitor, 0.0)))
