@@ -14,7 +14,9 @@ from vsemb.data.scenes import generate
 from vsemb.data.store import write_dataset
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "savedmodels" / "README.md"]
+PAGES = [
+    ROOT / path for path in ("README.md", "CONTRIBUTING.md", "savedmodels/README.md", "pipelines/README.md")
+]
 
 
 def blocks(page: Path, language: str) -> list[str]:
