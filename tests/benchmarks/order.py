@@ -1,47 +1,54 @@
-"""Order violations: scoring a test set, a training step's loss, and an epoch of hypernymy.
+"""Order violations: scoring a test set and a training step's loss.
 
-    python -m tests.benchmarks.order [--images 5000] [--texts 25000] [--dim 1024] [--json FILE]
+    python -m tests.benchmarks.order [--images 1250 2500 5000] [--dim 1024] [--threads 1] [--json FILE]
 
-Hypernymy is measured on random pairs of as many concepts and pairs as WordNet 3.0 has nouns and hypernyms.
-
-Every row is a ratio to something measured in the same run: NumPy's broadcasting loop, TensorFlow's plain
-broadcasting, and the arithmetic limit. An order violation needs a subtraction, a maximum and a
-multiply-add where a matrix product needs a multiply-add alone, so the limit is three times the time of a
-matrix product of the same size, on processors that do as many of the one as of the other in a cycle.
+Five captions an image. Every row is a ratio to something measured in the same run: VSE++'s way in PyTorch
+(arXiv:1707.05612, its code's `order_sim`, which expands all pairs), NumPy's and TensorFlow's broadcasting,
+and the arithmetic limit. An order violation needs a subtraction, a maximum and a multiply-add where a matrix
+product needs a multiply-add alone, so the limit is three times the time of a matrix product of the same size,
+on processors that do as many of the one as of the other in a cycle. Peers are timed on some of the pairs,
+and their scores must agree with ours. CPU time, in turns; each size is in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import resource
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.benchmarks.timing import median_seconds
+from tests.benchmarks.timing import (
+    bytes_beyond,
+    cpu_seconds,
+    exponent,
+    interleaved,
+    left_out,
+    own_process,
+    print_rows,
+    row,
+    set_threads,
+)
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.cli.tables import table
 from vsemb.evaluation import retrieval_ranks
 from vsemb.files import write_json
-from vsemb.losses import MaxMargin
-from vsemb.models import HypernymModel
 from vsemb.ops.order import order_violation_matrix
 from vsemb.similarities import OrderViolation
-from vsemb.training.hypernymy import EpochLoop
 
-_NUMPY_ROWS = 4
-CONCEPTS, PAIRS, BATCH = 82115, 743241, 500
-_KERAS_STEPS = 30
+CAPTIONS = 5
+EXPANDED, BY_NUMPY, LIMIT = "order scores / VSE++", "order scores / NumPy", "order scores, in limits"
+MEMORY, GROWTH = "order ranks, GB", "order scores, growth with pairs"
+LOSS, LOSS_TENSORFLOW = "order loss / VSE++", "order loss / TensorFlow"
+_NO_TORCH = "PyTorch is not installed: pip install 'vsemb[benchmark]'"
+_NUMPY_IMAGES, _TORCH_IMAGES, _TORCH_TEXTS = 4, 20, 1000
 
 
 def peak_bytes() -> int:
@@ -53,39 +60,70 @@ def peak_bytes() -> int:
 def unit_points(rows: int, dim: int, seed: int) -> np.ndarray:
     """Random points in the geometry of order-embeddings, (rows, dim) float32."""
     points = np.random.default_rng(seed).standard_normal((rows, dim), np.float32)
-    return np.asarray(OrderViolation().normalize(points))
+    return np.array(OrderViolation().normalize(points))  # a copy that may be written to, for PyTorch
 
 
-def scoring(images: np.ndarray, texts: np.ndarray) -> dict[str, float]:
-    """Seconds of all scores in blocks and of ranking both ways, and the memory beyond the inputs."""
-    before = peak_bytes()
-    similarity = OrderViolation()
+def expanded(images: Any, texts: Any) -> Any:
+    """VSE++'s scores in PyTorch, (images, texts), all pairs expanded; the root that it takes is left out."""
+    shape = (len(texts), *images.shape)
+    over = texts.unsqueeze(1).expand(shape) - images.unsqueeze(0).expand(shape)
+    return over.clamp(min=0).pow(2).sum(2).t()
+
+
+def plain_matrix(specific: Any, general: Any) -> Any:
+    """The same as `order_violation_matrix`, by broadcasting."""
+    return tf.reduce_sum(tf.square(tf.nn.relu(general[None] - specific[:, None])), axis=-1)
+
+
+def scoring(images: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any]]:
+    """The rows of all scores of a test set."""
+    set_threads(threads)
+    points, texts = unit_points(images, dim, 0), unit_points(CAPTIONS * images, dim, 1)
+    ids, similarity = np.arange(images), OrderViolation()
 
     def scores() -> None:
-        for start in range(0, len(images), 1000):
-            similarity.scores(images[start : start + 1000], texts)
+        for start in range(0, images, 1000):
+            similarity.scores(points[start : start + 1000], texts)
 
-    seconds = median_seconds(scores, 3)
-    captions = len(texts) // len(images)
-    ids = np.arange(len(images))
-    start = time.perf_counter()
-    retrieval_ranks(images, texts, ids, np.repeat(ids, captions), similarity)
-    ranking = time.perf_counter() - start
-    return {"scores": seconds, "ranks_both_ways": ranking, "peak_bytes": peak_bytes() - before}
+    def by_numpy() -> np.ndarray:
+        return np.stack(
+            [np.square(np.maximum(texts - point, 0)).sum(axis=1) for point in points[:_NUMPY_IMAGES]]
+        )
+
+    # First, while nothing larger has been in memory.
+    memory = bytes_beyond(lambda: retrieval_ranks(points, texts, ids, np.repeat(ids, CAPTIONS), similarity))
+    gflop, share = 3 * 2 * images * len(texts) * dim / 1e9, images / min(_NUMPY_IMAGES, images)
+    ways = {
+        "ours": lambda: cpu_seconds(scores),
+        "numpy": lambda: share * cpu_seconds(by_numpy),
+        "limit": lambda: gflop / sgemm_gflops(clock=time.process_time),
+    }
+    size, rows = f"{images} x {len(texts)} x {dim}", []
+    found = -np.asarray(similarity.scores(points[:_TORCH_IMAGES], texts))
+    np.testing.assert_allclose(found[:_NUMPY_IMAGES], by_numpy(), rtol=1e-3, atol=1e-5)
+    try:
+        import torch
+    except ImportError:
+        rows.append(left_out(EXPANDED, _NO_TORCH))
+    else:
+        torch.set_num_threads(threads or torch.get_num_threads())
+        some = torch.from_numpy(points[:_TORCH_IMAGES]), torch.from_numpy(texts[:_TORCH_TEXTS])
+        pairs = len(some[0]) * len(some[1])
+        np.testing.assert_allclose(found[:, :_TORCH_TEXTS], expanded(*some), rtol=1e-3, atol=1e-5)
+        ways["torch"] = lambda: images * len(texts) / pairs * cpu_seconds(lambda: expanded(*some))
+    seconds = interleaved(ways, rounds)
+    ours = seconds["ours"]
+    if "torch" in seconds:
+        rows.append(row(EXPANDED, size, seconds["torch"] / ours, ours=ours, peer=seconds["torch"]))
+    rows.append(row(BY_NUMPY, size, seconds["numpy"] / ours, ours=ours, peer=seconds["numpy"]))
+    rows.append(row(LIMIT, size, ours / seconds["limit"], ours=ours))
+    if memory is None:
+        return [*rows, left_out(MEMORY, "only Linux tells the memory of a call")]
+    return [*rows, row(MEMORY, size, memory / 1e9)]
 
 
-def numpy_seconds(images: np.ndarray, texts: np.ndarray) -> float:
-    """Seconds that NumPy's broadcasting takes for all images, from a few of them."""
-
-    def some() -> None:
-        for image in images[:_NUMPY_ROWS]:
-            np.square(np.maximum(texts - image, 0)).sum(axis=1)
-
-    return median_seconds(some, 3) * len(images) / _NUMPY_ROWS
-
-
-def loss_seconds(matrix: Callable[[Any, Any], Any], batch: int, dim: int) -> float:
-    """Seconds of a ranking loss over a batch's order violations, forward and backward."""
+def tensorflow_loss(matrix: Callable[[Any, Any], Any], batch: int, dim: int) -> Callable[[], Any]:
+    """A ranking loss over a batch's order violations, forward and backward."""
     images, texts = (tf.constant(unit_points(batch, dim, seed)) for seed in (3, 4))
 
     @tf.function
@@ -98,36 +136,48 @@ def loss_seconds(matrix: Callable[[Any, Any], Any], batch: int, dim: int) -> flo
             loss = tf.reduce_sum(hinges)
         return tape.gradient(loss, [images, texts])
 
-    return median_seconds(lambda: step()[0].numpy(), 15)
+    return lambda: step()[0].numpy()
 
 
-def plain_matrix(specific: Any, general: Any) -> Any:
-    """The same as `order_violation_matrix`, by broadcasting."""
-    return tf.reduce_sum(tf.square(tf.nn.relu(general[None] - specific[:, None])), axis=-1)
+def torch_loss(batch: int, dim: int) -> Callable[[], Any]:
+    """The same in PyTorch, as VSE++ scores."""
+    import torch
+
+    images, texts = (torch.from_numpy(unit_points(batch, dim, seed)).requires_grad_() for seed in (3, 4))
+
+    def step() -> Any:
+        energies = expanded(images, texts)
+        own = energies.diag()
+        hinges = (0.05 + own[:, None] - energies).relu() + (0.05 + own[None] - energies).relu()
+        return torch.autograd.grad(hinges.sum(), [images, texts])[0].numpy()
+
+    return step
 
 
-def hypernymy_seconds() -> dict[str, float]:
-    """Seconds of an epoch in one graph loop, and of Keras' `fit`, from some of its steps.
-
-    On one thread, as the pipeline runs: the steps are small. General concepts are few and in many pairs.
-    """
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-    generator = np.random.default_rng(5)
-    true = generator.integers(CONCEPTS, size=(PAIRS, 2), dtype=np.int32)
-    true[:, 1] = CONCEPTS * generator.random(PAIRS) ** 8
-    false = np.where(
-        generator.random((PAIRS, 2)) < 0.5, true, generator.permutation(true.ravel()).reshape(-1, 2)
-    )
-    steps = -(-PAIRS // BATCH)
-    loop = EpochLoop(HypernymModel(CONCEPTS, seed=0))
-    one_graph = median_seconds(lambda: loop.run(true, false, BATCH, np.full(steps, 0.01)), 3)
-    model = HypernymModel(CONCEPTS, seed=0)
-    model.compile(keras.optimizers.Adam(0.01), loss=MaxMargin(), jit_compile=False)
-    rows = _KERAS_STEPS * BATCH
-    pairs, labels = np.concatenate([true[:rows], false[:rows]]), np.repeat([1, 0], rows)
-    by_keras = median_seconds(lambda: model.fit(pairs, labels, batch_size=2 * BATCH, verbose=0), 1)
-    return {"one_graph": one_graph, "keras": by_keras * steps / _KERAS_STEPS}
+def losses(batch: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any]]:
+    """The rows of the loss of one batch."""
+    set_threads(threads)
+    steps = {
+        "ours": tensorflow_loss(order_violation_matrix, batch, dim),
+        "tensorflow": tensorflow_loss(plain_matrix, batch, dim),
+    }
+    rows = []
+    try:
+        steps["torch"] = torch_loss(batch, dim)
+        set_threads(threads)
+    except ImportError:
+        rows.append(left_out(LOSS, _NO_TORCH))
+    reference = steps["ours"]()
+    for step in steps.values():
+        np.testing.assert_allclose(step(), reference, rtol=1e-3, atol=1e-3)
+    seconds = interleaved({name: partial(cpu_seconds, step) for name, step in steps.items()}, rounds)
+    ours, size = seconds["ours"], f"batch {batch} x {dim}"
+    names = {"torch": LOSS, "tensorflow": LOSS_TENSORFLOW}
+    return rows + [
+        row(name, size, seconds[way] / ours, ours=ours, peer=seconds[way])
+        for way, name in names.items()
+        if way in seconds
+    ]
 
 
 def main() -> None:
@@ -135,70 +185,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--texts", type=int, default=25000)
+    parser.add_argument("--images", type=int, nargs="+", default=[1250, 2500, 5000])
     parser.add_argument("--dim", type=int, default=1024)
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[32, 64, 128])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     arguments = parser.parse_args()
-    images = unit_points(arguments.images, arguments.dim, 0)
-    texts = unit_points(arguments.texts // arguments.images * arguments.images, arguments.dim, 1)
-    # First, while nothing larger has been in memory.
-    ours = scoring(images, texts)
-    gflops = sgemm_gflops()
-    pairs = len(images) * len(texts) * arguments.dim
-    limit = 3 * 2 * pairs / gflops / 1e9
-    by_numpy = numpy_seconds(images, texts)
-    losses = {
-        "compiled": loss_seconds(order_violation_matrix, arguments.batch_size, arguments.dim),
-        "broadcasting": loss_seconds(plain_matrix, arguments.batch_size, arguments.dim),
-    }
-    # How many threads there are is decided once a process.
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        hypernymy = pool.submit(hypernymy_seconds).result()
-    report = {
-        "cores": os.cpu_count(),
-        "sgemm_gflops": round(gflops, 1),
-        "scores": {
-            "seconds": round(ours["scores"], 3),
-            "seconds_per_1e9_pair_dims": round(ours["scores"] / pairs * 1e9, 4),
-            "times_the_limit": round(ours["scores"] / limit, 2),
-            "times_faster_than_numpy": round(by_numpy / ours["scores"], 1),
-            "gigabytes_beyond_the_inputs": round(ours["peak_bytes"] / 1e9, 2),
-        },
-        "ranks_both_ways_seconds": round(ours["ranks_both_ways"], 3),
-        "loss_and_gradient": {
-            "milliseconds": round(1e3 * losses["compiled"], 2),
-            "times_faster_than_broadcasting": round(losses["broadcasting"] / losses["compiled"], 1),
-        },
-        "hypernymy_epoch": {
-            "seconds": round(hypernymy["one_graph"], 3),
-            "times_faster_than_keras_fit": round(hypernymy["keras"] / hypernymy["one_graph"], 1),
-        },
-    }
-    name = f"{len(images)} x {len(texts)} x {arguments.dim}"
-    rows = [
-        [f"scores {name}", f"{ours['scores']:.2f} s", "1.0"],
-        ["  arithmetic limit", f"{limit:.2f} s", f"{limit / ours['scores']:.2f}"],
-        ["  NumPy, broadcasting", f"{by_numpy:.1f} s", f"{by_numpy / ours['scores']:.1f}"],
-        ["  ranks both ways", f"{ours['ranks_both_ways']:.2f} s", ""],
-        ["  memory beyond the inputs", f"{ours['peak_bytes'] / 1e9:.2f} GB", ""],
-        [f"loss and gradient, batch {arguments.batch_size}", f"{1e3 * losses['compiled']:.1f} ms", "1.0"],
-        [
-            "  TensorFlow, broadcasting",
-            f"{1e3 * losses['broadcasting']:.1f} ms",
-            f"{losses['broadcasting'] / losses['compiled']:.1f}",
-        ],
-        [f"hypernymy, epoch of {PAIRS} pairs", f"{hypernymy['one_graph']:.2f} s", "1.0"],
-        [
-            "  Keras' fit, dense Adam",
-            f"{hypernymy['keras']:.1f} s",
-            f"{hypernymy['keras'] / hypernymy['one_graph']:.1f}",
-        ],
-    ]
-    print(table(["", "time", "ratio"], rows))
+    rows, seconds = [], []
+    for images in arguments.images:
+        with own_process(arguments.threads) as pool:
+            given = (images, arguments.dim, arguments.threads, arguments.rounds)
+            found = pool.submit(scoring, *given).result()
+        seconds.append(next(each["ours"] for each in found if each["name"] == BY_NUMPY))
+        rows += found
+    if len(seconds) > 1:
+        pairs = [CAPTIONS * images**2 for images in arguments.images]
+        rows.append(row(GROWTH, f"{len(pairs)} sizes", exponent(pairs, seconds)))
+    for batch in arguments.batch_sizes:
+        with own_process(arguments.threads) as pool:
+            given = (batch, arguments.dim, arguments.threads, 5 * arguments.rounds)
+            rows += pool.submit(losses, *given).result()
+    print_rows(rows)
     if arguments.json:
-        write_json(arguments.json, report)
+        write_json(arguments.json, {"threads": arguments.threads, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
         }
         for name, median in medians.items()
     }
-    default = next(iter(medians.values()))
+    default = medians[next(iter(ways))]
     for name, median in medians.items():
         rows[name]["default_is_faster_by"] = round(median / default, 2)
     return {"variant": variant, "rows": rows, "failed": failed, "gemm_gflops": rates}

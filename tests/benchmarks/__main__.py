@@ -1,0 +1,149 @@
+"""All parts of the benchmark: one table, one JSON file, and which gates are met.
+
+    python -m tests.benchmarks [--only retrieval order] [--quick] [--out benchmark.json] [--threads 1]
+
+Each part runs by itself, in a process of its own, one after the other: every number is a ratio to a named
+peer or limit of the same run. Of a row measured at several sizes the largest is judged. `growth` rows are
+the exponent b of a * size ** b: 1 is linear. A peer that is not installed and a part that fails are rows
+that say why. With `--quick` sizes are small and no gate is judged. Parts and gates are in `gates.py`.
+
+The exit status is 1 where a part fails or a gate is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from tests.benchmarks.gates import PARTS, judged
+from tests.benchmarks.reports import rows_of
+from tests.benchmarks.timing import THREAD_VARIABLES, left_out
+from vsemb.cli.tables import table
+from vsemb.errors import DataError
+from vsemb.files import read_json, write_json
+
+_ROOT = Path(__file__).resolve().parents[2]
+_REASON = 100
+
+
+def run_part(name: str, folder: Path, threads: int, quick: bool, hours: float) -> tuple[Any, str | None]:
+    """Runs a part; returns its report and why there is none.
+
+    Args:
+        name: of the part.
+        folder: where its JSON and what it printed go.
+        threads: of our side and of all peers.
+        quick: whether sizes are small.
+        hours: until it is given up.
+    """
+    part, out = PARTS[name], folder / f"{name}.json"
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}", "--json", str(out)]
+    command += part.quick if quick else ()
+    environment = dict(os.environ)
+    if part.threads:
+        command += ["--threads", str(threads)]
+        environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
+    log = folder / f"{name}.log"
+    with log.open("w") as printed:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=_ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                timeout=3600 * hours,
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"was not over after {hours:g} hours"
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    if done.returncode:
+        return None, f"failed with status {done.returncode}: {lines[-1][:_REASON] if lines else 'no output'}"
+    try:
+        return read_json(out), None
+    except DataError as error:
+        return None, str(error).splitlines()[0][:_REASON]
+
+
+def machine() -> dict[str, Any]:
+    """What the ratios were measured on."""
+    model = platform.processor() or platform.machine()
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        names = [line for line in information.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(":")[2].strip() if names else model
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    return {"processor": model, "cores": os.cpu_count(), "python": platform.python_version(), "load": load}
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lays out all rows as a table."""
+    met = {None: "", True: "yes", False: "NO"}
+    cells = []
+    for each in rows:
+        missing = each["ratio"] is None
+        size, ratio = (each["reason"], "") if missing else (each["size"], f"{each['ratio']:.2f}")
+        cells.append([each["name"], size, ratio, each.get("gate", ""), met[each.get("met")]])
+    return table(["", "size", "ratio", "gate", "met"], cells, text=(0, 1, 4))
+
+
+def main() -> int:
+    """Runs the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
+    parser.add_argument("--quick", action="store_true", help="small sizes, no gates")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the report as JSON")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--hours", type=float, default=2.0, help="until a part is given up (%(default)g)")
+    arguments = parser.parse_args()
+    if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
+        parser.error(f"--out: the folder {arguments.out.absolute().parent} does not exist")
+    report: dict[str, Any] = {
+        "machine": machine(),
+        "threads": arguments.threads,
+        "quick": arguments.quick,
+        "rows": [],
+        "parts": {},
+    }
+    failed = []
+    for number, name in enumerate(arguments.only, 1):
+        print(f"{number}/{len(arguments.only)} {name}", end=" ", file=sys.stderr, flush=True)
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            found, reason = run_part(name, Path(folder), arguments.threads, arguments.quick, arguments.hours)
+            log = Path(folder, f"{name}.log").read_text(errors="replace")
+        print(f"{reason or 'done'}, {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+        rows = [] if reason is None else [left_out(name, reason)]
+        rows += rows_of(name, found) if reason is None else []
+        if reason is not None:
+            failed.append(name)
+            print(log, file=sys.stderr)
+        if not arguments.quick and reason is None:
+            rows = judged(name, rows)
+        report["rows"] += [{"part": name} | each for each in rows]
+        report["parts"][name] = {"seconds": round(time.perf_counter() - begun, 1), "report": found}
+        if arguments.out is not None:  # After each part: hours of measuring are not lost with the last.
+            write_json(arguments.out, report)
+    missed = [each["name"] for each in report["rows"] if each.get("met") is False]
+    print(summary(report["rows"]))
+    gates = sum("met" in each for each in report["rows"])
+    if gates:
+        print(f"{gates - len(missed)} of {gates} gates are met.")
+    return 1 if failed or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""The input pipeline beside Pillow, NLTK, plain Python, TFRecord, a memory map and VSE++'s loader.
+
+    python -m tests.benchmarks.pipeline [--images 100 200 400] [--captions 5000 10000 20000] [--json FILE]
+
+- JPEGs of 500 x 375 noise with the size of photographs to 224 x 224 pixels, against Pillow;
+- captions to ids, against NLTK's `word_tokenize` and against a split in plain Python, each with a dictionary;
+- rows of 4,096 features in random order, in memory and from disk, against TFRecords parsed one by one and a
+  memory map read batch by batch;
+- features and captions to training batches, against the loader of VSE++'s code (arXiv:1707.05612): a PyTorch
+  `DataLoader` that tokenizes and looks up caption by caption and sorts each batch by length.
+
+CPU time of all threads, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
+from vsemb.data.batches import PairBatches
+from vsemb.data.feature_store import FeatureStore
+from vsemb.data.sources import FeatureImages
+from vsemb.files import write_json
+from vsemb.image.decode import decode_images
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+SIDE, DIM, BATCH, CAPTIONS = 224, 4096, 128, 5
+JPEG, NLTK, PYTHON = "JPEG to pixels / Pillow", "captions to ids / NLTK", "captions to ids / plain Python"
+TFRECORD, MEMMAP = "feature rows / TFRecord", "feature rows / memory map"
+DISK, LOADER = "feature rows from disk / TFRecord", "rows to batches / VSE++'s loader"
+GROWTH = "{}, growth"
+
+
+def photographs(count: int) -> list[bytes]:
+    """JPEGs of 500 x 375 smooth noise with a little grain: about 100 KB each."""
+    generator, made = np.random.default_rng(0), []
+    for _ in range(count):
+        coarse = Image.fromarray(generator.integers(0, 256, (24, 32, 3), dtype=np.uint8))
+        pixels = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC), np.float32)
+        pixels = np.clip(pixels + generator.normal(0, 12, pixels.shape), 0, 255).astype(np.uint8)
+        written = io.BytesIO()
+        Image.fromarray(pixels).save(written, "JPEG", quality=90)
+        made.append(written.getvalue())
+    return made
+
+
+def by_pillow(encoded: list[bytes]) -> np.ndarray:
+    """Decodes and resizes as papers' code does, (n, side, side, 3) uint8."""
+    size = (SIDE, SIDE)
+    return np.stack(
+        [
+            np.asarray(Image.open(io.BytesIO(data)).convert("RGB").resize(size, Image.Resampling.BILINEAR))
+            for data in encoded
+        ]
+    )
+
+
+def decoding(count: int, rounds: int) -> list[dict[str, Any]]:
+    """The rows of one number of images."""
+    encoded = photographs(count)
+
+    def ours() -> np.ndarray:
+        return np.concatenate(
+            [decode_images(encoded[start : start + BATCH], SIDE)[0] for start in range(0, count, BATCH)]
+        )
+
+    # Both decode with libjpeg and resize with antialiasing, in arithmetic of different precision.
+    assert np.abs(ours() - by_pillow(encoded)).mean() < 1
+    seconds = interleaved(
+        {"ours": lambda: cpu_seconds(ours), "pillow": lambda: cpu_seconds(lambda: by_pillow(encoded))}, rounds
+    )
+    rate = count / seconds["ours"]
+    return [
+        row(JPEG, f"{count} images", seconds["pillow"] / seconds["ours"], images_per_second=rate, **seconds)
+    ]
+
+
+def sentences(count: int) -> tuple[list[str], Vocabulary]:
+    """Captions of random words, with the lengths of real ones, and 8,000 words that are known."""
+    generator = np.random.default_rng(1)
+    letters = generator.integers(97, 123, (8500, 9), dtype=np.uint8)
+    words = [bytes(letters[i, : 2 + i % 8]).decode() for i in range(len(letters))]
+    lengths = np.clip(np.rint(generator.lognormal(2.35, 0.33, count)), 5, 40).astype(int)
+    texts = [
+        " ".join(words[i] for i in (len(words) * generator.random(length) ** 3).astype(int)).capitalize()
+        + " ."
+        for length in lengths
+    ]
+    return texts, Vocabulary(sorted(set(words[:8000])))
+
+
+def nltk_words() -> Callable[[str], list[str]]:
+    """NLTK's tokenizer; without its cutting into sentences, which needs data and takes longer."""
+    from nltk.tokenize import word_tokenize
+
+    return lambda text: word_tokenize(text, preserve_line=True)
+
+
+def tokenizing(count: int, rounds: int) -> list[dict[str, Any]]:
+    """The rows of one number of captions."""
+    texts, vocabulary = sentences(count)
+    tokenizer = WordTokenizer(vocabulary)
+    known = {word: number for number, word in enumerate(vocabulary.words, 2)}
+
+    def peer(split: Callable[[str], list[str]]) -> float:
+        return cpu_seconds(lambda: [[known.get(word, 1) for word in split(text.lower())] for text in texts])
+
+    ways: dict[str, Callable[[], float]] = {
+        "ours": lambda: cpu_seconds(lambda: tokenizer.encode(texts)),
+        PYTHON: lambda: peer(str.split),
+    }
+    rows = []
+    try:
+        words = nltk_words()
+        ways[NLTK] = lambda: peer(words)
+    except ImportError:
+        rows.append(left_out(NLTK, "NLTK is not installed: pip install 'vsemb[benchmark]'"))
+    seconds = interleaved(ways, rounds)
+    ours, size = seconds.pop("ours"), f"{count} captions"
+    return rows + [
+        row(name, size, taken / ours, ours=ours, peer=taken, captions_per_second=count / ours)
+        for name, taken in seconds.items()
+    ]
+
+
+def feature_images(features: np.ndarray, memory: int) -> FeatureImages:
+    """An image source over features, in memory or read from disk batch by batch."""
+    ids = np.arange(len(features))
+    manifest = {"fingerprint": "noise", "backbone": None}
+    split: Any = SimpleNamespace(ids=ids)
+    return FeatureImages(FeatureStore(Path(), manifest, ids, features), split, memory=memory)
+
+
+def feature_rows(count: int, folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """The rows of one number of feature vectors; both ways read the files from the system's cache."""
+    np.save(folder / "features.npy", np.random.default_rng(0).standard_normal((count, DIM), np.float32))
+    features = np.load(folder / "features.npy", mmap_mode="r")
+    with tf.io.TFRecordWriter(str(folder / "features.tfrecord")) as writer:
+        for vector in features:
+            value = tf.train.Feature(float_list=tf.train.FloatList(value=vector))
+            example = tf.train.Example(features=tf.train.Features(feature={"x": value}))
+            writer.write(example.SerializeToString())
+    plan = np.random.default_rng(1).permutation(count)[: count // BATCH * BATCH].reshape(-1, BATCH)
+    spec = {"x": tf.io.FixedLenFeature((DIM,), tf.float32)}
+    records = tf.data.TFRecordDataset(str(folder / "features.tfrecord"))
+    records = records.map(lambda record: tf.io.parse_single_example(record, spec)["x"]).batch(BATCH)
+    images = {"ours": feature_images(features, 4 << 30), "disk": feature_images(features, 0)}
+
+    def gathered(source: FeatureImages) -> float:
+        return cpu_seconds(lambda: [source.gather(chosen) for chosen in plan])
+
+    seconds = interleaved(
+        {
+            **{name: partial(gathered, source) for name, source in images.items()},
+            "tfrecord": lambda: cpu_seconds(lambda: [batch.numpy() for batch in records]),
+            "memmap": lambda: cpu_seconds(lambda: [np.asarray(features[chosen]) for chosen in plan]),
+        },
+        rounds,
+    )
+    size = f"{count} x {DIM}"
+    return [
+        row(TFRECORD, size, seconds["tfrecord"] / seconds["ours"], rows_per_second=count / seconds["ours"]),
+        row(DISK, size, seconds["tfrecord"] / seconds["disk"], rows_per_second=count / seconds["disk"]),
+        row(MEMMAP, size, seconds["memmap"] / seconds["ours"]),
+    ]
+
+
+def torch_loader(features: np.ndarray, texts: list[str], vocabulary: Vocabulary) -> Any:
+    """The loader of VSE++'s code: one caption at a time."""
+    import torch
+
+    words, known = nltk_words(), {word: number for number, word in enumerate(vocabulary.words, 2)}
+
+    class Captions(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return len(texts)
+
+        def __getitem__(self, number: int) -> tuple[Any, Any]:
+            ids = [known.get(word, 1) for word in words(texts[number].lower())]
+            return torch.Tensor(features[number // CAPTIONS]), torch.Tensor(ids)
+
+    def collate(pairs: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        pairs.sort(key=lambda pair: len(pair[1]), reverse=True)
+        padded = torch.zeros(len(pairs), len(pairs[0][1])).long()
+        for place, (_, ids) in enumerate(pairs):
+            padded[place, : len(ids)] = ids
+        return torch.stack([image for image, _ in pairs]), padded
+
+    return torch.utils.data.DataLoader(Captions(), BATCH, shuffle=True, collate_fn=collate, drop_last=True)
+
+
+def batching(count: int, rounds: int) -> list[dict[str, Any]]:
+    """The rows of an epoch of so many captions; ours were tokenized once before."""
+    count -= count % CAPTIONS
+    texts, vocabulary = sentences(count)
+    features = np.random.default_rng(2).standard_normal((count // CAPTIONS, DIM), np.float32)
+    owners = np.repeat(np.arange(len(features)), CAPTIONS)
+    split: Any = SimpleNamespace(
+        name="noise", ids=np.arange(len(features)), captions=texts, caption_rows=owners
+    )
+    images = feature_images(features, 4 << 30)
+    dataset = PairBatches(split, images, WordTokenizer(vocabulary), batch_size=BATCH).dataset()
+    try:
+        loader = torch_loader(features, texts, vocabulary)
+    except ImportError as error:
+        return [left_out(LOADER, f"{error.name} is not installed: pip install 'vsemb[benchmark]'")]
+    seconds = interleaved(
+        {
+            "ours": lambda: cpu_seconds(lambda: sum(1 for _ in dataset)),
+            "peer": lambda: cpu_seconds(lambda: sum(1 for _ in loader)),
+        },
+        rounds,
+    )
+    rate = count / seconds["ours"]
+    return [
+        row(
+            LOADER,
+            f"{count} captions",
+            seconds["peer"] / seconds["ours"],
+            captions_per_second=rate,
+            **seconds,
+        )
+    ]
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=int, nargs="+", default=[100, 200, 400])
+    parser.add_argument("--captions", type=int, nargs="+", default=[5000, 10_000, 20_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[2048, 4096, 8192])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", metavar="FILE")
+    arguments = parser.parse_args()
+    set_threads(arguments.threads)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        parts: dict[str, tuple[list[int], Callable[[int], list[dict[str, Any]]]]] = {
+            JPEG: (arguments.images, lambda count: decoding(count, arguments.rounds)),
+            PYTHON: (arguments.captions, lambda count: tokenizing(count, arguments.rounds)),
+            TFRECORD: (arguments.rows, lambda count: feature_rows(count, Path(folder), arguments.rounds)),
+            LOADER: (arguments.captions, lambda count: batching(count, arguments.rounds)),
+        }
+        for name, (sizes, measure) in parts.items():
+            rates = []
+            for size in sizes:
+                found = measure(size)
+                rows += found
+                rates += [
+                    v for each in found for k, v in each.items() if each["name"] == name and "_per_" in k
+                ]
+            if len(sizes) > 1 and len(rates) == len(sizes):
+                seconds = [size / rate for size, rate in zip(sizes, rates, strict=True)]
+                rows.append(
+                    row(GROWTH.format(name.split(" / ")[0]), f"{len(sizes)} sizes", exponent(sizes, seconds))
+                )
+    print_rows(rows)
+    if arguments.json:
+        write_json(arguments.json, {"threads": arguments.threads, "rows": rows})
+
+
+if __name__ == "__main__":
+    main()
