@@ -100,9 +100,11 @@ def test_equals_brute_force_with_ties(seed: int) -> None:
     assert of_texts.tolist() == slow_ranks(scores.T, own.T)
 
 
+@pytest.mark.parametrize("kept", [0, 20, 1 << 28], ids=["none kept", "some kept", "all kept"])
 @pytest.mark.parametrize("block", [1, 2, 5, 13, 10_000])
-def test_blocks_change_nothing(block: int) -> None:
+def test_blocks_change_nothing(block: int, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = random_split(9)
+    monkeypatch.setattr("vsemb.evaluation.retrieval._KEPT", kept)
     whole = retrieval_ranks(**inputs, similarity=DOT)
     for found, expected in zip(retrieval_ranks(**inputs, similarity=DOT, block=block), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -135,12 +137,14 @@ def test_sets_equal_brute_force_with_ties(seed: int, kept: bool, monkeypatch: py
         assert of_texts.tolist() == slow_ranks(scores.T, own.T)
 
 
-def test_sets_are_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    similarity, calls = similarities.get("region-word"), []
+@pytest.mark.parametrize(("inputs", "name"), [(random_sets(0), "region-word"), (random_split(0), "dot")])
+def test_each_image_is_scored_once(inputs, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    similarity, rows = similarities.get(name), []
     scores = similarity.scores
-    monkeypatch.setattr(similarity, "scores", lambda *given: calls.append(1) or scores(*given))
-    retrieval_ranks(**random_sets(0), similarity=similarity, block=2)
-    assert len(calls) == 1
+    monkeypatch.setattr(similarity, "scores", lambda *given: rows.append(len(given[0])) or scores(*given))
+    retrieval_ranks(**inputs, similarity=similarity, block=2)
+    # The last block is as large as the others.
+    assert sum(rows) == len(inputs["images"]) + len(inputs["images"]) % 2
 
 
 def test_all_protocols_take_sets() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from keras import ops
 
 from tests.oracles import oracle
-from vsemb.ops.ranks import best_positive, ranks
+from vsemb.ops.ranks import best_positive, count_reaching, entries, ranks
 
 
 def slow_ranks(scores: np.ndarray, positive: np.ndarray) -> list[int]:
@@ -58,3 +59,13 @@ def test_infinite_scores_have_an_order() -> None:
 def test_best_positive() -> None:
     scores = np.array([[0.1, 0.9, 0.5]], np.float32)
     np.testing.assert_allclose(best_positive(scores, np.array([[True, False, True]])), [[0.5]])
+
+
+@pytest.mark.parametrize("columns", [7, 1100], ids=["plain", "compiled"])
+def test_count_reaching(columns: int) -> None:
+    scores = np.random.default_rng(0).integers(0, 9, (2000, columns)).astype(np.float32)
+    tensor = ops.convert_to_tensor(scores)
+    for axis, least in ((1, scores[:, :1]), (0, scores[:1])):
+        expected = (scores >= least).sum(axis=axis)
+        np.testing.assert_array_equal(count_reaching(tensor, least, axis=axis), expected)
+    assert entries(tensor, np.array([3, 1999]), np.array([6, 0])).tolist() == [scores[3, 6], scores[1999, 0]]

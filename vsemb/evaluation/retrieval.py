@@ -8,7 +8,7 @@ protocol of pairs: one caption an image, so that both directions rank as many ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,13 @@ import numpy as np
 from keras import ops
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.ops.ranks import ranks as count_ranks
+from vsemb.ops.ranks import count_reaching, entries
 from vsemb.similarities import Similarity
 
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
 _BLOCK = 1000
-# Sets are scored once for both directions up to so many scores, 1 GB: each costs hundreds of inner products.
+# Scores kept for the second direction, 1 GB.
 _KEPT = 1 << 28
 
 
@@ -75,7 +75,10 @@ def retrieval_ranks(
     similarity: Similarity,
     block: int = _BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks in both directions, in blocks of queries.
+    """Ranks in both directions, from blocks of images that are scored once against all texts.
+
+    A text's score with its own image comes out of the same product as those with other images, whose blocks
+    all have one shape: what is computed in two ways differs in its last bits, and that breaks ties.
 
     Args:
         images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
@@ -83,7 +86,8 @@ def retrieval_ranks(
         image_ids: (n,) int64, distinct.
         text_image_ids: (m,) int64, the id of the image each text describes.
         similarity: scores images against texts.
-        block: number of queries scored at a time; memory grows with block x candidates.
+        block: number of images scored at a time; memory grows with block x texts. Scores are kept in memory
+            up to 1 GB; beyond, blocks are scored once more.
 
     Returns:
         (n,) and (m,) int64 ranks from 0; see `vsemb.ops.ranks.ranks`.
@@ -92,38 +96,43 @@ def retrieval_ranks(
         DataError: for no images, an image without a text, a text without its image, or NaN scores.
     """
     _check(images, texts, image_ids, text_image_ids)
-    from_images, from_texts = _scorers(images, texts, similarity)
-    of_images, of_texts = [], []
-    for start in range(0, len(images), block):
-        rows = slice(start, start + block)
-        of_images.append(_block_ranks(from_images(rows), image_ids[rows, None] == text_image_ids[None]))
-    for start in range(0, len(texts), block):
-        rows = slice(start, start + block)
-        of_texts.append(_block_ranks(from_texts(rows), text_image_ids[rows, None] == image_ids[None]))
-    return np.concatenate(of_images), np.concatenate(of_texts)
-
-
-def _scorers(
-    images: np.ndarray, texts: np.ndarray, similarity: Similarity
-) -> tuple[Callable[[slice], Any], Callable[[slice], Any]]:
-    """Returns what scores some of the images, (rows, m), and some of the texts, (rows, n)."""
-    if similarity.sets:
+    if not similarity.sets:
         # Blocks of sets become tensors one by one, where they are scored.
-        if len(images) * len(texts) <= _KEPT:
-            scores = similarity.scores(images, texts)
-            return (lambda rows: scores[rows]), (lambda rows: ops.transpose(scores[:, rows]))
-    else:
         images, texts = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
-    return (
-        lambda rows: similarity.scores(images[rows], texts),
-        lambda rows: ops.transpose(similarity.scores(images, texts[rows])),
-    )
+    order = np.argsort(image_ids)
+    own = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]  # (m,) each text's image
+    block = min(block, len(image_ids))
 
+    def scored(start: int) -> Any:
+        # The last block is as large as the others and overlaps the one before.
+        first = min(start, len(image_ids) - block)
+        return similarity.scores(images[first : first + block], texts)[start - first :]
 
-def _block_ranks(scores: Any, positive: np.ndarray) -> np.ndarray:
-    if bool(ops.any(ops.isnan(scores))):
-        raise DataError("The scores contain NaN. The model or its features are broken; nothing was ranked.")
-    return ops.convert_to_numpy(count_ranks(scores, ops.convert_to_tensor(positive))).astype(np.int64)
+    kept, kept_scores = {}, 0
+    of_images = np.empty(len(image_ids), np.int64)
+    reached = np.empty(len(own), np.float32)
+    for start in range(0, len(image_ids), block):
+        scores = scored(start)
+        if bool(ops.any(ops.isnan(scores))):
+            raise DataError(
+                "The scores contain NaN. The model or its features are broken; nothing was ranked."
+            )
+        stop = start + scores.shape[0]
+        mine = np.flatnonzero((own >= start) & (own < stop))
+        reached[mine] = entries(scores, own[mine] - start, mine)
+        best = np.full(stop - start, -np.inf, np.float32)
+        np.maximum.at(best, own[mine] - start, reached[mine])
+        # Own texts that reach the best are no competitors.
+        ties = np.bincount(own[mine] - start, reached[mine] >= best[own[mine] - start], stop - start)
+        of_images[start:stop] = ops.convert_to_numpy(count_reaching(scores, best[:, None], axis=1)) - ties
+        if kept_scores + len(own) * (stop - start) <= _KEPT:
+            kept[start] = scores
+            kept_scores += len(own) * (stop - start)
+    of_texts = np.full(len(own), -1, np.int64)  # its own image is among those that reach its score
+    for start in range(0, len(image_ids), block):
+        scores = kept.pop(start) if start in kept else scored(start)
+        of_texts += ops.convert_to_numpy(count_reaching(scores, reached[None], axis=0))
+    return of_images, of_texts
 
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
