@@ -102,7 +102,7 @@ def test_other_features_are_refused(run_copy, tiny_recipe, scenes_copy) -> None:
     shutil.rmtree(old.directory)
     generator = np.random.default_rng(0)
     write_precomputed(scenes_copy, old.ids, generator.normal(size=(len(old.ids), 16)).astype(np.float32))
-    with pytest.raises(DataError, match="another features"):
+    with pytest.raises(DataError, match="other features"):
         train(tiny_recipe, scenes_copy, run_copy)
     # Measured on the run's own dataset, the features must be those of the training.
     with pytest.raises(DataError, match="No features"):

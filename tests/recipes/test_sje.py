@@ -162,7 +162,7 @@ def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
     assert exchanged.fingerprint == flowers.fingerprint
     with pytest.raises(DataError, match="other attributes"):
         evaluate_zero_shot_run(run, exchanged, "test")
-    with pytest.raises(DataError, match="another attributes"):
+    with pytest.raises(DataError, match="other attributes"):
         train(recipe, exchanged, tmp_path / "run")
     # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
     few = with_attributes(

@@ -248,7 +248,7 @@ def test_variants_train(parsed_scenes, tree_recipe, tmp_path, changed) -> None:
 def test_other_parses_are_another_training(parsed_copy, tree_recipe, tree_run, tmp_path) -> None:
     flatten(parsed_copy)
     run = shutil.copytree(tree_run.path, tmp_path / "run")
-    with pytest.raises(DataError, match="another parses"):
+    with pytest.raises(DataError, match="other parses"):
         train(tree_recipe, parsed_copy, run)
 
 
