@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
     from vsemb.recipes.schema import Recipe
 
 EXAMPLE = """  vsemb train vsepp --data data/flickr8k --out runs/vsepp
@@ -140,16 +141,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     from vsemb.data.store import Dataset
-    from vsemb.recipes.fine_tune import with_backbone
     from vsemb.recipes.train import train
 
     dataset = Dataset.open(arguments.data)
-    recipe = recipe.with_overrides(arguments.set)
-    if arguments.fine_tune is not None:
-        # Which features to start from is among the overrides, and so may be what the backbone resets.
-        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
-        kept = [change for change in arguments.set if not change.startswith("image.features")]
-        recipe = recipe.with_overrides(kept)
+    recipe = _changed(recipe, dataset, arguments)
     info = train(
         recipe,
         dataset,
@@ -197,15 +192,10 @@ def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str
 def _train_captions(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     from vsemb.data.store import Dataset
     from vsemb.recipes.caption_run import train_captions
-    from vsemb.recipes.fine_tune import with_backbone
     from vsemb.recipes.run import Run
 
     dataset = Dataset.open(arguments.data)
-    recipe = recipe.with_overrides(arguments.set)
-    if arguments.fine_tune is not None:
-        recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
-        kept = [change for change in arguments.set if not change.startswith("image.features")]
-        recipe = recipe.with_overrides(kept)
+    recipe = _changed(recipe, dataset, arguments)
     alignment = None if arguments.alignment is None else Run.open(arguments.alignment)
     run = train_captions(
         recipe,
@@ -238,6 +228,18 @@ def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
         strategy=arguments.devices,
     )
     return [*_selected(run.info), f"next         vsemb evaluate {arguments.out} --perplexity"]
+
+
+def _changed(recipe: Recipe, dataset: Dataset, arguments: argparse.Namespace) -> Recipe:
+    """Applies --set, and --fine-tune."""
+    from vsemb.recipes.fine_tune import with_backbone
+
+    recipe = recipe.with_overrides(arguments.set)
+    if arguments.fine_tune is None:
+        return recipe
+    # Which features to start from is among the overrides, and so may be what the backbone resets.
+    recipe = with_backbone(recipe, dataset, arguments.fine_tune or None)
+    return recipe.with_overrides([one for one in arguments.set if not one.startswith("image.features")])
 
 
 def _selected(info: dict[str, Any]) -> list[str]:
