@@ -15,11 +15,11 @@ _STATE_DTYPES = {"float32": "float32", "bfloat16": "float32", "float64": "float6
 
 @keras.saving.register_keras_serializable("vsemb")
 class GRU(keras.layers.GRU):
-    """`keras.layers.GRU`: same arguments, weights and results up to rounding, faster in training on a CPU.
+    """`keras.layers.GRU`: same arguments, weights and results up to rounding, faster on a CPU.
 
-    On TensorFlow without a GPU, the loop over the steps has a gradient of its own and, with bfloat16, keeps
-    its state in float32. Everywhere else, and with options that the loop does not have (dropout, other
-    activations, `reset_after=False`, `unroll`), it is Keras'.
+    On TensorFlow without a GPU, the loop over the steps has a gradient of its own, costs nothing for padding
+    outside training and, with bfloat16, keeps its state in float32. Everywhere else, and with options that
+    the loop does not have (dropout, other activations, `reset_after=False`, `unroll`), it is Keras'.
 
     Example:
 
@@ -30,23 +30,33 @@ class GRU(keras.layers.GRU):
     def inner_loop(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:
         if not (self.reset_after and _own_loop_serves(self, training)):
             return super().inner_loop(sequences, initial_state, mask, training)
-        from vsemb.ops.recurrent_loops import gru_loop
+        from vsemb.ops.recurrent_loops import gru_loop, gru_over_words
 
         inputs, mask = _time_first(self, sequences, mask)
         input_bias, recurrent_bias = ops.unstack(ops.cast(self.cell.bias, _state_dtype(self)), 2)
-        sums = _input_sums(self, inputs) + input_bias
-        if mask is not None:
-            # An update gate of exactly 1 leaves the state as it is, and has no gradient.
-            is_update = ops.cast(ops.arange(3 * self.units) < self.units, sums.dtype)
-            sums = sums + ops.where(mask, 0, ops.cast(_SATURATING, sums.dtype)) * is_update
-        initial = ops.cast(initial_state[0], sums.dtype)
-        states = gru_loop(sums, _recurrent(self), recurrent_bias, initial, training)
+        initial, recurrent = ops.cast(initial_state[0], _state_dtype(self)), _recurrent(self)
+
+        def sums_of(inputs: Tensor) -> Tensor:
+            return _input_sums(self, inputs) + input_bias
+
+        def whole() -> Tensor:
+            sums = sums_of(inputs)
+            if mask is not None:
+                # An update gate of exactly 1 leaves the state as it is, and has no gradient.
+                is_update = ops.cast(ops.arange(3 * self.units) < self.units, sums.dtype)
+                sums = sums + ops.where(mask, 0, ops.cast(_SATURATING, sums.dtype)) * is_update
+            return gru_loop(sums, recurrent, recurrent_bias, initial, training)
+
+        def over_words() -> Tensor:
+            return gru_over_words(inputs, mask, sums_of, recurrent, recurrent_bias, initial)
+
+        states = _either(whole, over_words, mask, training)
         return _outputs(self, states, mask, [states[-1]])
 
 
 @keras.saving.register_keras_serializable("vsemb")
 class LSTM(keras.layers.LSTM):
-    """`keras.layers.LSTM`: same arguments, weights and results up to rounding, faster in training on a CPU.
+    """`keras.layers.LSTM`: same arguments, weights and results up to rounding, faster on a CPU.
 
     See `GRU` for when.
 
@@ -59,17 +69,35 @@ class LSTM(keras.layers.LSTM):
     def inner_loop(self, sequences: Tensor, initial_state: Any, mask: Any, training: bool = False) -> Any:
         if not _own_loop_serves(self, training):
             return super().inner_loop(sequences, initial_state, mask, training)
-        from vsemb.ops.recurrent_loops import lstm_loop
+        from vsemb.ops.recurrent_loops import lstm_loop, lstm_over_words
 
         inputs, mask = _time_first(self, sequences, mask)
-        sums = _input_sums(self, inputs) + ops.cast(self.cell.bias, _state_dtype(self))
-        initial = tuple(ops.cast(state, sums.dtype) for state in initial_state)
-        states, cells = lstm_loop(sums, _recurrent(self), mask, initial, training)
+        bias, recurrent = ops.cast(self.cell.bias, _state_dtype(self)), _recurrent(self)
+        hidden, memory = (ops.cast(state, _state_dtype(self)) for state in initial_state)
+
+        def sums_of(inputs: Tensor) -> Tensor:
+            return _input_sums(self, inputs) + bias
+
+        def whole() -> tuple[Tensor, Tensor]:
+            return lstm_loop(sums_of(inputs), recurrent, mask, (hidden, memory), training)
+
+        def over_words() -> tuple[Tensor, Tensor]:
+            return lstm_over_words(inputs, mask, sums_of, recurrent, (hidden, memory))
+
+        states, cells = _either(whole, over_words, mask, training)
         return _outputs(self, states, mask, [states[-1], cells[-1]])
 
 
 #: The sigmoid of this is exactly 1.
 _SATURATING = 1e4
+
+
+def _either(whole: Any, over_words: Any, mask: Tensor | None, training: bool) -> Any:
+    """Runs the loop over all steps of all rows, or where there is padding, outside training, over words."""
+    if training or mask is None:
+        # Batches of training have sentences of nearly one length.
+        return whole()
+    return ops.cond(ops.all(mask), whole, over_words)
 
 
 def _own_loop_serves(layer: GRU | LSTM, training: bool) -> bool:
@@ -114,12 +142,11 @@ def _time_first(layer: GRU | LSTM, sequences: Tensor, mask: Any) -> tuple[Tensor
 
 
 def _input_sums(layer: GRU | LSTM, inputs: Tensor) -> Tensor:
-    """Returns what all steps' inputs add to the gates: one product, in the state's dtype."""
-    steps, batch, _ = ops.shape(inputs)
+    """Returns what inputs (..., size) add to the gates: one product, in the state's dtype."""
     kernel = ops.cast(layer.cell.kernel, layer.compute_dtype)
-    flat = ops.reshape(ops.cast(inputs, layer.compute_dtype), (-1, inputs.shape[2]))
+    flat = ops.reshape(ops.cast(inputs, layer.compute_dtype), (-1, inputs.shape[-1]))
     sums = ops.cast(ops.matmul(flat, kernel), _state_dtype(layer))
-    return ops.reshape(sums, (steps, batch, kernel.shape[1]))
+    return ops.reshape(sums, (*ops.shape(inputs)[:-1], kernel.shape[1]))
 
 
 def _outputs(layer: GRU | LSTM, states: Tensor, mask: Tensor | None, last: list[Tensor]) -> Any:

@@ -41,23 +41,14 @@ def gru_loop(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor, t
     """
     import tensorflow as tf
 
-    def step(x: Tensor, h: Tensor, recurrent: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-        units = h.shape[1]
-        inner = _product(h, recurrent) + bias
-        gates = tf.sigmoid(x[:, : 2 * units] + inner[:, : 2 * units])
-        z, r = gates[:, :units], gates[:, units:]
-        candidate_sum = inner[:, 2 * units :]
-        candidate = tf.tanh(x[:, 2 * units :] + r * candidate_sum)
-        return z * h + (1 - z) * candidate, gates, candidate, candidate_sum
-
     if not training:
-        return _run(lambda x, h: step(x, h, recurrent, bias)[:1], inputs, (initial,))[0]
+        return _run(lambda x, h: _gru_step(x, h, recurrent, bias)[:1], inputs, (initial,))[0]
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor) -> tuple[Tensor, Any]:
         # Only h goes on to the next step; the rest is kept.
         h, gates, candidates, sums = _run(
-            lambda x, h: step(x, h, recurrent, bias), inputs, (initial,), widths=(2, 1, 1)
+            lambda x, h: _gru_step(x, h, recurrent, bias), inputs, (initial,), widths=(2, 1, 1)
         )
         before = tf.concat([initial[None], h[:-1]], 0)
         units = recurrent.shape[0]
@@ -115,12 +106,8 @@ def lstm_loop(
         return new if mask is None else tf.where(mask[number], new, old)
 
     def step(x: Tensor, h: Tensor, c: Tensor, number: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
-        units = h.shape[1]
-        total = x + _product(h, recurrent)
-        i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
-        g = tf.tanh(total[:, 2 * units : 3 * units])
-        new_c = i_f[:, units:] * c + i_f[:, :units] * g
-        return at(number, o * tf.tanh(new_c), h), at(number, new_c, c), tf.concat([i_f, g, o], 1)
+        new_h, new_c, gates = _lstm_step(x, h, c, recurrent)
+        return at(number, new_h, h), at(number, new_c, c), gates
 
     def numbered(recurrent: Tensor, keep: int) -> Callable[..., tuple[Tensor, ...]]:
         return lambda x, h, c, number: step(x, h, c, number, recurrent)[:keep]
@@ -166,6 +153,67 @@ def lstm_loop(
     return h, c
 
 
+def gru_over_words(
+    inputs: Tensor,
+    mask: Tensor,
+    sums_of: Callable[[Tensor], Tensor],
+    recurrent: Tensor,
+    bias: Tensor,
+    initial: Tensor,
+) -> Tensor:
+    """`gru_loop` without training, where padding costs nothing: only what `mask` shows is multiplied.
+
+    Args:
+        inputs: (steps, batch, size).
+        mask: (steps, batch, 1) bool, false where h stays as it is.
+        sums_of: (n, size) of `inputs` to the (n, 3 units) that `gru_loop` reads.
+        recurrent, bias, initial: as in `gru_loop`.
+
+    Returns:
+        (steps, batch, units).
+    """
+    return _run_packed(lambda x, h: _gru_step(x, h, recurrent, bias)[:1], inputs, mask, sums_of, (initial,))[
+        0
+    ]
+
+
+def lstm_over_words(
+    inputs: Tensor,
+    mask: Tensor,
+    sums_of: Callable[[Tensor], Tensor],
+    recurrent: Tensor,
+    initial: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
+    h, c = _run_packed(lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, sums_of, initial)
+    return h, c
+
+
+def _gru_step(x: Tensor, h: Tensor, recurrent: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    """Returns the next h, then the gates, the candidate and its inner sum, which the gradient needs."""
+    import tensorflow as tf
+
+    sizes = (2 * h.shape[1], h.shape[1])
+    x_gates, x_candidate = tf.split(x, sizes, 1)
+    gate_sums, candidate_sum = tf.split(_product(h, recurrent) + bias, sizes, 1)
+    gates = tf.sigmoid(x_gates + gate_sums)
+    z, r = tf.split(gates, 2, 1)
+    candidate = tf.tanh(x_candidate + r * candidate_sum)
+    return z * h + (1 - z) * candidate, gates, candidate, candidate_sum
+
+
+def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
+    """Returns the next h and c, then the gates i, f, g, o."""
+    import tensorflow as tf
+
+    units = h.shape[1]
+    total = x + _product(h, recurrent)
+    i_f, o = tf.sigmoid(total[:, : 2 * units]), tf.sigmoid(total[:, 3 * units :])
+    g = tf.tanh(total[:, 2 * units : 3 * units])
+    new_c = i_f[:, units:] * c + i_f[:, :units] * g
+    return o * tf.tanh(new_c), new_c, tf.concat([i_f, g, o], 1)
+
+
 def _product(a: Tensor, b: Tensor, **options: Any) -> Tensor:
     """Multiplies in the dtype of `b`, and returns that of `a`."""
     import tensorflow as tf
@@ -207,6 +255,42 @@ def _run(
     # Steps depend on one another: looking ahead for some to run side by side only costs.
     loop = tf.while_loop(lambda number, *_: number < steps, body, (0, initial, arrays), parallel_iterations=1)
     return [_stacked(array, inputs) for array in loop[2]]
+
+
+def _run_packed(
+    step: Callable[..., tuple[Tensor, ...]],
+    inputs: Tensor,
+    mask: Tensor,
+    sums_of: Callable[[Tensor], Tensor],
+    initial: tuple[Tensor, ...],
+) -> list[Tensor]:
+    """Runs the steps, each on the rows of the batch that its mask shows."""
+    import tensorflow as tf
+
+    shown = tf.squeeze(mask, 2)
+    places = tf.where(shown)  # (n, 2), by steps
+    sums = sums_of(tf.gather_nd(inputs, places))
+    ends = tf.cumsum(tf.reduce_sum(tf.cast(shown, tf.int32), 1))
+    rows, steps = places[:, 1:], tf.shape(inputs)[0]
+
+    def body(
+        number: Tensor, start: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        end = ends[number]
+        these = rows[start:end]
+        values = step(sums[start:end], *(tf.gather_nd(state, these) for state in carried))
+        carried = tuple(
+            tf.tensor_scatter_nd_update(state, these, value)
+            for state, value in zip(carried, values, strict=True)
+        )
+        written = tuple(array.write(number, state) for array, state in zip(arrays, carried, strict=True))
+        return number + 1, end, carried, written
+
+    arrays = _arrays(sums.dtype, steps, [state.shape[1] for state in initial])
+    loop = tf.while_loop(
+        lambda number, *_: number < steps, body, (0, 0, initial, arrays), parallel_iterations=1
+    )
+    return [_stacked(array, inputs) for array in loop[3]]
 
 
 def _run_back(
