@@ -40,7 +40,7 @@ LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 ANY_BACKEND = {"ops", "encoders", "similarities", "losses", "models"}
 
 # What no `keras.ops` offers, each behind a function that does without it on other backends.
-BACKENDS_OWN = {"replicas", "ring", "chunks", "compilation", "recurrent_loops", "tree_levels"}
+BACKENDS_OWN = {"replicas", "ring", "chunks", "compilation", "recurrent_loops", "tree_levels", "processor"}
 
 
 def room_of(path: Path) -> str:

@@ -83,9 +83,13 @@ def exact(items: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any
         import faiss  # noqa: F401
     except ImportError:
         return [left_out(EXACT.format(batch, dim), _NO_FAISS) for batch in BATCHES]
-    index = SearchIndex(clustered(items, dim, 1), np.arange(items), [""] * items, _SOURCE)
     every, rows = clustered(max(BATCHES), dim, 2), []
-    with own_process(threads, peer=True) as pool:
+    names = [str(number) for number in range(items)]
+    with own_process(threads, peer=True) as pool, tempfile.TemporaryDirectory() as folder:
+        # From disk, as an index is.
+        index = write_index(
+            Path(folder) / "index", clustered(items, dim, 1), np.arange(items), names, _SOURCE
+        )
         for batch in BATCHES:
             queries, calls = every[:batch], 10 if batch == 1 else 1
             _, found = pool.submit(flat_seconds, items, dim, batch, calls).result()

@@ -12,31 +12,6 @@ from vsemb.recipes import build, precision
 from vsemb.recipes.run import Run
 from vsemb.recipes.train import train
 
-X86 = "processor\t: 0\nflags\t\t: fpu avx2 {flag}\n\nprocessor\t: 1\nflags\t\t: fpu\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (X86.format(flag="avx512_bf16"), {"fpu", "avx2", "avx512_bf16"}),
-        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", {"fp", "asimd", "bf16"}),
-        ("model name: none\n", set()),
-        (None, set()),
-    ],
-    ids=["x86", "arm", "no-flags", "no-file"],
-)
-def test_processor_flags(text: str | None, expected: set[str], tmp_path) -> None:
-    path = tmp_path / "cpuinfo"
-    if text is not None:
-        path.write_text(text)
-    assert precision.processor_flags(path) == expected
-
-
-@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16", "bf16", "avx2"])
-def test_what_multiplies_bfloat16(flag: str, monkeypatch) -> None:
-    monkeypatch.setattr(precision, "processor_flags", lambda: {"fpu", flag})
-    assert precision.multiplies_bfloat16.__wrapped__() == (flag != "avx2")
-
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_settled(fast: bool, monkeypatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search.backends import Backend
 from vsemb.search.best import BLOCK, best_of, best_of_blocks
 from vsemb.search.candidates import check_candidates, default_candidates
+from vsemb.search.scan import FEWEST_QUERIES, Rounding, rounding, scan
 from vsemb.search.source import KINDS, IndexSettings, IndexSource, Item, items_are_images
 from vsemb.search.storage import read_parts
 
 _BLOCK = BLOCK
+# Fewer are scored faster than their rounding is measured.
+_FEWEST_ITEMS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,8 @@ class SearchIndex:
         elif self.backend is not None:
             candidates = default_candidates(k)
         if candidates is None:
+            if isinstance(similarities.get(self.source.similarity), similarities.Dot):
+                return self._nearest(queries, k, excluded)
             return self._best(queries, k, excluded, lambda items: self._scores(items, queries, query_kind))
         rows = self._candidates(queries, min(candidates, len(self) - len(excluded)), excluded)
         few = np.flatnonzero((rows >= 0).sum(axis=1) < min(k, len(self) - len(excluded)))
@@ -166,7 +172,7 @@ class SearchIndex:
     def _candidates(self, queries: np.ndarray, count: int, excluded: np.ndarray) -> np.ndarray:
         """Returns `count` rows for each query, in any order, -1 in place of those not found."""
         if self.backend is None or not count:
-            return self._best(queries, count, excluded, lambda items: queries @ items.T)[0]
+            return self._nearest(queries, count, excluded)[0]
         rows, _ = self.backend.search(queries, min(count + len(excluded), len(self)))
         if not len(excluded):
             return rows
@@ -174,6 +180,19 @@ class SearchIndex:
         # Those that are left, in their order, before those that are not.
         order = np.argsort(rows < 0, axis=1, kind="stable")
         return np.take_along_axis(rows, order, axis=1)[:, :count]
+
+    @cached_property
+    def _rounding(self) -> Rounding:
+        return rounding(self.embeddings)
+
+    def _nearest(self, queries: np.ndarray, k: int, excluded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the k largest inner products."""
+        k = min(k, len(self) - len(excluded))
+        if k and len(queries) >= FEWEST_QUERIES and len(self) >= _FEWEST_ITEMS:
+            found = scan(self.embeddings, queries, k, excluded, self._rounding)
+            if found is not None:
+                return found
+        return self._best(queries, k, excluded, lambda items: queries @ items.T)
 
     def _best(
         self, queries: np.ndarray, k: int, excluded: np.ndarray, score: Callable[[np.ndarray], np.ndarray]

@@ -101,7 +101,8 @@ def read_parts(directory: Path, expected: IndexSource | None) -> dict[str, Any]:
     if expected is not None:
         _refuse_stale(directory, source, expected)
     _verify(directory, digests)
-    embeddings = np.load(directory / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+    # Nothing is written; but memory that may not be written, TensorFlow copies.
+    embeddings = np.load(directory / "embeddings.npy", mmap_mode="c", allow_pickle=False)
     ids = np.load(directory / "ids.npy", allow_pickle=False)
     keys = read_json(directory / "keys.json", "index keys")
     items = _read_items(directory, ids, keys) if _ITEMS in digests else None

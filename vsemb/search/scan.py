@@ -1,0 +1,193 @@
+"""The exact best k by inner products: a scan that rounds, then exact scores of all that could be among them.
+
+Where the processor multiplies bfloat16 faster, the scan is in bfloat16, and in float32 elsewhere. How far a
+rounded score can be from the exact one is bounded by Cauchy's inequality, with x~ a rounded vector:
+
+    |q·x - q~·x~|  <=  |q - q~| |x| + |q~| |x - x~|
+
+so that what the scan leaves out cannot be among the best. Scores are looked at by groups, whose largest
+stands for the rest: the k-th largest of those has k scores that are not below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.search.best import BLOCK, best_of
+
+#: Queries from which on a scan is worth it: one alone is read from memory as fast as it is multiplied.
+FEWEST_QUERIES = 8
+_GROUP = 64
+# Unit roundoff: half the distance between neighbouring numbers of size 1.
+_ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
+# Items whose products are compared with exact ones.
+_SAMPLE = 256
+# Where TensorFlow's kernels expect tensors to start, in bytes; a block of a mapped `.npy` file does.
+_ALIGNMENT = 64
+# Candidates of all queries together, for each that is wanted, beyond which scores are too alike to scan.
+_MOST = 64
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How far rounding moves the items.
+
+    Attributes:
+        dtype: what they are rounded to.
+        length: the largest length of an item.
+        moved: the largest distance between an item and the rounded one.
+    """
+
+    dtype: str
+    length: float
+    moved: float
+
+
+def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
+    """Measures how far rounding moves items; worth keeping, since it takes as long as a search.
+
+    Args:
+        embeddings: (items, dim) float32 or float16, finite.
+        dtype: `"bfloat16"` or `"float32"`; None for what is multiplied faster.
+    """
+    dtype = dtype or ("bfloat16" if multiplies_bfloat16() else "float32")
+    length = moved = 0.0
+    for _, block in _blocks(embeddings, 1):
+        rounded = tf.cast(tf.cast(block, dtype), tf.float32)
+        length = max(length, float(tf.reduce_max(tf.norm(block, axis=1))))
+        moved = max(moved, float(tf.reduce_max(tf.norm(block - rounded, axis=1))))
+    measured = Rounding(dtype, length, moved)
+    sample = np.asarray(embeddings[:_SAMPLE], np.float32)
+    # Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
+    if dtype == "bfloat16" and not _within(sample, measured):
+        return rounding(embeddings, "float32")
+    return measured
+
+
+def scan(
+    embeddings: np.ndarray, queries: np.ndarray, k: int, excluded: np.ndarray, measured: Rounding
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Finds the k items with the largest inner products for each query.
+
+    Args:
+        embeddings: (items, dim) float32 or float16, finite.
+        queries: (queries, dim) float32, finite, at least one.
+        k: items wanted, at most as many as there are without the excluded.
+        excluded: rows never to return.
+        measured: `rounding` of the embeddings.
+
+    Returns:
+        rows: (queries, k) int64, best first, equal scores in the order of the rows.
+        scores: (queries, k) float32.
+
+        Or None where that would not be faster than scoring all: too few items for k, or scores too alike.
+
+    Example:
+
+    >>> items = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
+    >>> rows, _ = scan(items, items[:2], 1, np.zeros(0, np.int64), rounding(items))
+    >>> rows.tolist()
+    [[0], [1]]
+    """
+    found = _candidates(embeddings, queries, k, excluded, measured)
+    if found is None:
+        return None
+    of_query, items = found
+    rows, scores = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
+    for number, query in enumerate(queries):
+        mine = np.sort(items[of_query == number])
+        # Summed row by row in one order: equal items have equal scores.
+        exact = np.einsum("nd,d->n", np.asarray(embeddings[mine], np.float32), query)
+        where, best = best_of(exact[None], k)
+        rows[number], scores[number] = mine[where[0]], best[0]
+    return rows, scores
+
+
+def _candidates(
+    embeddings: np.ndarray, queries: np.ndarray, k: int, excluded: np.ndarray, measured: Rounding
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns all pairs (query, item) that could be among the best k of their query."""
+    count, most = len(queries), _MOST * k * len(queries)
+    roundoff = _ROUNDOFF[measured.dtype]
+    rounded, error = _rounded(queries, measured)
+    tops = np.zeros((count, 0), np.float32)
+    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for start, block in _blocks(embeddings, count):
+        products = tf.matmul(rounded, tf.cast(block, measured.dtype), transpose_b=True)
+        scores = tf.cast(products, tf.float32).numpy()
+        here = excluded[(excluded >= start) & (excluded < start + scores.shape[1])] - start
+        scores[:, here] = -np.inf
+        short = -scores.shape[1] % _GROUP
+        if short:
+            scores = np.pad(scores, ((0, 0), (0, short)), constant_values=-np.inf)
+        grouped = scores.reshape(count, -1, _GROUP)
+        largest = tf.reduce_max(_tensor(grouped), axis=2).numpy()
+        tops = np.concatenate([tops, largest], axis=1)
+        if tops.shape[1] < k:
+            return None
+        tops = -np.partition(-tops, k - 1, axis=1)[:, :k]
+        if not np.isfinite(tops).all():
+            return None
+        least = _least(tops[:, -1], error, roundoff)
+        query, group = np.nonzero(largest >= least[:, None])
+        which, inside = np.nonzero(grouped[query, group] >= least[query, None])
+        query, item = query[which], group[which] * _GROUP + inside
+        pairs.append((query, start + item, grouped.reshape(count, -1)[query, item]))
+        if sum(len(each) for each, _, _ in pairs) > most:
+            pairs = [_above(pairs, least)]
+            if len(pairs[0][0]) > most:
+                return None
+    query, item, _ = _above(pairs, _least(tops[:, -1], error, roundoff))
+    return query, item
+
+
+def _rounded(queries: np.ndarray, measured: Rounding) -> tuple[tf.Tensor, np.ndarray]:
+    """Returns rounded queries, and how far products with rounded items can be from the exact ones."""
+    rounded = tf.cast(queries, measured.dtype)
+    back = tf.cast(rounded, tf.float32).numpy()
+    lengths = np.linalg.norm(back, axis=1)
+    sums = queries.shape[1] * _ROUNDOFF["float32"] * lengths * measured.length
+    moved = np.linalg.norm(queries - back, axis=1)
+    return rounded, moved * measured.length + lengths * measured.moved + sums
+
+
+def _within(sample: np.ndarray, measured: Rounding) -> bool:
+    """Tells whether products are as near to the exact ones as they have to be."""
+    rounded, error = _rounded(sample, measured)
+    scores = tf.cast(tf.matmul(rounded, rounded, transpose_b=True), tf.float32).numpy()
+    exact = sample.astype(np.float64) @ sample.T.astype(np.float64)
+    return bool((np.abs(scores - exact) <= error[:, None] + _ROUNDOFF[measured.dtype] * np.abs(scores)).all())
+
+
+def _least(kth: np.ndarray, error: np.ndarray, roundoff: float) -> np.ndarray:
+    """Returns the least rounded score with which an item can be among the best, given that of the k-th."""
+    # Both scores are off by at most the error, and were rounded themselves; a little for this sum.
+    return kth - 2.02 * (error + roundoff * (np.abs(kth) + 2 * error)) - 1e-6 * np.abs(kth)
+
+
+def _above(
+    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]], least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    query, item, score = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    kept = score >= least[query]
+    return query[kept], item[kept], score[kept]
+
+
+def _blocks(embeddings: np.ndarray, queries: int) -> Iterator[tuple[int, tf.Tensor]]:
+    """Yields the first row and the items of each block, float32."""
+    step = max(_GROUP, BLOCK // max(queries, embeddings.shape[1]) // _GROUP * _GROUP)
+    for start in range(0, len(embeddings), step):
+        yield start, _tensor(np.asarray(embeddings[start : start + step], np.float32))
+
+
+def _tensor(array: np.ndarray) -> tf.Tensor:
+    """Returns an array as a tensor, over the same memory where TensorFlow can compute on that."""
+    aligned = array.ctypes.data % _ALIGNMENT == 0
+    if not (aligned and array.flags.writeable and array.flags.c_contiguous and array.size):
+        return tf.convert_to_tensor(array)
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
