@@ -42,9 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
         "--pooling",
-        choices=("mean", "max", "mean+max", "multilevel", "flat"),
+        choices=("mean", "max", "mean+max", "multilevel", "flat", "pyramid"),
         help="over places; multilevel adds the means of inner layers to mean and max of the last, flat keeps "
-        "all places, which says where things are (the network's own)",
+        "all places, which says where things are, and pyramid the largest of the map and of each ninth of it "
+        "(the network's own)",
     )
     parser.add_argument(
         "--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19"

@@ -20,11 +20,12 @@ import numpy as np
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import require_space
 from vsemb.image.convnet import small_conv_net
+from vsemb.image.pyramid import PyramidPooling
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-1"
 
-POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat")
+POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid")
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 
@@ -82,8 +83,9 @@ class BackboneConfig:
         size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
         pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places, or
             `"multilevel"` (the same and the means of inner maps, whose features are less tied to
-            the classes of ImageNet), or `"flat"`: all places side by side, which says where things are;
-            empty or None: the architecture's own, mean for most.
+            the classes of ImageNet), or `"flat"`: all places side by side, which says where things are,
+            or `"pyramid"`: the largest over the map and over each ninth of it, which says what is there
+            and where about; empty or None: the architecture's own, mean for most.
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
@@ -225,6 +227,12 @@ def build_backbone(
             pooled.append(keras.layers.GlobalMaxPooling2D(name="max")(features))
         if config.pooling == "flat":
             pooled.append(keras.layers.Flatten(name="flat")(features))
+        if config.pooling == "pyramid":
+            if min(features.shape[1:3]) < 3:
+                raise invalid_argument(
+                    "size", config.size, "one with a last map of 3 places a side, at least"
+                )
+            pooled.append(PyramidPooling(name="pyramid")(features))
         for number, level in enumerate(levels):
             pooled.append(keras.layers.GlobalAveragePooling2D(name=f"level_{number}")(level))
         features = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate(name="pooled")(pooled)

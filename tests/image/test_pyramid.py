@@ -1,0 +1,65 @@
+"""Spatial pyramid pooling: by hand, and where things may move."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from vsemb.errors import InvalidArgumentError
+from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.pyramid import PyramidPooling
+
+
+def pooled(features: np.ndarray, *levels: int) -> np.ndarray:
+    return keras.ops.convert_to_numpy(PyramidPooling(levels)(features.astype(np.float32)))
+
+
+@pytest.mark.parametrize(("height", "width"), [(3, 3), (4, 4), (7, 5), (8, 8)])
+def test_equals_loops(height, width):
+    features = np.random.default_rng(0).normal(size=(2, height, width, 3))
+    expected = []
+    for level in (1, 2, 3):
+        for row in range(level):
+            for column in range(level):
+                # A place belongs to the cells that any part of it lies in.
+                rows = [
+                    y
+                    for y in range(height)
+                    if y * level < (row + 1) * height and (y + 1) * level > row * height
+                ]
+                columns = [
+                    x
+                    for x in range(width)
+                    if x * level < (column + 1) * width and (x + 1) * level > column * width
+                ]
+                expected.append(features[:, rows][:, :, columns].max(axis=(1, 2)))
+    np.testing.assert_allclose(pooled(features, 1, 2, 3), np.concatenate(expected, axis=1), rtol=1e-6)
+
+
+def test_the_whole_stays_where_a_thing_moves_and_the_cells_tell_where():
+    here, there = np.zeros((1, 6, 6, 2)), np.zeros((1, 6, 6, 2))
+    here[0, 0, 0], there[0, 5, 3] = 1, 1
+    first, second = pooled(here, 1, 3).reshape(10, 2), pooled(there, 1, 3).reshape(10, 2)
+    assert first[0].tolist() == second[0].tolist() == [1, 1]
+    assert np.flatnonzero(first[1:, 0]).tolist() == [0]
+    assert np.flatnonzero(second[1:, 0]).tolist() == [7]
+
+
+def test_of_a_backbone_and_back_from_its_configuration():
+    backbone = build_backbone(BackboneConfig("SmallConvNet", pooling="pyramid"))
+    assert backbone.output_shape == (None, 10 * 128)
+    layer = PyramidPooling((2,))
+    assert PyramidPooling.from_config(layer.get_config()).levels == (2,)
+    assert layer.compute_output_shape((None, 4, 4, 5)) == (None, 20)
+
+
+def test_refusals():
+    with pytest.raises(InvalidArgumentError, match=r"levels=\(\)"):
+        PyramidPooling(())
+    with pytest.raises(InvalidArgumentError, match=r"levels=\(0,\)"):
+        PyramidPooling((0,))
+    with pytest.raises(InvalidArgumentError, match="a map of 3 places a side"):
+        pooled(np.zeros((1, 2, 2, 1)), 3)
+    with pytest.raises(InvalidArgumentError, match="size=64"):
+        build_backbone(BackboneConfig("MobileNetV2", size=64, pooling="pyramid"))
