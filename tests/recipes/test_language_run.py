@@ -212,6 +212,9 @@ def test_encoders_that_are_refused(kiros_run) -> None:
         check_encoder(changed("text.tokenizer=trees"))
     with pytest.raises(DataError, match="reads names of classes"):
         check_encoder(changed("text.tokenizer=classes"))
+    for tokenizer in ("characters", "wordpiece", "bpe"):
+        with pytest.raises(DataError, match="reads parts of words"):
+            check_encoder(changed(f"text.tokenizer={tokenizer}"))
     with pytest.raises(DataError, match="sets of words"):
         check_encoder(changed("similarity=region-word", "image.regions=true"))
 

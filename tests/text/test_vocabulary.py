@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
@@ -74,9 +75,38 @@ def test_spaces_within_words_come_back_from_the_file(tmp_path) -> None:
     assert Vocabulary.load(tmp_path / "v.txt").words == ("a", " ")
 
 
+def test_scores_stand_in_the_file_and_count(tmp_path) -> None:
+    scores = np.array([-0.1, -1e-30, -12.345679], np.float32)
+    vocabulary = Vocabulary(["a", "b", "c"], scores)
+    vocabulary.save(tmp_path / "v.txt")
+    lines = (tmp_path / "v.txt").read_text(encoding="utf-8").split("\n")
+    assert lines == ["<pad>\t0", "<unk>\t0", "a\t-0.1", "b\t-1e-30", "c\t-12.345679", ""]
+    loaded = Vocabulary.load(tmp_path / "v.txt")
+    assert loaded.words == vocabulary.words and loaded.scores.tobytes() == scores.tobytes()
+    prints = [Vocabulary(["a", "b", "c"], s).fingerprint for s in (scores, scores[::-1], None)]
+    assert loaded.fingerprint == prints[0] and len(set(prints)) == 3
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, np.nan], [[1.0, 2.0]]])
+def test_bad_scores(scores) -> None:
+    with pytest.raises(InvalidArgumentError, match="scores"):
+        Vocabulary(["a", "b"], scores)
+    with pytest.raises(InvalidArgumentError, match="white space"):
+        Vocabulary(["a b"], [1.0])
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"dog\ncat\n", b"<pad>\n<unk>\n\xff\n", b"<pad>\n<unk>\ndog\ndog\n", b"<pad>\n<unk>\ndog\n\ncat\n"],
+    [
+        b"",
+        b"<pad>\t0\n<unk>\t0\na\n",
+        b"<pad>\t0\n<unk>\t0\na\tx\n",
+        b"<pad>\t0\n<unk>\t0\n",
+        b"dog\ncat\n",
+        b"<pad>\n<unk>\n\xff\n",
+        b"<pad>\n<unk>\ndog\ndog\n",
+        b"<pad>\n<unk>\ndog\n\ncat\n",
+    ],
 )
 def test_broken_files(tmp_path, content: bytes) -> None:
     path = tmp_path / "vocabulary.txt"

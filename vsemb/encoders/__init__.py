@@ -14,6 +14,7 @@ from vsemb.encoders.rectified import RectifiedCell
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.regions import RegionEncoder
 from vsemb.encoders.scaling import FeatureScaling
+from vsemb.encoders.transformer import TransformerSentenceEncoder
 from vsemb.encoders.tree_lstm import TreeLSTMEncoder
 from vsemb.encoders.twin import TwinColumn
 from vsemb.encoders.word_sequence import WordSequenceEncoder
@@ -38,6 +39,7 @@ __all__ = [
     "RectifiedCell",
     "RegionEncoder",
     "SequencePooling",
+    "TransformerSentenceEncoder",
     "TreeLSTMEncoder",
     "TwinColumn",
     "WordEmbedding",

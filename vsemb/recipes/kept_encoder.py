@@ -19,7 +19,7 @@ def check_encoder(encoder: Run) -> None:
     """Refuses a run that does not embed any sentence and any image as one vector.
 
     Raises:
-        DataError: if its vectors are sets, or it reads trees or the names of classes.
+        DataError: if its vectors are sets, or it reads trees, the names of classes, or parts of words.
     """
     reason = None
     if encoder.sets:
@@ -28,6 +28,9 @@ def check_encoder(encoder: Run) -> None:
         reason = "reads dependency trees"
     elif encoder.recipe.text.tokenizer == "classes":
         reason = "reads names of classes"
+    elif encoder.recipe.text.tokenizer != "words":
+        # What is written, word by word, is scored by the encoder without joining it to a text.
+        reason = "reads parts of words"
     if reason is not None:
         raise DataError(
             f"{encoder.path}, of the recipe {encoder.recipe.name!r}, {reason}; a language model "

@@ -21,6 +21,7 @@ from vsemb.recipes.serve import run_encoders
 from vsemb.search import SearchIndex, abstract, combine, compose
 from vsemb.text.characters import CharacterTokenizer
 from vsemb.text.class_names import ClassTokenizer
+from vsemb.text.subwords import SubwordTokenizer
 from vsemb.text.tokenizers import Tokenizer
 
 _UNKNOWN = 1
@@ -259,4 +260,6 @@ def _piece(tokenizer: Tokenizer) -> tuple[str, str]:
         return "character", "characters"
     if isinstance(tokenizer, ClassTokenizer):
         return "name of a class", "classes"
+    if isinstance(tokenizer, SubwordTokenizer):
+        return "piece of a word", "pieces of words"
     return "word", "words"

@@ -23,6 +23,7 @@ from vsemb.encoders.twin import unwrapped
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.models import DualEncoder, EntailmentModel
 from vsemb.recipes.schema import Recipe
+from vsemb.recipes.texts import LEARNERS
 from vsemb.text.cooccurrence import cooccurrence_vectors
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vectors import read_word_vectors
@@ -121,6 +122,10 @@ def start_word_vectors(
     if recipe.text.word_vectors == FROM_CAPTIONS:
         words.set_vectors(cooccurrence_vectors(ids, offsets, len(vocabulary), words.dim))
     elif recipe.text.word_vectors is not None:
+        if recipe.text.tokenizer in LEARNERS:
+            allowed = f"null or {FROM_CAPTIONS!r} with text.tokenizer={recipe.text.tokenizer!r}"
+            fix = "A file has vectors of words, not of their pieces."
+            raise invalid_argument("text.word_vectors", recipe.text.word_vectors, allowed, fix)
         vectors, found = read_word_vectors(recipe.text.word_vectors, vocabulary, recipe.training.seed)
         words.set_vectors(vectors)
         print(f"word vectors for {found} of {len(vocabulary.words)} words", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import keras
 
@@ -17,6 +18,7 @@ from vsemb.encoders import (
     IndicatorEncoder,
     LinearSentenceEncoder,
     RecurrentSentenceEncoder,
+    TransformerSentenceEncoder,
     TreeLSTMEncoder,
     WordEmbedding,
     WordSequenceEncoder,
@@ -29,6 +31,8 @@ from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.recipes.schema import Recipe
 from vsemb.text.characters import CharacterTokenizer, alphabet_vocabulary
 from vsemb.text.class_names import ClassTokenizer
+from vsemb.text.piece_learning import learn_sentencepieces, learn_wordpieces
+from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
 from vsemb.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from vsemb.text.vocabulary import Vocabulary
@@ -39,13 +43,22 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "characters": CharacterTokenizer,
     "trees": TreeTokenizer,
     "classes": ClassTokenizer,
+    "wordpiece": WordPieceTokenizer,
+    "sentencepiece": UnigramTokenizer,
+    "bpe": BPETokenizer,
+}
+#: Tokenizers of pieces of words -> what learns the pieces from captions, min_count and max_words.
+LEARNERS: dict[str, Callable[[Iterable[str], int, int | None], Vocabulary]] = {
+    "wordpiece": learn_wordpieces,
+    "sentencepiece": partial(learn_sentencepieces, "unigram"),
+    "bpe": partial(learn_sentencepieces, "bpe"),
 }
 #: Name of a convolutional encoder -> what reads its last feature map.
 CONVOLUTIONAL = {"cnn": None, "cnn-rnn": "rnn", "cnn-gru": "gru", "cnn-lstm": "lstm"}
 LINEAR = ("sum", "mean", "average")
 #: Name of an encoder of trees -> how it tells a node's children apart.
 TREES = {"tree-lstm": "slots", "child-sum-tree-lstm": "sum"}
-ENCODERS = (*CELLS, "brnn", *LINEAR, "bow", *CONVOLUTIONAL, *TREES, "attributes")
+ENCODERS = (*CELLS, "brnn", *LINEAR, "bow", *CONVOLUTIONAL, "transformer", *TREES, "attributes")
 #: Encoders that need a tokenizer of their own, which in turn needs one of them.
 _TOGETHER = {"attributes": "classes", **dict.fromkeys(TREES, "trees")}
 
@@ -111,7 +124,7 @@ def class_attributes(recipe: Recipe, dataset: Dataset) -> ClassAttributes | None
 def build_vocabulary(
     recipe: Recipe, captions: Iterable[str], attributes: ClassAttributes | None = None
 ) -> Vocabulary:
-    """Returns what the recipe's tokenizer knows: words of the captions, characters, or class names.
+    """Returns what the recipe's tokenizer knows: words of the captions, their pieces, characters, or classes.
 
     Args:
         recipe: the recipe.
@@ -119,7 +132,8 @@ def build_vocabulary(
         attributes: what `class_attributes` returned; None where there are no classes.
 
     Raises:
-        InvalidArgumentError: if the recipe reads the names of classes, or trees, and there are none.
+        InvalidArgumentError: if the recipe reads the names of classes, or trees, and there are none; for
+            fewer pieces of words than characters.
     """
     text = recipe.text
     if text.tokenizer == "trees":
@@ -133,7 +147,9 @@ def build_vocabulary(
         if attributes is None:
             raise invalid_argument("text.tokenizer", text.tokenizer, "another where texts have no classes")
         return Vocabulary(sorted(attributes.values))
-    return Vocabulary.from_captions(captions, text.min_count, text.max_words)
+    if text.tokenizer not in LEARNERS:
+        return Vocabulary.from_captions(captions, text.min_count, text.max_words)
+    return LEARNERS[text.tokenizer](captions, text.min_count, text.max_words)
 
 
 def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> Tokenizer:
@@ -143,15 +159,11 @@ def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> Tokenizer:
         InvalidArgumentError: for one that does not exist.
     """
     text = recipe.text
-    if text.tokenizer == "words":
-        return WordTokenizer(vocabulary, text.max_length)
-    if text.tokenizer == "characters":
-        return CharacterTokenizer(vocabulary, text.max_length)
-    if text.tokenizer == "trees":
-        return TreeTokenizer(vocabulary, text.max_length)
+    if text.tokenizer not in TOKENIZERS:
+        raise unknown_name("text.tokenizer", text.tokenizer, TOKENIZERS)
     if text.tokenizer == "classes":
         return ClassTokenizer(vocabulary)
-    raise unknown_name("text.tokenizer", text.tokenizer, TOKENIZERS)
+    return TOKENIZERS[text.tokenizer](vocabulary, text.max_length)
 
 
 def token_shape(recipe: Recipe) -> tuple[int, ...]:
@@ -237,7 +249,7 @@ def _text_dim(recipe: Recipe) -> int:
         return recipe.embedding_dim
     if text.encoder in ("sum", "mean"):
         return text.word_dim
-    if text.encoder in (*CELLS, *TREES):
+    if text.encoder in (*CELLS, *TREES, "transformer"):
         directions = 2 if text.encoder in CELLS and text.directions == "concat" else 1
         return text.units * directions * len(POOLINGS.get(text.pooling, ("unknown",)))
     return recipe.embedding_dim
@@ -278,6 +290,21 @@ def _sequence(recipe: Recipe, words: WordEmbedding) -> keras.layers.Layer:
             units=text.units,
             hidden=text.units,
             dropout=text.dropout,
+            dtype=dtype,
+        )
+    if text.encoder == "transformer":
+        return TransformerSentenceEncoder(
+            words,
+            dim,
+            length=text.max_length,
+            units=text.units,
+            layers=text.layers,
+            heads=text.heads,
+            feed_forward=text.feed_forward,
+            pre_norm=text.pre_norm,
+            pooling=text.pooling,
+            dropout=text.dropout,
+            init_scale=text.init_scale,
             dtype=dtype,
         )
     return RecurrentSentenceEncoder(

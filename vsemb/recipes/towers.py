@@ -11,10 +11,11 @@ class TextConfig:
 
     Attributes:
         tokenizer: `words`, `characters`, `trees` (dependency trees of the captions, see `vsemb parse`), or
-            `classes`: the name of the image's class in place of its captions.
-        min_count: words seen less often in the training captions are unknown.
-        max_words: size limit of the vocabulary.
-        max_length: longer captions are cut to so many words or characters.
+            `classes`: the name of the image's class in place of its captions. `wordpiece`, `sentencepiece`
+            (its unigram model) and `bpe` split words into pieces learned from the training captions.
+        min_count: words seen less often in the training captions are unknown, or teach no pieces.
+        max_words: size limit of the vocabulary; null for all words, or for 4000 pieces of words.
+        max_length: longer captions are cut to so many words, pieces or characters.
         word_dim: size of a word vector.
         word_vectors: path of pretrained vectors (GloVe or word2vec text format), or `captions` for
             vectors from which words stand together in the training captions.
@@ -26,19 +27,25 @@ class TextConfig:
         embedding_dropout: share of word-vector entries dropped in training.
         encoder: `gru`, `lstm` or `peephole-lstm`; `sum` or `mean` of word vectors, `average` (their mean
             and a linear map) or `bow` (which words are there, and a linear map); `cnn`, or `cnn-rnn`,
-            `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`;
+            `cnn-gru`, `cnn-lstm`; `transformer`; `attributes` of the classes, with the tokenizer `classes`;
             `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`. Where the similarity
             compares sets, a vector a word in its context, by `brnn` (of Karpathy & Fei-Fei), `gru` or `lstm`.
-        units: size of the recurrent state of each direction, or of a node of a tree; of the layer behind the
-            convolutions of `cnn`.
+        units: size of the recurrent state of each direction, of a node of a tree, or of a word in the
+            `transformer`; of the layer behind the convolutions of `cnn`.
+        layers: of `transformer`, its blocks.
+        heads: of `transformer`, the attention heads of a block; they divide `units`.
+        feed_forward: of `transformer`, the size of the inner layer of a block; null for 4 times `units`.
+        pre_norm: of `transformer`, whether a block normalises what it reads, and not what comes out.
         slots: of `tree-lstm`, the children on each side of a node that have matrices of their own; those
             beyond are summed into the last.
         directions: `forward`, `concat` or `average`, of a recurrent encoder.
-        pooling: `last`, which is the root of a tree, `mean`, `max` or `mean+max`.
-        dropout: share of pooled entries dropped in training.
+        pooling: `last`, which is the root of a tree and the last word of `transformer`, `mean`, `max` or
+            `mean+max`.
+        dropout: share of pooled entries dropped in training; of `transformer` also within its blocks.
         bag: whether a bag of words stands beside the recurrent or the tree encoder.
         bag_dropout: share of the bag's words left out in training.
-        init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+        init_scale: recurrent weights, or those of a `transformer`'s blocks, uniform in +- this; null for
+            Keras' defaults.
     """
 
     tokenizer: str = "words"
@@ -54,6 +61,10 @@ class TextConfig:
     embedding_dropout: float = 0.0
     encoder: str = "gru"
     units: int = 1024
+    layers: int = 2
+    heads: int = 8
+    feed_forward: int | None = None
+    pre_norm: bool = True
     slots: int = 2
     directions: str = "forward"
     pooling: str = "last"

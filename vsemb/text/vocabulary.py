@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
 from vsemb.files import replacing, sha256_bytes
 from vsemb.text.normalize import split_words
 
@@ -21,14 +22,18 @@ _CHUNK = 8192
 class Vocabulary:
     """Words and their ids; id 0 is padding, id 1 every unknown word.
 
-    A word is what a tokenizer makes one token of: a word proper, a character, or the name of a class.
+    A word is what a tokenizer makes one token of: a word proper, a piece of one, a character, or the name of
+    a class.
 
     Args:
         words: the known words in the order of their ids, from 2 on; no duplicates. White space may stand
             within a word (`"black footed albatross"`), and a single space may be one; line breaks may not.
+        scores: of pieces that a tokenizer chooses by their probability, its natural logarithm, one for each
+            word, kept as float32; None where words have none. White space may stand in no word then.
 
     Raises:
-        InvalidArgumentError: for duplicate or empty words, white space around one, or a line break.
+        InvalidArgumentError: for duplicate or empty words, white space around one, or a line break; for
+            scores that are not finite or not as many as there are words.
 
     Example:
 
@@ -39,7 +44,7 @@ class Vocabulary:
     5
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], scores: Sequence[float] | None = None) -> None:
         reserved = {PADDING, UNKNOWN}
         seen: set[str] = set()
         for word in words:
@@ -47,8 +52,15 @@ class Vocabulary:
             if word.splitlines() != [word] or not whole or word in reserved or word in seen:
                 allowed = "distinct words without line breaks or white space around them"
                 raise invalid_argument("words", word, allowed)
+            if scores is not None and word.split() != [word]:
+                raise invalid_argument("words", word, "words without white space where they have scores")
             seen.add(word)
         self.words = tuple(words)
+        self.scores = None if scores is None else np.asarray(scores, np.float32)
+        if self.scores is not None and (
+            self.scores.shape != (len(words),) or not np.isfinite(self.scores).all()
+        ):
+            raise invalid_argument("scores", scores, f"{len(words)} finite numbers, one for each word")
 
     def __len__(self) -> int:
         return len(self.words) + 2
@@ -63,8 +75,15 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        """Hex SHA-256 of the words in order."""
-        return sha256_bytes("\n".join(self.words).encode())
+        """Hex SHA-256 of the words in order, and of their scores."""
+        return sha256_bytes("\n".join(self._lines()[2:]).encode())
+
+    def _lines(self) -> list[str]:
+        if self.scores is None:
+            return list(self.tokens)
+        # The shortest decimals that are read as the same float32.
+        scores = ["0", "0", *(str(score) for score in self.scores)]
+        return [f"{token}\t{score}" for token, score in zip(self.tokens, scores, strict=True)]
 
     @classmethod
     def from_captions(
@@ -83,22 +102,12 @@ class Vocabulary:
         """
         if max_words is not None and max_words < 1:
             raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
-        counts: Counter[bytes] = Counter()
-        total, remaining = 0, iter(captions)
-        while chunk := list(itertools.islice(remaining, _CHUNK)):
-            total += len(chunk)
-            counts.update(split_words(tf.constant(chunk, tf.string)).flat_values.numpy().tolist())
-        kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
-        if not kept:
-            raise DataError(
-                f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}."
-            )
-        return cls([word for _, word in kept[:max_words]])
+        return cls(list(count_words(captions, min_count))[:max_words])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes one token a line; the line number, from 0, is the id."""
+        """Writes one token a line, and its score behind a tab; the line number, from 0, is the id."""
         with replacing(path) as temporary:
-            temporary.write_text("\n".join(self.tokens) + "\n", encoding="utf-8")
+            temporary.write_text("\n".join(self._lines()) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
@@ -111,9 +120,45 @@ class Vocabulary:
             lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"The vocabulary at {path} cannot be read: {error}.") from error
-        if lines[:2] != [PADDING, UNKNOWN]:
+        scored = lines[:2] == [f"{PADDING}\t0", f"{UNKNOWN}\t0"]
+        if not scored and lines[:2] != [PADDING, UNKNOWN]:
             raise DataError(f"{path} is no vocabulary: its first lines must be {PADDING} and {UNKNOWN}.")
         try:
-            return cls(lines[2:])
-        except InvalidArgumentError as error:
-            raise DataError(f"{path} is no vocabulary. {error}") from error
+            if not scored:
+                return cls(lines[2:])
+            words, scores = zip(*(line.split("\t") for line in lines[2:]), strict=True)
+            return cls(words, [float(score) for score in scores])
+        except (InvalidArgumentError, ValueError) as error:
+            raise DataError(f"{path} is no vocabulary. {one_line(error, 200)}") from error
+
+
+def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
+    """Counts the words of captions, split as in serving.
+
+    Args:
+        captions: raw captions; read once, a few thousand at a time.
+        min_count: words seen less often are left out.
+
+    Returns:
+        word -> how often it is seen, the most frequent first, and words seen equally often in the order of
+        their characters; whatever the order of the captions.
+
+    Raises:
+        DataError: if no word is left.
+
+    Example:
+
+    >>> count_words(["A dog.", "a cat"])
+    {'a': 2, 'cat': 1, 'dog': 1}
+    """
+    counts: Counter[bytes] = Counter()
+    total, remaining = 0, iter(captions)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        total += len(chunk)
+        counts.update(split_words(tf.constant(chunk, tf.string)).flat_values.numpy().tolist())
+    kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
+    if not kept:
+        raise DataError(
+            f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}."
+        )
+    return {word: -negative for negative, word in kept}

@@ -1,0 +1,209 @@
+"""The Transformer sentence encoder, of keras-hub's layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.encoders.pooling import POOLINGS, SequencePooling
+from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.errors import invalid_argument, unknown_name
+
+Tensor = Any
+
+# As BERT and CLIP start their tables of positions.
+_POSITION_DEVIATION = 0.02
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class TransformerSentenceEncoder(keras.layers.Layer):
+    """Words and their places -> Transformer blocks -> pooling -> (where sizes differ) a linear map to `dim`.
+
+    A block is multi-head self-attention and a network of two layers with a GELU between, each with a residual
+    connection and a layer normalisation (`keras_hub.layers.TransformerEncoder`). Every word attends to all
+    words of its text, and to no padding. Word vectors of another size than `units` pass a linear map first,
+    and the vector of a word's place is added then (`keras_hub.layers.PositionEmbedding`).
+
+    Dropout acts on the sum of word and place, in every block on the attention's weights and behind both
+    parts, and on the pooled entries.
+
+    Args:
+        words: the word vectors.
+        dim: size of the sentence embedding.
+        length: the most words that are read, at least 2; what is behind them is cut off.
+        units: size of a word's state.
+        layers: number of blocks.
+        heads: number of attention heads; they divide `units`.
+        feed_forward: size of the inner layer of a block's network; None for 4 times `units`.
+        pre_norm: whether each part of a block normalises what it reads, with one more normalisation behind
+            the last block (CLIP); otherwise what comes out is normalised (Vaswani et al., BERT), which wants
+            a warm-up of the learning rate.
+        pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. There is no token of its own for the
+            sentence.
+        dropout: in training, the share of entries set to 0.
+        init_scale: the blocks' matrices start uniform in [-init_scale, init_scale]; None for Glorot's range.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding, on the right.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim).
+
+    Raises:
+        InvalidArgumentError: for an unknown pooling, sizes below 1, or heads that do not divide `units`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> words = WordEmbedding(vocabulary_size=10, dim=4)
+    >>> encoder = TransformerSentenceEncoder(words, dim=6, length=16, units=8, layers=1, heads=2)
+    >>> encoder(np.array([[2, 3, 0]])).shape
+    TensorShape([1, 6])
+
+    References:
+        Vaswani et al. Attention Is All You Need. NeurIPS 2017, arXiv:1706.03762.
+        Devlin et al. BERT. NAACL 2019, arXiv:1810.04805.
+        Radford et al. Learning Transferable Visual Models From Natural Language Supervision. ICML 2021,
+        arXiv:2103.00020.
+    """
+
+    def __init__(
+        self,
+        words: WordEmbedding,
+        dim: int = 512,
+        *,
+        length: int = 64,
+        units: int = 512,
+        layers: int = 2,
+        heads: int = 8,
+        feed_forward: int | None = None,
+        pre_norm: bool = True,
+        pooling: str = "mean",
+        dropout: float = 0.0,
+        init_scale: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if pooling not in POOLINGS:
+            raise unknown_name("pooling", pooling, POOLINGS)
+        sizes = {"dim": dim, "length": length, "units": units, "layers": layers, "heads": heads}
+        for name, number in {
+            **sizes,
+            "feed_forward": 4 * units if feed_forward is None else feed_forward,
+        }.items():
+            least = 2 if name == "length" else 1
+            if number < least:
+                raise invalid_argument(name, number, f"an integer >= {least}")
+        if units % heads:
+            raise invalid_argument("heads", heads, f"a divisor of units={units}")
+        self.words = words
+        self.dim = dim
+        self.length = length
+        self.units = units
+        self.layers = layers
+        self.heads = heads
+        self.feed_forward = feed_forward
+        self.pre_norm = pre_norm
+        self.pooling = pooling
+        self.dropout = dropout
+        self.init_scale = init_scale
+        options: dict[str, Any] = {"dtype": self.dtype_policy}
+        self.widening = None
+        if words.dim != units:
+            self.widening = keras.layers.Dense(units, name="widening", **options)
+        self.places, self.blocks = self._of_keras_hub()
+        self.normalization = None
+        if pre_norm:
+            self.normalization = keras.layers.LayerNormalization(
+                epsilon=1e-5, name="normalization", **options
+            )
+        self._input_dropout = keras.layers.Dropout(dropout, **options)
+        self._pool = SequencePooling(pooling, **options)
+        self._dropout_layer = keras.layers.Dropout(dropout, **options)
+        self.projection = None
+        if self._pooled_size() != dim:
+            self.projection = keras.layers.Dense(dim, name="projection", **options)
+
+    def _of_keras_hub(self) -> tuple[keras.layers.Layer, list[keras.layers.Layer]]:
+        # Only here, since it takes seconds and other encoders do without.
+        from keras_hub.layers import PositionEmbedding, TransformerEncoder
+
+        kernel: Any = "glorot_uniform"
+        if self.init_scale is not None:
+            kernel = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        blocks = [
+            TransformerEncoder(
+                self.feed_forward or 4 * self.units,
+                self.heads,
+                dropout=self.dropout,
+                activation="gelu",
+                kernel_initializer=kernel,
+                normalize_first=self.pre_norm,
+                dtype=self.dtype_policy,
+                name=f"block_{number}",
+            )
+            for number in range(self.layers)
+        ]
+        start = keras.initializers.TruncatedNormal(stddev=_POSITION_DEVIATION)
+        return PositionEmbedding(self.length, start, dtype=self.dtype_policy, name="places"), blocks
+
+    def _pooled_size(self) -> int:
+        return self.units * len(POOLINGS[self.pooling])
+
+    def build(self, input_shape: Any) -> None:
+        if not self.words.built:
+            self.words.build(input_shape)
+        states = (*input_shape, self.units)
+        for layer, shape in (
+            (self.widening, (*input_shape, self.words.dim)),
+            (self.places, states),
+            *((block, states) for block in self.blocks),
+            (self.normalization, states),
+            (self.projection, (input_shape[0], self._pooled_size())),
+        ):
+            if layer is not None and not layer.built:
+                layer.build(shape)
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        token_ids = token_ids[:, : self.length]
+        if token_ids.shape[1] == 1:
+            # Keras warns of a softmax over a single entry, which is right here.
+            token_ids = ops.pad(token_ids, [[0, 0], [0, 1]])
+        mask = padding_mask(token_ids)
+        states = self.words(token_ids, training=training)
+        if self.widening is not None:
+            states = self.widening(states)
+        states = self._input_dropout(states + self.places(states), training=training)
+        for block in self.blocks:
+            states = block(states, padding_mask=mask, training=training)
+        if self.normalization is not None:
+            states = self.normalization(states)
+        pooled = self._dropout_layer(self._pool(states, mask), training=training)
+        return pooled if self.projection is None else self.projection(pooled)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "words": keras.saving.serialize_keras_object(self.words),
+            "dim": self.dim,
+            "length": self.length,
+            "units": self.units,
+            "layers": self.layers,
+            "heads": self.heads,
+            "feed_forward": self.feed_forward,
+            "pre_norm": self.pre_norm,
+            "pooling": self.pooling,
+            "dropout": self.dropout,
+            "init_scale": self.init_scale,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TransformerSentenceEncoder:
+        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
