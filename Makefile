@@ -13,8 +13,9 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install -e .
 	touch $@
 
+# In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,tfds,serving,index,milvus,report,demo,parse,regions,captions,beam]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,index,milvus,report,demo,parse,regions,captions,beam]'
 	touch $@
 
 quickstart: $(VENV)/installed

@@ -12,6 +12,7 @@ from vsemb.data.batches import PairBatches
 from vsemb.data.pixel_service import ServicePixels, service_address
 from vsemb.data.sources import PixelImages
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.image.augmentation import Distortion
 from vsemb.text import Vocabulary, WordTokenizer
 
 service = tf.data.experimental.service
@@ -70,6 +71,23 @@ def test_batches_are_those_made_here(scenes, tokenizer, two_workers, augment: bo
     assert_same(read(here, 1), read(there, 1))
     # What a worker holds that starts late is made here once enough later batches wait.
     assert images.made_here < here.steps_per_epoch // 2
+
+
+def test_workers_distort_as_it_is_done_here(scenes, tokenizer, two_workers) -> None:
+    pytest.importorskip("official", reason="the extra models is not installed")
+    split = scenes.split("train")
+
+    def distort() -> Distortion:
+        return Distortion(24, "randaugment", erasing=0.5)
+
+    images = ServicePixels(split, 24, address=two_workers.address, augment=True, distort=distort())
+    here = PixelImages(split, 24, augment=True, distort=distort())
+    there = PairBatches(split, images, tokenizer, batch_size=9, seed=2)
+    assert_same(read(PairBatches(split, here, tokenizer, batch_size=9, seed=2), 1), read(there, 1))
+    assert images.made_here < there.steps_per_epoch // 2
+    # Never outside training.
+    plain = ServicePixels(split, 24, address=two_workers.address, augment=True)
+    np.testing.assert_array_equal(images.gather(np.arange(3)), plain.gather(np.arange(3)))
 
 
 def test_a_resumed_epoch(scenes, tokenizer, two_workers) -> None:

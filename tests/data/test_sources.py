@@ -13,6 +13,7 @@ from vsemb.data.batches import PairBatches, image_batches
 from vsemb.data.features import FeatureStore
 from vsemb.data.sources import FeatureImages, PixelImages
 from vsemb.errors import DataError
+from vsemb.image.augmentation import Distortion
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -67,6 +68,51 @@ def test_augmentation_follows_from_the_epoch_and_step(scenes) -> None:
         (first[int(i)] != p).any() for b in second for i, p in zip(b["image_id"], b["image"], strict=True)
     ]
     assert np.mean(changed) > 0.9
+
+
+class Rolled:
+    """Stands in for a `Distortion`, which needs an extra: it rolls images by a draw, and counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        self.calls += 1
+        return tf.roll(pixels, tf.random.stateless_uniform((), seed, 1, 20, tf.int32), axis=1)
+
+
+def test_only_training_batches_are_distorted_after_the_crop(scenes) -> None:
+    split, rows, seed = scenes.split("train"), np.arange(4), tf.constant([1, 2])
+    for augment in (True, False):
+        rolled = Rolled()
+        images = PixelImages(split, 24, augment=augment, distort=rolled)
+        plain = PixelImages(split, 24, augment=augment)
+        batch = tf.constant(images.gather(rows))
+        np.testing.assert_array_equal(images.finish(batch, None), plain.finish(batch, None))
+        assert rolled.calls == 0
+        np.testing.assert_array_equal(images.finish(batch, seed), Rolled()(plain.finish(batch, seed), seed))
+
+
+def test_distortions_follow_from_the_epoch_and_step(scenes) -> None:
+    pytest.importorskip("official", reason="the extra models is not installed")
+    split = scenes.split("train")
+    tokenizer = WordTokenizer(Vocabulary.from_captions(split.captions))
+
+    def batches() -> PairBatches:
+        # Made anew, as by the process that goes on.
+        distort = Distortion(24, "randaugment", erasing=0.5)
+        images = PixelImages(split, 24, augment=True, distort=distort, memory=0)
+        return PairBatches(split, images, tokenizer, batch_size=16, seed=1)
+
+    whole = list(batches().dataset(1).as_numpy_iterator())
+    tail = list(batches().dataset(1, 13).as_numpy_iterator())
+    for one, other in zip(whole[13:], tail, strict=True):
+        np.testing.assert_array_equal(one["image"], other["image"])
+    plain = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=16, seed=1)
+    cropped = list(plain.dataset(1).as_numpy_iterator())
+    changed = [(a["image"] != b["image"]).any(axis=(1, 2, 3)) for a, b in zip(whole, cropped, strict=True)]
+    # Left alone are (2 / 17)^2 of them, and some on which an operation has no effect; never all.
+    assert 0.8 < np.mean(changed) < 1
 
 
 class Broken:

@@ -274,4 +274,4 @@ def test_only_training_batches_see_mirror_images(scenes_copy):
     store = cache_features(scenes_copy, config, weights=None, mirror=True)
     recipe, split = recipes.get("vsepp"), scenes_copy.split("train")
     assert build.build_images(recipe, split, store).spec.shape == (256,)
-    assert build.build_images(recipe, split, store, augment=True).spec.shape == (2, 256)
+    assert build.build_images(recipe, split, store, training=True).spec.shape == (2, 256)

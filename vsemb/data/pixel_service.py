@@ -21,10 +21,10 @@ from collections.abc import Generator
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.sources import PixelImages
+from vsemb.data.sources import PixelImages, augmented
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.image.crops import random_crop_flip
+from vsemb.image.augmentation import Distortion
 from vsemb.image.decode import decode_images
 
 _PREFIX = "grpc://"
@@ -67,6 +67,7 @@ class ServicePixels:
         size: side in pixels.
         address: of the dispatcher, `grpc://host:port`.
         augment: whether images are randomly cropped and flipped.
+        distort: what is done to them after that, if anything.
         patience: seconds without any batch after which batches are made here, until some arrive again.
 
     Attributes:
@@ -83,7 +84,14 @@ class ServicePixels:
     """
 
     def __init__(
-        self, split: Split, size: int, *, address: str, augment: bool = False, patience: float = 60.0
+        self,
+        split: Split,
+        size: int,
+        *,
+        address: str,
+        augment: bool = False,
+        distort: Distortion | None = None,
+        patience: float = 60.0,
     ) -> None:
         self._address = service_address(address)
         # Never in memory: what does not arrive is decoded one batch at a time.
@@ -91,6 +99,7 @@ class ServicePixels:
         self._shards, self._numbers, self._offsets = split.image_places()
         self._size = size
         self._augment = augment
+        self._distort = distort
         self._patience = patience
         self.made_here = 0
 
@@ -154,14 +163,18 @@ class ServicePixels:
 
     def _make(self, rows: np.ndarray, seed: np.ndarray) -> np.ndarray:
         """Makes a batch here: the very graph that workers run."""
-        encoded = tf.constant(self._here.gather(rows))
-        decoded = self._here.decoded_size
-        pixels: np.ndarray = _pixels(encoded, tf.constant(seed), self._size, decoded, self._augment).numpy()
+        pixels: np.ndarray = self._pixels(tf.constant(self._here.gather(rows)), tf.constant(seed)).numpy()
         return pixels
+
+    def _pixels(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Decodes a batch, uint8: pixels are whole numbers, and a quarter of float32's bytes."""
+        images, valid = decode_images(encoded, self._here.decoded_size)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
+            images = tf.cast(tf.round(images), tf.uint8)
+        return augmented(images, self._size, seed, crop=self._augment, distort=self._distort)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
         shards = tf.constant([str(shard) for shard in self._shards])
-        size, decoded, augment = self._size, self._here.decoded_size, self._augment
         features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
 
         def read(step: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
@@ -171,7 +184,7 @@ class ServicePixels:
             )
 
         def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return steps[0], _pixels(encoded, seeds[0], size, decoded, augment)
+            return steps[0], self._pixels(encoded, seeds[0])
 
         # A batch's place in the plan goes to one worker, and with each of its images through the reading.
         steps = np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], axis=1)
@@ -191,14 +204,6 @@ def _record_at(shard: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
         filenames=shard[None], compression_type="", buffer_size=1 << 16, byte_offsets=offset[None]
     )
     return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string)).take(1)
-
-
-def _pixels(encoded: tf.Tensor, seed: tf.Tensor, size: int, decoded: int, augment: bool) -> tf.Tensor:
-    """Decodes a batch, uint8: pixels are whole numbers, and a quarter of float32's bytes."""
-    images, valid = decode_images(encoded, decoded)
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
-        images = tf.cast(tf.round(images), tf.uint8)
-    return random_crop_flip(images, size, seed) if augment else images
 
 
 class _Arrivals:

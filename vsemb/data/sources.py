@@ -15,6 +15,7 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.regions import RegionStore
 from vsemb.data.store import Split
 from vsemb.errors import DataError
+from vsemb.image.augmentation import Distortion
 from vsemb.image.crops import random_crop_flip, ten_crop_source_size
 from vsemb.image.decode import decode_images
 
@@ -113,16 +114,26 @@ class PixelImages:
         split: the split; its images must all decode.
         size: side in pixels.
         augment: whether training batches are randomly cropped and flipped.
+        distort: what is done to training batches after that, if anything.
         memory: bytes that decoded images may take; above, each batch is decoded anew.
 
     Raises:
         DataError: if the dataset has features only, or an image does not decode.
     """
 
-    def __init__(self, split: Split, size: int, *, augment: bool = False, memory: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        split: Split,
+        size: int,
+        *,
+        augment: bool = False,
+        distort: Distortion | None = None,
+        memory: int = 1 << 30,
+    ) -> None:
         self._split = split
         self._size = size
         self._augment = augment
+        self._distort = distort
         # Crops are cut from slightly larger images, as in the ten-crop protocol.
         self._decoded = ten_crop_source_size(size) if augment else size
         self._pixels: np.ndarray | None = None
@@ -167,8 +178,28 @@ class PixelImages:
             with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
                 images = tf.identity(images)
         images = tf.cast(images, tf.float32)
+        if seed is not None:
+            return augmented(images, self._size, seed, crop=self._augment, distort=self._distort)
         if not self._augment:
             return images
-        if seed is None:
-            return tf.image.resize(images, (self._size, self._size), antialias=True)
-        return random_crop_flip(images, self._size, seed)
+        return tf.image.resize(images, (self._size, self._size), antialias=True)
+
+
+def augmented(
+    images: tf.Tensor, size: int, seed: tf.Tensor, *, crop: bool, distort: Distortion | None
+) -> tf.Tensor:
+    """Returns images as training sees them.
+
+    Args:
+        images: (batch, height, width, 3), whole numbers in 0..255.
+        size: height and width of the result.
+        seed: int (2,), of the batch.
+        crop: whether they are randomly cropped and flipped.
+        distort: what is done to them after that, if anything.
+
+    Returns:
+        (batch, size, size, 3) of the same dtype.
+    """
+    if crop:
+        images = random_crop_flip(images, size, seed)
+    return images if distort is None else distort(images, seed)

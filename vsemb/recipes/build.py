@@ -19,6 +19,7 @@ from vsemb.encoders import ImageEncoder, PixelEncoder, RegionEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.recipes.distortion import distortion
 from vsemb.recipes.precision import check_precision
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.texts import build_text_encoder, token_shape
@@ -57,7 +58,7 @@ def build_images(
     split: Split,
     store: Store | None,
     *,
-    augment: bool = False,
+    training: bool = False,
     data_service: str | None = None,
 ) -> ImageSource:
     """Returns where a split's images come from.
@@ -66,14 +67,17 @@ def build_images(
         recipe: the recipe.
         split: the split.
         store: the dataset's features or regions, None for pixels.
-        augment: for training batches alone.
+        training: whether training batches are made, which see augmented images.
         data_service: address of a tf.data service whose workers decode, see `vsemb.data.ServicePixels`.
 
     Raises:
-        InvalidArgumentError: for a service where nothing is decoded.
+        InvalidArgumentError: for a service, or a policy of augmentation, where nothing is decoded.
+        MissingExtraError: if what augments images is not installed.
         DataError: if there are no features, or no service answers.
     """
     config = backbone_config(recipe)
+    augment = training and recipe.image.augment
+    distort = distortion(recipe, config) if training else None
     if config is None and data_service is not None:
         fix = "Train from pixels with --fine-tune."
         raise invalid_argument("data_service", data_service, "none: the recipe reads cached features", fix)
@@ -84,8 +88,8 @@ def build_images(
             return RegionImages(store, split, recipe.image.most_regions)
         return FeatureImages(store, split, augment=augment)
     if data_service is not None:
-        return ServicePixels(split, config.size, address=data_service, augment=augment)
-    return PixelImages(split, config.size, augment=augment)
+        return ServicePixels(split, config.size, address=data_service, augment=augment, distort=distort)
+    return PixelImages(split, config.size, augment=augment, distort=distort)
 
 
 def with_feature_size(recipe: Recipe, store: Store | None) -> Recipe:

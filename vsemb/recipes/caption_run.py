@@ -62,7 +62,7 @@ _READ = (
 # Those of whole images alone, and of regions alone.
 _READ_IMAGES = (
     *("image.backbone", "image.weights", "image.size", "image.pooling", "image.layer", "image.augment"),
-    *("image.frozen_statistics", "batches.captions"),
+    *("image.frozen_statistics", "image.policy", "image.erasing", "batches.captions"),
 )
 _READ_REGIONS = ("caption.affinity",)
 
@@ -273,7 +273,7 @@ class _Pairs:
 def _whole_images(
     recipe: Recipe, dataset: Dataset, train: Split, store: build.Store | None, tokenizer: Tokenizer
 ) -> _Pairs:
-    images = build.build_images(recipe, train, store, augment=recipe.image.augment)
+    images = build.build_images(recipe, train, store, training=True)
     val = dataset.split("val")
     val_images = build.build_images(recipe, val, store)
     likelihoods = likelihood_batches(

@@ -29,6 +29,9 @@ _SHARE: _Range = (lambda value: 0 <= value < 1, "a number in [0, 1)")
 _POSITIVE: _Range = (lambda value: 0 < value < math.inf, "a finite number > 0")
 _NOT_NEGATIVE: _Range = (lambda value: 0 <= value < math.inf, "a finite number >= 0")
 _FINITE: _Range = (math.isfinite, "a finite number")
+_PROBABILITY: _Range = (lambda value: 0 <= value <= 1, "a number in [0, 1]")
+_MAGNITUDE: _Range = (lambda value: 0 <= value <= 30, "a number in [0, 30]")
+_LAYERS: _Range = (lambda value: 1 <= value <= 16, "an integer from 1 to 16")
 # Seeds and epochs are added up as int32.
 _SEED: _Range = (lambda value: 0 <= value <= 10**9, "an integer from 0 to 1000000000")
 
@@ -52,6 +55,9 @@ RANGES: dict[str, _Range] = {
     "text.init_scale": _POSITIVE,
     "image.most_regions": _COUNT,
     "image.size": _SIZE,
+    "image.policy_magnitude": _MAGNITUDE,
+    "image.policy_layers": _LAYERS,
+    "image.erasing": _PROBABILITY,
     "image.dropout": _SHARE,
     "image.init_scale": _POSITIVE,
     "caption.units": _SIZE,

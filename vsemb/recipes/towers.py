@@ -91,6 +91,11 @@ class ImageConfig:
         frozen_statistics: batch normalisation keeps its stored statistics (for pretrained weights).
         augment: in training, random crops and mirror images where the backbone is trained, and mirror
             images or crops where the feature cache has them.
+        policy: what else is done to training images where the backbone is trained: `randaugment` or
+            `autoaugment`, see `vsemb.image.augmentation` (extra `models`).
+        policy_magnitude: of `randaugment`, how strong its operations are, from 0 to 30.
+        policy_layers: of `randaugment`, how many operations an image gets.
+        erasing: probability that a rectangle of a training image becomes noise, likewise.
         projection: whether features pass an affine map; without, they are the embedding as they are, and
             their size takes the place of embedding_dim.
         use_bias: whether the affine map has a bias.
@@ -109,6 +114,10 @@ class ImageConfig:
     layer: str | None = None
     frozen_statistics: bool = True
     augment: bool = True
+    policy: str | None = None
+    policy_magnitude: float = 10.0
+    policy_layers: int = 2
+    erasing: float = 0.0
     projection: bool = True
     use_bias: bool = True
     dropout: float = 0.0

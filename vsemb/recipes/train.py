@@ -96,9 +96,7 @@ def train(
     batches = build.build_batches(
         recipe,
         train_split,
-        build.build_images(
-            recipe, train_split, store, augment=recipe.image.augment, data_service=data_service
-        ),
+        build.build_images(recipe, train_split, store, training=True, data_service=data_service),
         tokenizer,
     )
     steps = batches.steps_per_epoch

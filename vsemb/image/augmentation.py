@@ -1,0 +1,199 @@
+"""RandAugment, AutoAugment and random erasing of the TensorFlow Model Garden, without a state.
+
+Which operation an image gets, and how much of it, is up to the library (`official.vision.ops.augment`). It
+draws from `tf.random`, which has a state: training that goes on after a stop, or whose batches others make,
+would see other images. Here a copy of that one module draws from stateless operations in place of it: the
+same seed gives the same images, whatever ran before. The graph consists of core operations, so that those who
+run it, such as workers of a tf.data service, need no Model Garden.
+
+References:
+    RandAugment: Cubuk et al. 2019, https://arxiv.org/abs/1909.13719
+    AutoAugment: Cubuk et al. 2018, https://arxiv.org/abs/1805.09501
+    Random erasing: Zhong et al. 2017, https://arxiv.org/abs/1708.04896
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from vsemb.errors import invalid_argument, missing_extra, unknown_name
+
+POLICIES = ("randaugment", "autoaugment")
+
+_MODULE = "official.vision.ops.augment"
+# The library's distances in pixels are those for images of this side.
+_USUAL_SIZE = 224
+# ImageNet's, in 0..255: what is erased becomes noise of unit variance around them.
+_MEAN = (123.675, 116.28, 103.53)
+_DEVIATION = (58.395, 57.12, 57.375)
+# A rectangle that does not fit, one in a hundred, is drawn again; the library's ten times are ten copies of
+# the graph.
+_TRIALS = 3
+
+
+class Distortion:
+    """Distorts training images by a policy, then erases a rectangle of some of them.
+
+    Distances (translations, the squares of Cutout) are the library's at 224 pixels and shrink with the image:
+    at 32 pixels its 100 would leave nothing of it. An image of 224 pixels takes some 4 ms of one core for
+    each of policy and erasing, and tf.data prepares the graph anew for each epoch, in 2 seconds (5 for
+    `autoaugment`).
+
+    Args:
+        size: height and width of the images.
+        policy: `randaugment`, `autoaugment` (the policy `v0` of the paper) or None.
+        magnitude: of `randaugment`, its M: how strong the operations are.
+        layers: of `randaugment`, its N: how many operations an image gets, one after the other.
+        erasing: the probability that a rectangle of 2 % to a third of an image's area becomes noise.
+
+    Raises:
+        InvalidArgumentError: for an unknown policy, a number out of range, or nothing to do.
+        MissingExtraError: if the Model Garden is not installed.
+
+    Example:
+
+        distort = Distortion(224, "randaugment", magnitude=9, erasing=0.25)
+        pixels = distort(pixels, seed=[epoch, step])
+    """
+
+    def __init__(
+        self,
+        size: int,
+        policy: str | None = None,
+        *,
+        magnitude: float = 10.0,
+        layers: int = 2,
+        erasing: float = 0.0,
+    ) -> None:
+        if policy is not None and policy not in POLICIES:
+            raise unknown_name("policy", policy, POLICIES)
+        if not 0 <= erasing <= 1:
+            raise invalid_argument("erasing", erasing, "a number in [0, 1]")
+        if policy is None and erasing == 0:
+            raise invalid_argument("policy", policy, f"one of {', '.join(POLICIES)} with erasing=0")
+        if not 0 <= magnitude <= 30:
+            raise invalid_argument("magnitude", magnitude, "a number in [0, 30]")
+        if layers < 1:
+            raise invalid_argument("layers", layers, "an integer >= 1")
+        self.size = size
+        self.policy = policy
+        self.magnitude = magnitude
+        self.layers = layers
+        self.erasing = erasing
+        _stateless_module()
+        # Traced once, which takes seconds, and not for every epoch's dataset.
+        signature = (tf.TensorSpec((None, size, size, 3), tf.uint8), tf.TensorSpec((2,), tf.int32))
+        self._graph = tf.function(self._batch, input_signature=signature, autograph=False)
+
+    def __call__(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Distorts a batch.
+
+        Args:
+            pixels: (batch, size, size, 3) in 0..255, whole numbers of any type.
+            seed: int (2,), as in `tf.random.stateless_uniform`. Each row draws from one of its own.
+
+        Returns:
+            Whole numbers in 0..255 of the same shape and type.
+        """
+        pixels = tf.convert_to_tensor(pixels)
+        distorted = self._graph(tf.cast(pixels, tf.uint8), tf.cast(seed, tf.int32))
+        return tf.ensure_shape(tf.cast(distorted, pixels.dtype), pixels.shape)
+
+    def _batch(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        # Crops are drawn from the seed itself.
+        seed = tf.random.experimental.stateless_fold_in(seed, _STREAM)
+        seeds = tf.random.experimental.stateless_split(seed, tf.shape(pixels)[0])
+        row = tf.TensorSpec((self.size, self.size, 3), tf.uint8)
+        return tf.map_fn(lambda each: self._one(*each), (pixels, seeds), fn_output_signature=row)
+
+    def _one(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        library = _stateless_module()
+        token = _draws.set(_Draws(seed))
+        try:
+            if self.policy is not None:
+                image = self._policy(library).distort(image)
+            if self.erasing:
+                # Made anew, since its method is a `tf.function` that would keep the first image's seed.
+                erase = library.RandomErasing(probability=self.erasing, trials=_TRIALS)
+                normal = (tf.cast(image, tf.float32) - _MEAN) / _DEVIATION
+                erased = tf.round(erase.distort(normal) * _DEVIATION + _MEAN)
+                image = tf.cast(tf.clip_by_value(erased, 0.0, 255.0), tf.uint8)
+        finally:
+            _draws.reset(token)
+        return image
+
+    def _policy(self, library: ModuleType) -> Any:
+        ratio = self.size / _USUAL_SIZE
+        if self.policy == "autoaugment":
+            return library.AutoAugment(cutout_const=100 * ratio, translate_const=250 * ratio)
+        return library.RandAugment(
+            self.layers, self.magnitude, cutout_const=40 * ratio, translate_const=100 * ratio
+        )
+
+
+# Any number that is no other stream's of a batch's seed.
+_STREAM = 0x6175676D
+
+
+class _Draws:
+    """The draws of one image: each place of the library that draws has a seed of its own."""
+
+    def __init__(self, seed: tf.Tensor) -> None:
+        self._seed = seed
+        self._count = 0
+
+    def seed(self) -> tf.Tensor:
+        self._count += 1
+        # Keys that differ at all give unrelated numbers, and an addition is the smallest graph.
+        return self._seed + tf.constant([0, self._count])
+
+
+_draws: contextvars.ContextVar[_Draws] = contextvars.ContextVar("draws")
+
+
+class _StatelessRandom:
+    """What the library calls of `tf.random`."""
+
+    @staticmethod
+    @tf.autograph.experimental.do_not_convert
+    def uniform(
+        shape: Any, minval: Any = 0, maxval: Any = None, dtype: tf.DType = tf.float32, **_: Any
+    ) -> tf.Tensor:
+        return tf.random.stateless_uniform(shape, _draws.get().seed(), minval, maxval, dtype)
+
+    @staticmethod
+    @tf.autograph.experimental.do_not_convert
+    def normal(
+        shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: tf.DType = tf.float32, **_: Any
+    ) -> tf.Tensor:
+        return tf.random.stateless_normal(shape, _draws.get().seed(), mean, stddev, dtype)
+
+
+class _StatelessTensorFlow:
+    """TensorFlow, but for `tf.random`, of which there is no more than what is known to draw statelessly."""
+
+    random = _StatelessRandom
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(tf, name)
+
+
+@functools.cache
+def _stateless_module() -> ModuleType:
+    """Loads a copy of the library's module, so that the one that others import stays as it is."""
+    try:
+        spec = importlib.util.find_spec(_MODULE)
+        if spec is None or spec.loader is None:
+            raise ImportError(_MODULE)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise missing_extra("tf-models-official", "models") from error
+    module.__dict__["tf"] = _StatelessTensorFlow()
+    return module
