@@ -24,9 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--weights",
-        help="imagenet, or preset with a preset of keras-hub (downloaded by Keras), a .weights.h5 or .h5 file, "
-        "random, or the directory of a run that was trained from pixels, whose network is taken (imagenet, or "
-        "preset)",
+        help="imagenet, or preset with a preset of keras-hub (downloaded by Keras), a .weights.h5 or .h5 "
+        "file, random, or the directory of a run that was trained from pixels, whose network is taken "
+        "(imagenet, or preset)",
     )
     parser.add_argument(
         "--crops", type=int, choices=(1, 10), default=1, help="the whole image, or the mean of ten crops (1)"

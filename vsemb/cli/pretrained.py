@@ -1,8 +1,8 @@
 """Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
 
-What follows a training takes it as any other run: evaluate, export, index, search, serve, classify. PRESET is the
-name of one of keras-hub's presets or a handle of Kaggle or Hugging Face, which keras-hub downloads, or a directory
-that holds the files of one, which needs no network. The run keeps all that it needs.
+What follows a training takes it as any other run: evaluate, export, index, search, serve, classify. PRESET is
+the name of one of keras-hub's presets or a handle of Kaggle or Hugging Face, which keras-hub downloads, or a
+directory that holds the files of one, which needs no network. The run keeps all that it needs.
 """
 
 from __future__ import annotations

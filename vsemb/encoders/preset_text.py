@@ -24,8 +24,8 @@ class PresetTextEncoder(keras.layers.Layer):
         network: model from published ids (batch, steps) int32 to (batch, features), such as the text tower of
             CLIP (arXiv:2103.00020) or SigLIP (arXiv:2303.15343).
         length: ids of a text at most, those that begin and end it included.
-        dim: size of the embedding; None, or the network's own, for its output as it is, otherwise an affine map
-            stands behind it.
+        dim: size of the embedding; None, or the network's own, for its output as it is, otherwise an affine
+            map stands behind it.
         start: published id that begins a text, None for none.
         end: published id that ends it, None for none.
         padding: published id that fills it.
@@ -33,8 +33,8 @@ class PresetTextEncoder(keras.layers.Layer):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int: published ids + 2, 0 as padding on the right. What is beyond `length` is
-            cut.
+        token_ids: (batch, steps) int: published ids + 2, 0 as padding on the right. What is beyond `length`
+            is cut.
 
     Returns:
         (batch, dim).

@@ -29,8 +29,8 @@ class PatchPooling(keras.layers.Layer):
     """Makes one vector of those that a transformer gives an image.
 
     Args:
-        pooling: `"token"`, the first, which is the class token; `"mean"`, `"max"` or `"mean+max"` of the patches,
-            or `"flat"`, all of them side by side.
+        pooling: `"token"`, the first, which is the class token; `"mean"`, `"max"` or `"mean+max"` of the
+            patches, or `"flat"`, all of them side by side.
         before: how many vectors come before those of the patches.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -118,9 +118,9 @@ def preset_network(preset: ImagePreset, name: str, seed: int, *, own_weights: bo
     outputs = network.outputs
     if len(outputs) != 1 or len(outputs[0].shape) != ranks[preset.kind] or len(network.inputs) != 1:
         raise DataError(
-            f"The network of the preset {name!r}, a {preset.network.get('class_name')}, is none of those known "
-            "here, which give a map of the image, a vector a patch with a class token (ViT, DeiT, DINOv2), or "
-            "an embedding (CLIP, SigLIP)."
+            f"The network of the preset {name!r}, a {preset.network.get('class_name')}, is none of those "
+            "known here, which give a map of the image, a vector a patch (ViT, DeiT, DINOv2), or an "
+            "embedding (CLIP, SigLIP)."
         )
     if not own_weights:
         _draw(network, seed)
@@ -148,7 +148,7 @@ def scaling_of(preset: ImagePreset) -> keras.layers.Layer | None:
 
 
 def _draw(network: keras.Model, seed: int) -> None:
-    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay as they start."""
+    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay."""
     random = np.random.default_rng(seed)
     for weight in network.trainable_weights:
         if len(weight.shape) < 2:

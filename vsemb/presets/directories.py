@@ -92,8 +92,8 @@ def preset_directory(name: str) -> Path:
         return Path(_fetched(source).name)
     if not (path / CONFIG).is_file():
         raise DataError(
-            f"{path} holds no preset of keras-hub: it has no {CONFIG}. Write one with save_to_preset, or give "
-            "the directory of one that was downloaded."
+            f"{path} holds no preset of keras-hub: it has no {CONFIG}. Write one with save_to_preset, or "
+            "give the directory of one that was downloaded."
         )
     # Those of other libraries, which keras-hub converts, have another form.
     if "registered_name" in _config(path):

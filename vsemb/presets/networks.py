@@ -60,8 +60,8 @@ class ImagePreset:
         assert network is not None
         if converter is None:
             raise DataError(
-                f"The preset {name!r} does not say what its network wants done to pixels: it has no {CONVERTER}. "
-                "Add it with keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
+                f"The preset {name!r} does not say what its network wants done to pixels: it has no "
+                f"{CONVERTER}. Add it with keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
             )
         import keras_hub  # noqa: F401  # Names the classes that are read.
 

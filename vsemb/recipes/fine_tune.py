@@ -28,8 +28,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     Args:
         recipe: the recipe.
         dataset: its features name the backbone and the weights to start from.
-        backbone: another backbone, from random weights unless `image.weights` is set, or a preset (`hub:NAME`),
-            from its own.
+        backbone: another backbone, from random weights unless `image.weights` is set, or a preset
+            (`hub:NAME`), from its own.
 
     Raises:
         DataError: if no backbone is given and the features name none, or a preset cannot be opened.

@@ -1,7 +1,7 @@
 """Runs that nobody trained here: pretrained dual encoders of keras-hub, CLIP and SigLIP.
 
-What follows a training takes them as any other run, since they are one: an image tower from pixels, a text tower
-with its own tokenizer, cosine similarity, and the scale (and bias) that was learned with them.
+What follows a training takes them as any other run, since they are one: an image tower from pixels, a text
+tower with its own tokenizer, cosine similarity, and the scale (and bias) that was learned with them.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ class TextConfig:
 
     Attributes:
         tokenizer: `words`, `characters`, `trees` (dependency trees of the captions, see `vsemb parse`), or
-            `classes`: the name of the image's class in place of its captions; or `hub:` and a preset of CLIP or
-            SigLIP in keras-hub, for its pieces of words.
+            `classes`: the name of the image's class in place of its captions; or `hub:` and a preset of CLIP
+            or SigLIP in keras-hub, for its pieces of words.
         min_count: words seen less often in the training captions are unknown.
         max_words: size limit of the vocabulary.
         max_length: longer captions are cut to so many words or characters.
@@ -30,8 +30,8 @@ class TextConfig:
             `cnn-gru`, `cnn-lstm`; `attributes` of the classes, with the tokenizer `classes`;
             `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`. Where the similarity
             compares sets, a vector a word in its context, by `brnn` (of Karpathy & Fei-Fei), `gru` or `lstm`.
-            Or `hub:` and the preset that the tokenizer names, for its text tower, with an affine map behind it
-            where its size is not embedding_dim.
+            Or `hub:` and the preset that the tokenizer names, for its text tower, with an affine map behind
+            it where its size is not embedding_dim.
         weights: of a preset's text tower: `preset` for its own, null for random ones.
         units: size of the recurrent state of each direction, or of a node of a tree; of the layer behind the
             convolutions of `cnn`.

@@ -29,12 +29,13 @@ class BytePairTokenizer(GivenPieces):
     """The tokenizer of CLIP (arXiv:2103.00020): lower-cased words, digits and signs, and pieces of them.
 
     As in the code of Radford et al. and the `tokenizers` library, without repairing text (`ftfy`) and without
-    composing letters and accents that are given apart. Within `tf.data`, keras-hub's own `CLIPTokenizer` keeps
-    the digits of a number together; here, as in training CLIP, each stands for itself.
+    composing letters and accents that are given apart. Within `tf.data`, keras-hub's own `CLIPTokenizer`
+    keeps the digits of a number together; here, as in training CLIP, each stands for itself. Of a word
+    `MAX_WORD_BYTES` are looked at.
 
     Args:
-        vocabulary: `vocabulary.words[i]` stands for the piece of id i of the published vocabulary, whose id here
-            is i + 2.
+        vocabulary: `vocabulary.words[i]` stands for the piece of id i of the published vocabulary, whose id
+            here is i + 2.
         ids: piece -> id in the published vocabulary.
         merges: pairs of pieces, first those merged first.
         specials: words that are pieces as they are, such as `"<|endoftext|>"`.

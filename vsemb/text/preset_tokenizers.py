@@ -70,8 +70,8 @@ class PresetTexts:
         ):
             what = "none" if tokenizer is None else f"a {tokenizer.get('class_name')}"
             raise DataError(
-                f"The preset {name!r} is a {network.get('class_name')} with {what} as tokenizer; texts are read "
-                "with presets of CLIP and SigLIP, tokenizer included, such as hub:clip_vit_base_patch16."
+                f"The preset {name!r} is a {network.get('class_name')} with {what} as tokenizer; texts are "
+                "read with presets of CLIP and SigLIP, tokenizer included, such as hub:clip_vit_base_patch16."
             )
         assets = directory / ASSETS
         text = network["config"]["text_encoder"]["config"]
@@ -115,7 +115,7 @@ class PresetTexts:
         return piece_vocabulary(self.pieces)
 
     def tokenizer(self, max_length: int, vocabulary: Vocabulary | None = None) -> GivenPieces:
-        """Returns the tokenizer: raw strings to published ids + 2, without what begins, ends and fills a text.
+        """Returns the tokenizer: raw strings to published ids + 2, nothing at the beginning and the end.
 
         Args:
             max_length: longer texts are cut to so many pieces, and to `most_pieces`.

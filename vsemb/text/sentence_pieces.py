@@ -1,7 +1,7 @@
 """Sentence pieces: words to the pieces that are likeliest under a unigram model, in graph.
 
-Kudo 2018, arXiv:1804.10959, as the sentencepiece library finds them (arXiv:1808.06226). Core operations only, so
-that a SavedModel runs on every TensorFlow Serving; tensorflow_text has an operation of its own.
+Kudo 2018, arXiv:1804.10959, as the sentencepiece library finds them (arXiv:1808.06226). Core operations only,
+so that a SavedModel runs on every TensorFlow Serving; tensorflow_text has an operation of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import string
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -103,9 +104,9 @@ class PieceModel:
 class SentencePieceTokenizer(GivenPieces):
     """Splits a text into the pieces of a unigram model.
 
-    As the sentencepiece library, but that letters are normalised one by one, so that an accent given apart stays
-    apart, and that a word is cut at 256 letters. Pieces never reach from one word into the next, so each word is
-    segmented by itself, by dynamic programming over its letters.
+    As the sentencepiece library, but that letters are normalised one by one, so that an accent given apart
+    stays apart, and that a word is cut at 256 letters. Pieces never reach from one word into the next, so
+    each word is segmented by itself, by dynamic programming over its letters.
 
     Args:
         vocabulary: what `piece_vocabulary` makes of the model's pieces.
@@ -187,7 +188,8 @@ class SentencePieceTokenizer(GivenPieces):
         """The likeliest pieces of words: (words,) string -> (words, None) ragged int32."""
         letters = tf.strings.unicode_split(words, "UTF-8")[:, :MAX_WORD]
         counts = tf.cast(letters.row_lengths(), tf.int32)[:, None]
-        dense = letters.to_tensor("")
+        # One column more, so that there is one.
+        dense = tf.pad(letters.to_tensor(""), [[0, 0], [0, 1]], constant_values="")
         steps = tf.shape(dense)[1]
         ends = tf.range(1, steps + 1)
         # The piece of each length that ends behind each letter: (words, ends, lengths).
@@ -271,7 +273,7 @@ def _table(keys: list[str], values: list[int], default: int) -> tf.lookup.Static
     return tf.lookup.StaticHashTable(initializer, default_value=default)
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, object]]:
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Reads the fields of a protocol buffer: number and value, bytes or an integer.
 
     The library's own module of its messages needs the very protobuf that it was made with.
