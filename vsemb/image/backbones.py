@@ -98,8 +98,7 @@ class BackboneConfig:
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
-        preset: of a preset, what was found by its name, so that it is needed no more; see
-            `vsemb.presets.ImagePreset.to_json`.
+        preset: of a preset, what was found by its name, as `vsemb.presets.ImagePreset.to_json` says it.
 
     Raises:
         InvalidArgumentError: for a value that is not allowed.
@@ -241,8 +240,8 @@ def build_backbone(
     >>> build_backbone(BackboneConfig("SmallConvNet")).output_shape
     (None, 256)
     """
-    own, other = ("imagenet", "preset") if config.network is None else ("preset", "imagenet")
-    if weights == other:
+    own = "imagenet" if config.network is None else "preset"
+    if weights in {"imagenet", "preset"} - {own}:
         raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
     if config.network is not None:
         return _preset_backbone(config, config.network, weights, seed)
