@@ -8,6 +8,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -314,3 +315,19 @@ def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model, tokenizer, image_input = region_parts(**options)
         export_savedmodel(model, tokenizer, folder / name, image_input=image_input, fingerprint="c0ffee")
     return folder
+
+
+@pytest.fixture(scope="session")
+def preset_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes tiny presets by kind: `clip`, `siglip`, `vit`, `resnet` or `efficientnet`; read-only."""
+    from tests.preset_files import write_clip, write_image_network, write_siglip
+
+    folder = tmp_path_factory.mktemp("presets")
+
+    def path(kind: str) -> Path:
+        if not (folder / kind).exists():
+            dual = {"clip": write_clip, "siglip": write_siglip}
+            dual[kind](folder / kind) if kind in dual else write_image_network(folder / kind, kind)
+        return folder / kind
+
+    return path

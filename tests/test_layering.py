@@ -22,7 +22,7 @@ MODULES = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
 ORDER = [
     {"errors"},
     {"files"},
-    {"ops"},
+    {"ops", "presets"},
     {"text", "image"},
     {"encoders", "similarities", "losses"},
     {"models"},

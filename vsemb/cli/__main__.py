@@ -24,6 +24,7 @@ COMMANDS = {
     "tag": "find the parts of speech of a dataset's captions",
     "recipes": "list the recipes, or print one",
     "train": "train a recipe on a dataset",
+    "pretrained": "make a run of a pretrained CLIP or SigLIP, without training",
     "evaluate": "measure a run: recall and rank, or zero-shot",
     "lengths": "compare runs on captions of very different lengths",
     "report": "write a page about a run: recall, queries, failures",

@@ -10,18 +10,23 @@ import argparse
 from pathlib import Path
 
 EXAMPLE = """  vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1
-  vsemb features data/scenes --weights runs/scenes --pooling flat"""
+  vsemb features data/scenes --weights runs/scenes --pooling flat
+  vsemb features data/flickr8k --backbone hub:vit_base_patch16_224_imagenet"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
-    parser.add_argument("--backbone", help="a keras.applications network, or SmallConvNet (MobileNetV2)")
+    parser.add_argument(
+        "--backbone",
+        help="a keras.applications network, SmallConvNet, or hub: and a preset of keras-hub: its name, a "
+        "handle or a directory (MobileNetV2)",
+    )
     parser.add_argument(
         "--weights",
-        default="imagenet",
-        help="imagenet (downloaded by Keras), a .weights.h5 or .h5 file, random, or the directory of a run "
-        "that was trained from pixels, whose network is taken (%(default)s)",
+        help="imagenet, or preset with a preset of keras-hub (downloaded by Keras), a .weights.h5 or .h5 "
+        "file, random, or the directory of a run that was trained from pixels, whose network is taken "
+        "(imagenet, or preset)",
     )
     parser.add_argument(
         "--crops", type=int, choices=(1, 10), default=1, help="the whole image, or the mean of ten crops (1)"
@@ -42,9 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument(
         "--pooling",
-        choices=("mean", "max", "mean+max", "multilevel", "flat", "pyramid"),
+        choices=("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding"),
         help="over places; multilevel adds the means of inner layers to mean and max of the last, flat keeps "
-        "all places, which says where things are, and pyramid the largest of the map and of each ninth of it "
+        "all places, which says where things are, and pyramid the largest of the map and of each ninth of "
+        "it; token is the class token of a transformer, embedding what CLIP and SigLIP compare with texts "
         "(the network's own)",
     )
     parser.add_argument(
@@ -59,13 +65,15 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.features import cache_features
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
+    from vsemb.presets import is_preset
     from vsemb.recipes.fine_tune import lent_backbone
 
     mirror = arguments.mirror
     if mirror is None:
         mirror = arguments.crops == 1 and not arguments.training_crops
     network = {name: getattr(arguments, name) for name in ("backbone", "size", "pooling", "layer", "crops")}
-    with lent_backbone(arguments.weights, network) as (config, weights):
+    weights = arguments.weights or ("preset" if is_preset(arguments.backbone) else "imagenet")
+    with lent_backbone(weights, network) as (config, weights):
         store = cache_features(
             Dataset.open(arguments.data),
             config,

@@ -200,7 +200,7 @@ def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_view
     from vsemb.image.backbones import PREPROCESSING_VERSION
 
     content = {
-        "backbone": backbone.to_json(),
+        "backbone": backbone.identity(),
         "weights": weights_sha256,
         "preprocessing": PREPROCESSING_VERSION,
         "keep_views": keep_views,

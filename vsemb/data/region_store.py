@@ -266,7 +266,7 @@ def region_fingerprint(
     from vsemb.image.regions import REGIONS_VERSION
 
     content = {
-        "backbone": backbone.to_json(),
+        "backbone": backbone.identity(),
         "weights": weights_sha256,
         "regions": regions.to_json(),
         "candidates": candidates_sha256,

@@ -9,6 +9,7 @@ from vsemb.encoders.indicator import IndicatorEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import SequencePooling
+from vsemb.encoders.preset_text import PresetTextEncoder
 from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
 from vsemb.encoders.rectified import RectifiedCell
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
@@ -33,6 +34,7 @@ __all__ = [
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",
     "PixelEncoder",
+    "PresetTextEncoder",
     "ProjectedGRUCell",
     "ProjectedLSTMCell",
     "RecurrentSentenceEncoder",

@@ -1,7 +1,8 @@
 """Pretrained image networks: from pixels to one feature vector an image.
 
-The networks are those of `keras.applications`, plus `SmallConvNet`, which is trained from scratch. What
-each one wants done to its pixels is part of the model returned here, so that no caller can forget it.
+The networks are those of `keras.applications`, `SmallConvNet`, which is trained from scratch, and by the name
+`hub:PRESET` those of keras-hub (`vsemb.presets`). What each one wants done to its pixels is part of the model
+returned here, so that no caller can forget it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,21 @@ import numpy as np
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import require_space
 from vsemb.image.convnet import small_conv_net
-from vsemb.image.pyramid import PyramidPooling
+from vsemb.image.pooling import pooled_map
+from vsemb.image.preset_networks import (
+    check_pooling,
+    default_pooling,
+    pooled_vectors,
+    preset_network,
+    scaling_of,
+)
+from vsemb.image.scaling import PixelScaling
+from vsemb.presets import ImagePreset, is_preset
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-1"
 
-POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid")
+POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding")
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
 
@@ -79,16 +89,23 @@ class BackboneConfig:
     """Everything about an image network except its weights.
 
     Attributes:
-        name: a key of `ARCHITECTURES`.
+        name: a key of `ARCHITECTURES`, or `hub:` and a preset of keras-hub, which is opened once, here.
         size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
         pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places, or
             `"multilevel"` (the same and the means of inner maps, whose features are less tied to
             the classes of ImageNet), or `"flat"`: all places side by side, which says where things are,
             or `"pyramid"`: the largest over the map and over each ninth of it, which says what is there
-            and where about; empty or None: the architecture's own, mean for most.
+            and where about; empty or None: the architecture's own, mean for most. Of transformers in presets
+            `"token"`, the class token, or mean and maximum of the patches; of CLIP and SigLIP
+            `"embedding"`, their own.
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
+        preset: of a preset, what was found by its name, as `vsemb.presets.ImagePreset.to_json` says it.
+
+    Raises:
+        InvalidArgumentError: for a value that is not allowed.
+        DataError: for a preset that cannot be opened.
 
     Example:
 
@@ -101,11 +118,12 @@ class BackboneConfig:
     pooling: str = ""
     layer: str | None = None
     crops: int = 1
+    preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.name not in ARCHITECTURES:
+        architecture = self._preset_architecture() if is_preset(self.name) else ARCHITECTURES.get(self.name)
+        if architecture is None:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
-        architecture = ARCHITECTURES[self.name]
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
         if not self.pooling:
@@ -122,10 +140,32 @@ class BackboneConfig:
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
+        if self.network is not None:
+            check_pooling(self.network, self.name, self.pooling)
+            if self.size != self.network.size and not self.network.any_size:
+                raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
+        elif self.pooling in ("token", "embedding"):
+            raise invalid_argument("pooling", self.pooling, f"another for {self.name} (it is for presets)")
+
+    def _preset_architecture(self) -> Architecture:
+        if self.preset is None:
+            object.__setattr__(self, "preset", ImagePreset.open(self.name).to_json())
+        assert self.network is not None
+        return Architecture(self.network.size, "preset", default_pooling(self.network))
+
+    @property
+    def network(self) -> ImagePreset | None:
+        """The network of a preset; None for the others."""
+        return None if self.preset is None else ImagePreset(**self.preset)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""
-        return dataclasses.asdict(self)
+        found = dataclasses.asdict(self)
+        return found if self.preset else {key: found[key] for key in found if key != "preset"}
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what decides the features, for fingerprints: a preset's network, and not where it lay."""
+        return {**self.to_json(), "name": "hub:"} if self.preset else self.to_json()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> BackboneConfig:
@@ -139,46 +179,6 @@ class BackboneConfig:
         return cls(**value)
 
 
-@keras.saving.register_keras_serializable(package="vsemb")
-class PixelScaling(keras.layers.Layer):
-    """Scales RGB pixels in 0..255 the way a network was trained: `keras.applications`' three modes.
-
-    Always computes in float32: bfloat16 has 8 bits of precision, fewer than the pixels.
-
-    Args:
-        mode: `"tf"`, `"caffe"` or `"torch"`.
-
-    Call args:
-        pixels: (batch, height, width, 3), RGB in 0..255.
-
-    Example:
-
-    >>> float(PixelScaling("tf")(np.full((1, 1, 1, 3), 255.0))[0, 0, 0, 0])
-    1.0
-    """
-
-    def __init__(self, mode: str, **kwargs: Any) -> None:
-        if mode not in ("tf", "caffe", "torch"):
-            raise unknown_name("mode", mode, ("tf", "caffe", "torch"))
-        super().__init__(**{**kwargs, "dtype": "float32"})
-        self.mode = mode
-
-    def call(self, pixels: Any) -> Any:
-        """Returns the scaled pixels, same shape."""
-        if self.mode == "tf":
-            return pixels / 127.5 - 1.0
-        if self.mode == "caffe":
-            bgr = keras.ops.flip(pixels, axis=-1)
-            return bgr - keras.ops.convert_to_tensor([103.939, 116.779, 123.68], "float32")
-        mean = keras.ops.convert_to_tensor([0.485, 0.456, 0.406], "float32")
-        deviation = keras.ops.convert_to_tensor([0.229, 0.224, 0.225], "float32")
-        return (pixels / 255.0 - mean) / deviation
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "mode": self.mode}
-
-
 def build_backbone(
     config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0
 ) -> keras.Model:
@@ -187,7 +187,8 @@ def build_backbone(
     Args:
         config: which network.
         weights: `"imagenet"` (Keras downloads its published weights), a `.weights.h5` or `.h5` file of
-            the network with or without its classifier, or None / `"random"`.
+            the network with or without its classifier, or None / `"random"`; of a preset `"preset"` for
+            its own, and not `"imagenet"`.
         seed: seed of random weights.
 
     Returns:
@@ -202,6 +203,11 @@ def build_backbone(
     >>> build_backbone(BackboneConfig("SmallConvNet")).output_shape
     (None, 256)
     """
+    own = "imagenet" if config.network is None else "preset"
+    if weights in {"imagenet", "preset"} - {own}:
+        raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
+    if config.network is not None:
+        return _preset_backbone(config, config.network, weights, seed)
     if weights == "imagenet":
         base = _imagenet(config)
     else:
@@ -211,31 +217,35 @@ def build_backbone(
         if weights is not None and weights != "random":
             _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    mode = ARCHITECTURES[config.name].mode
     network, levels = base, []
     if config.pooling == "multilevel" and config.layer is None:
         inner = [base.get_layer(name).output for name in ARCHITECTURES[config.name].levels]
         network = keras.Model(base.inputs, [*inner, base.output], name=base.name)
-    features = network(pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels))
+    features = network(scaled(pixels, config))
     if network is not base:
         *levels, features = features
     if config.layer is None:
-        pooled = []
-        if config.pooling in ("mean", "mean+max", "multilevel"):
-            pooled.append(keras.layers.GlobalAveragePooling2D(name="mean")(features))
-        if config.pooling in ("max", "mean+max", "multilevel"):
-            pooled.append(keras.layers.GlobalMaxPooling2D(name="max")(features))
-        if config.pooling == "flat":
-            pooled.append(keras.layers.Flatten(name="flat")(features))
-        if config.pooling == "pyramid":
-            if min(features.shape[1:3]) < 3:
-                raise invalid_argument(
-                    "size", config.size, "one with a last map of 3 places a side, at least"
-                )
-            pooled.append(PyramidPooling(name="pyramid")(features))
-        for number, level in enumerate(levels):
-            pooled.append(keras.layers.GlobalAveragePooling2D(name=f"level_{number}")(level))
-        features = pooled[0] if len(pooled) == 1 else keras.layers.Concatenate(name="pooled")(pooled)
+        features = pooled_map(features, config.pooling, levels)
+    return keras.Model(pixels, features, name="backbone")
+
+
+def scaled(pixels: Any, config: BackboneConfig) -> Any:
+    """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
+    if config.network is not None:
+        scaling = scaling_of(config.network)
+        return pixels if scaling is None else scaling(pixels)
+    mode = ARCHITECTURES[config.name].mode
+    return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
+
+
+def _preset_backbone(
+    config: BackboneConfig, preset: ImagePreset, weights: str | os.PathLike[str] | None, seed: int
+) -> keras.Model:
+    base = preset_network(preset, config.name, seed, own_weights=weights == "preset")
+    if weights not in (None, "preset", "random"):
+        _load(base, config, Path(weights))
+    pixels = keras.Input((config.size, config.size, 3), name="pixels")
+    features = pooled_vectors(base(scaled(pixels, config)), preset, config.pooling)
     return keras.Model(pixels, features, name="backbone")
 
 
@@ -323,6 +333,8 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
         return
     except Exception as error:  # h5py and Keras raise many types for a file that does not fit
         reason = one_line(error, 200)
+    if config.network is not None:
+        raise DataError(f"The weights in {path} do not fit {config.name}: {reason}")
     try:
         # A file of the whole network, classifier included: the classifier's weights come last.
         network = _network(

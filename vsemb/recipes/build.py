@@ -19,8 +19,10 @@ from vsemb.encoders import ImageEncoder, PixelEncoder, RegionEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.presets import is_preset
 from vsemb.recipes.distortion import distortion
 from vsemb.recipes.precision import check_precision
+from vsemb.recipes.presets import without_downloads
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.texts import build_text_encoder, token_shape
 from vsemb.similarities import get as get_similarity
@@ -107,6 +109,9 @@ def with_feature_size(recipe: Recipe, store: Store | None) -> Recipe:
         _check_column(recipe)
     if recipe.image.projection:
         return recipe
+    if is_preset(recipe.image.backbone):
+        dim = build_image_encoder(without_downloads(recipe), None).backbone.output_shape[-1]
+        return dataclasses.replace(recipe, embedding_dim=dim)
     if store is None:
         fix = "Add --set image.projection=true to train the backbone."
         raise invalid_argument("image.projection", False, "true where the backbone is trained", fix)
@@ -195,7 +200,10 @@ def build_model(
         image_encoder,
         text_encoder,
         similarity_name(recipe),
-        logit_scale=LogitScale(1 / loss.temperature, bias=bias) if learned else None,
+        # A pretrained one may have learned more than CLIP's 100.
+        logit_scale=LogitScale(1 / loss.temperature, max(100.0, 1 / loss.temperature), bias)
+        if learned
+        else None,
         image_weight=loss.image_weight,
         text_weight=loss.text_weight,
         l2=loss.l2,

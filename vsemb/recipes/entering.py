@@ -16,6 +16,7 @@ from vsemb.errors import DataError
 from vsemb.files import replacing_directory, write_json
 from vsemb.recipes import texts
 from vsemb.recipes.parsing import find_parses, keep_parser
+from vsemb.recipes.presets import keep_presets
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.stored_run import (
     BACKBONE,
@@ -140,6 +141,7 @@ def enter_run(
     with replacing_directory(out) as folder:
         (folder / "checkpoints").mkdir()
         vocabulary.save(folder / VOCABULARY)
+        keep_presets(recipe, folder)
         if store is not None and store.backbone is not None and store.weights_path is not None:
             _copy_backbone(store, folder / BACKBONE)
         if parses is not None:

@@ -14,6 +14,7 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.image.backbones import BackboneConfig, save_backbone_weights
+from vsemb.presets import display_name, is_preset
 from vsemb.recipes.build import backbone_config
 from vsemb.recipes.run import Run
 from vsemb.recipes.schema import ImageConfig, Recipe
@@ -27,10 +28,11 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     Args:
         recipe: the recipe.
         dataset: its features name the backbone and the weights to start from.
-        backbone: another backbone, from random weights unless `image.weights` is set.
+        backbone: another backbone, from random weights unless `image.weights` is set, or a preset
+            (`hub:NAME`), from its own.
 
     Raises:
-        DataError: if no backbone is given and the features name none.
+        DataError: if no backbone is given and the features name none, or a preset cannot be opened.
         InvalidArgumentError: for an unknown backbone.
     """
     if backbone is not None:
@@ -39,6 +41,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         image = dataclasses.replace(
             recipe.image, backbone=backbone, frozen_statistics=not scratch, augment=not scratch
         )
+        if is_preset(backbone) and image.weights is None:
+            image = dataclasses.replace(image, weights="preset")
         return _from_pixels(recipe, image)
     store = FeatureStore.find(dataset, recipe.image.features)
     if store.backbone is None or store.weights_path is None:
@@ -86,7 +90,7 @@ def lent_backbone(
     """
     given = {name: value for name, value in network.items() if value is not None}
     path = Path(weights)
-    if str(weights) in ("imagenet", "random") or not path.is_dir():
+    if str(weights) in ("imagenet", "preset", "random") or not path.is_dir():
         name = given.pop("backbone", "MobileNetV2")
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return
@@ -105,4 +109,5 @@ def lent_backbone(
     with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
         file = Path(folder) / "backbone.weights.h5"
         save_backbone_weights(trained, file)
-        yield dataclasses.replace(config, **given), file
+        # It is all there: what a preset is called decides nothing now.
+        yield dataclasses.replace(config, **given, name=display_name(config.name)), file

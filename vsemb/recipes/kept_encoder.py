@@ -9,6 +9,7 @@ from pathlib import Path
 from vsemb.errors import DataError
 from vsemb.files import replacing_directory
 from vsemb.recipes.run import Run
+from vsemb.recipes.stored_presets import PRESETS
 from vsemb.recipes.stored_run import BACKBONE, BEST, RECIPE, STATUS, VOCABULARY
 
 #: Its folder in the run directory.
@@ -53,14 +54,14 @@ def keep_encoder(encoder: Run, out: Path) -> None:
     if (out / ENCODER).exists():
         return
     names = [RECIPE, STATUS, VOCABULARY, BEST]
-    backbone = encoder.path / BACKBONE
-    if backbone.exists():
-        names += sorted(f"{BACKBONE}/{path.name}" for path in backbone.iterdir())
+    for part in (BACKBONE, PRESETS):
+        files = (path for path in (encoder.path / part).rglob("*") if path.is_file())
+        names += sorted(path.relative_to(encoder.path).as_posix() for path in files)
     try:
         with replacing_directory(out / ENCODER) as folder:
             for name in names:
                 target = folder / name
-                target.parent.mkdir(exist_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 _link(encoder.path / name, target)
     except OSError as error:
         raise DataError(f"{encoder.path} cannot be kept in {out}: {error.strerror or error}.") from error

@@ -16,7 +16,7 @@ from vsemb.models import DualEncoder
 from vsemb.recipes import build, texts
 from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.parsing import find_parses, parsed_texts, stored_parser
-from vsemb.recipes.schema import Recipe
+from vsemb.recipes.presets import without_downloads
 from vsemb.text.parsers import Parser, open_parser
 
 
@@ -36,7 +36,7 @@ class Run(ImageRun):
     def model(self) -> DualEncoder:
         """The model with the selected weights."""
         model = build.build_model(
-            _without_downloads(self.recipe),
+            without_downloads(self.recipe),
             len(self.vocabulary),
             self.info["feature_dim"],
             self.info.get("attribute_dim"),
@@ -140,8 +140,3 @@ class Run(ImageRun):
     @cached_property
     def _known_words(self) -> frozenset[str]:
         return frozenset(word.lower() for word in self.vocabulary.words)
-
-
-def _without_downloads(recipe: Recipe) -> Recipe:
-    """The recipe with the backbone's weights random: the selected weights replace them anyway."""
-    return recipe.with_overrides(["image.weights=null"])

@@ -25,6 +25,7 @@ from vsemb.export.alignment import check_sets
 from vsemb.export.card import ModelFacts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.image.regions import RegionConfig, RegionExtractor, build_classifier
+from vsemb.presets import display_name
 from vsemb.recipes import build
 from vsemb.recipes.entailment_run import EntailmentRun
 from vsemb.recipes.image_run import ImageRun
@@ -272,6 +273,9 @@ def model_facts(run: StoredRun) -> ModelFacts:
     names = recipe.text.tokenizer == "classes"
     looks = _images_run(run)
     notes = [_OTHER_NAMES] if names else []
+    if "preset" in info:
+        own = "with its weights" if recipe.text.weights else "with random weights"
+        notes.append(f"It was not trained here: it is the preset {info['preset']} of keras-hub, {own}.")
     if run.task == "language":
         notes.append("Its language model read sentences alone; images are looked at by their encoder.")
     elif run.task == "captions" and recipe.image.regions:
@@ -303,7 +307,7 @@ def _image_facts(run: ImageRun | None) -> str:
         return "none, sentences alone"
     trained = build.backbone_config(run.recipe)
     if trained is not None:
-        return f"pixels, {trained.size} a side, read by {trained.name}, which was trained too"
+        return f"pixels, {trained.size} a side, read by {display_name(trained.name)}, which was trained too"
     if run.feature_backbone is None:
         return "precomputed features of an unknown network"
     kept = BackboneConfig.from_json(run.feature_backbone[0])

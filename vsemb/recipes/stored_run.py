@@ -12,6 +12,7 @@ backbone/            configuration and weights of the feature backbone, so that 
                      sets of regions: how these are found, and classifier.weights.h5
                      where a classifier ranks them
 parser/              where the run reads dependency trees: the parser of new sentences
+presets/             where its towers are presets of keras-hub: what was read of them, without weights
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from vsemb.errors import DataError, one_line
 from vsemb.files import read_json, sha256_bytes, sha256_file
 from vsemb.recipes import texts
 from vsemb.recipes.schema import Recipe
+from vsemb.recipes.stored_presets import with_kept_presets
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -89,7 +91,12 @@ class StoredRun:
         info = read_status(path, cls.fields)
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
-        return cls(path, recipe, info)
+        return cls(path, cls.as_opened(recipe, path), info)
+
+    @staticmethod
+    def as_opened(recipe: Recipe, path: Path) -> Recipe:
+        """Returns the recipe as runs are opened with it: presets are read from where the run keeps them."""
+        return with_kept_presets(recipe, path)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -131,6 +138,8 @@ class StoredRun:
     @property
     def data_path(self) -> Path:
         """Where the dataset of the training was."""
+        if self.info["data"] is None:
+            raise DataError(f"{self.path} was trained on no dataset of yours. Name one with --data.")
         path = Path(self.info["data"])
         if not path.exists():
             raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")

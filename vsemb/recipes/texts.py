@@ -28,10 +28,14 @@ from vsemb.encoders.pooling import POOLINGS
 from vsemb.encoders.recurrent import CELLS
 from vsemb.encoders.word_sequence import CELLS as SEQUENCE_CELLS
 from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.presets import is_preset
+from vsemb.recipes.presets import build_preset_encoder, check_preset_weights
 from vsemb.recipes.schema import Recipe
 from vsemb.text.characters import CharacterTokenizer, alphabet_vocabulary
 from vsemb.text.class_names import ClassTokenizer
+from vsemb.text.given_pieces import GivenPieces
 from vsemb.text.piece_learning import learn_sentencepieces, learn_wordpieces
+from vsemb.text.preset_tokenizers import PresetTexts
 from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
 from vsemb.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
@@ -136,6 +140,8 @@ def build_vocabulary(
             fewer pieces of words than characters.
     """
     text = recipe.text
+    if is_preset(text.tokenizer):
+        return PresetTexts.open(text.tokenizer).vocabulary
     if text.tokenizer == "trees":
         if recipe.task == "entailment":
             allowed = "another where sentences have no parses"
@@ -159,6 +165,8 @@ def build_tokenizer(recipe: Recipe, vocabulary: Vocabulary) -> Tokenizer:
         InvalidArgumentError: for one that does not exist.
     """
     text = recipe.text
+    if is_preset(text.tokenizer):
+        return PresetTexts.open(text.tokenizer).tokenizer(text.max_length, vocabulary)
     if text.tokenizer not in TOKENIZERS:
         raise unknown_name("text.tokenizer", text.tokenizer, TOKENIZERS)
     if text.tokenizer == "classes":
@@ -172,6 +180,8 @@ def token_shape(recipe: Recipe) -> tuple[int, ...]:
     Raises:
         InvalidArgumentError: for a tokenizer that does not exist.
     """
+    if is_preset(recipe.text.tokenizer):
+        return GivenPieces.token_shape
     if recipe.text.tokenizer not in TOKENIZERS:
         raise unknown_name("text.tokenizer", recipe.text.tokenizer, TOKENIZERS)
     return TOKENIZERS[recipe.text.tokenizer].token_shape
@@ -193,6 +203,9 @@ def build_text_encoder(
         InvalidArgumentError: for a field with a value that is not allowed.
     """
     text, dtype, dim = recipe.text, recipe.training.dtype, _text_dim(recipe)
+    check_preset_weights(recipe)
+    if is_preset(text.encoder):
+        return build_preset_encoder(recipe)
     if text.encoder not in ENCODERS:
         raise unknown_name("text.encoder", text.encoder, ENCODERS)
     if (recipe.image.regions and text.encoder not in SEQUENCE_CELLS) or (

@@ -12,7 +12,8 @@ class TextConfig:
     Attributes:
         tokenizer: `words`, `characters`, `trees` (dependency trees of the captions, see `vsemb parse`), or
             `classes`: the name of the image's class in place of its captions. `wordpiece`, `sentencepiece`
-            (its unigram model) and `bpe` split words into pieces learned from the training captions.
+            (its unigram model) and `bpe` split words into pieces learned from the training captions; `hub:`
+            and a preset of CLIP or SigLIP in keras-hub stands for the preset's pieces.
         min_count: words seen less often in the training captions are unknown, or teach no pieces.
         max_words: size limit of the vocabulary; null for all words, or for 4000 pieces of words.
         max_length: longer captions are cut to so many words, pieces or characters.
@@ -30,6 +31,9 @@ class TextConfig:
             `cnn-gru`, `cnn-lstm`; `transformer`; `attributes` of the classes, with the tokenizer `classes`;
             `tree-lstm` or `child-sum-tree-lstm`, with the tokenizer `trees`. Where the similarity
             compares sets, a vector a word in its context, by `brnn` (of Karpathy & Fei-Fei), `gru` or `lstm`.
+            Or `hub:` and the preset that the tokenizer names, for its text tower, with an affine map behind
+            it where its size is not embedding_dim.
+        weights: of a preset's text tower: `preset` for its own, null for random ones.
         units: size of the recurrent state of each direction, of a node of a tree, or of a word in the
             `transformer`; of the layer behind the convolutions of `cnn`.
         layers: of `transformer`, its blocks.
@@ -60,6 +64,7 @@ class TextConfig:
     word_dropout: float = 0.0
     embedding_dropout: float = 0.0
     encoder: str = "gru"
+    weights: str | None = None
     units: int = 1024
     layers: int = 2
     heads: int = 8
@@ -83,8 +88,10 @@ class ImageConfig:
             dataset's only one.
         regions: whether an image is a set of regions (see `vsemb regions`), as similarities of sets want.
         most_regions: only the first so many regions of an image, 1 for the whole image alone; null for all.
-        backbone: null to start from cached features; otherwise the backbone to train from pixels.
-        weights: the backbone's weights: `imagenet`, a path, or null for random ones.
+        backbone: null to start from cached features; otherwise the backbone to train from pixels, or `hub:`
+            and a preset of keras-hub.
+        weights: the backbone's weights: `imagenet`, `preset` for a preset's own, a path, or null for random
+            ones.
         size: side of the input in pixels; null for the backbone's own.
         pooling: of the backbone's last map; null for its own.
         layer: an inner layer of the backbone instead.

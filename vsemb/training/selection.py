@@ -54,7 +54,8 @@ class SelectBest(keras.callbacks.Callback):
         if value > (-math.inf if self.best is None else self.best):
             self.best, self.best_epoch = value, epoch
             if self.writes:
-                self._save()
+                with averaged_weights(self.model):
+                    save_weights(self.model, self.path)
         if self.out_of_patience(epoch):
             self.model.stop_training = True
 
@@ -63,18 +64,6 @@ class SelectBest(keras.callbacks.Callback):
         if self.patience is None or self.best_epoch is None:
             return False
         return epoch - self.best_epoch >= self.patience
-
-    def _save(self) -> None:
-        with replacing(self.path) as temporary:
-            require_space(temporary, _size(self.model))
-            # Keras insists on the ending.
-            named = temporary.with_name(f"{temporary.name}.weights.h5")
-            try:
-                with averaged_weights(self.model):
-                    self.model.save_weights(named)
-                os.replace(named, temporary)
-            finally:
-                named.unlink(missing_ok=True)
 
     def state(self) -> dict[str, Any]:
         """Returns what `restore` takes."""
@@ -85,7 +74,29 @@ class SelectBest(keras.callbacks.Callback):
         self.best, self.best_epoch = state["best"], state["best_epoch"]
 
 
+def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes a model's weights, whole or not at all.
+
+    Args:
+        model: the model, compiled or not.
+        path: the file, ending in `.weights.h5`.
+
+    Raises:
+        DataError: if there is no space.
+    """
+    with replacing(path) as temporary:
+        require_space(temporary, _size(model))
+        # Keras insists on the ending.
+        named = temporary.with_name(f"{temporary.name}.weights.h5")
+        try:
+            model.save_weights(named)
+            os.replace(named, temporary)
+        finally:
+            named.unlink(missing_ok=True)
+
+
 def _size(model: keras.Model) -> int:
     # Keras puts the optimizer's variables into the file too; HDF5 adds little.
-    variables = [*model.variables, *model.optimizer.variables]
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *([] if optimizer is None else optimizer.variables)]
     return sum(math.prod(variable.shape) * 4 for variable in variables) + (1 << 20)

@@ -11,7 +11,7 @@ import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.files import require_space
-from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, PixelScaling
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, scaled
 
 
 def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
@@ -37,10 +37,11 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
     """
     if config.layer is not None:
         raise invalid_argument("layer", config.layer, "None", "A fully connected layer has no map.")
+    if config.network is not None and config.network.kind != "map":
+        raise invalid_argument("backbone", config.name, "a network that gives a map, for regions")
     network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
-    mode = ARCHITECTURES[config.name].mode
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    maps = network(pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels))
+    maps = network(scaled(pixels, config))
     return keras.Model(pixels, maps, name="maps")
 
 
@@ -61,8 +62,8 @@ def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) ->
         InvalidArgumentError: if the network has no such classifier.
     """
     instead = 'Use rank="objectness".'
-    if config.name == "SmallConvNet":
-        allowed = "'objectness' for SmallConvNet, which has no classifier"
+    if config.name not in ARCHITECTURES or config.name == "SmallConvNet":
+        allowed = f"'objectness' for {config.name}, which has no classifier here"
         raise invalid_argument("rank", "confidence", allowed, instead)
     if weights != "imagenet" and not os.path.isfile(weights):
         raise DataError(f"No weights file at {weights}. Expected: one of {config.name} with its classifier.")

@@ -32,8 +32,9 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     try:
         import cv2
 
-        create = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation
-    except (ImportError, AttributeError) as error:  # plain `opencv-python` lacks the module ximgproc
+        # Which of two distributions of OpenCV the stubs are of depends on the order of installation.
+        create = vars(cv2)["ximgproc"].segmentation.createSelectiveSearchSegmentation
+    except (ImportError, KeyError) as error:  # plain `opencv-python` lacks the module ximgproc
         raise missing_extra("opencv-contrib-python-headless", "regions") from error
     pixels = np.asarray(pixels)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 
 from vsemb.data.store import Split
+from vsemb.presets import display_name
 from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.stored_run import StoredRun
 
@@ -36,7 +37,7 @@ def run_facts(
         ("Trained on", info.get("dataset_name", "unknown")),
         ("Measured on", f"{dataset}{part.name}: {len(part):,} images, {len(part.captions):,} captions"),
         *own,
-        ("Images", images.recipe.image.backbone or _features(images)),
+        ("Images", display_name(images.recipe.image.backbone or "") or _features(images)),
         ("Parameters", f"{model.count_params():,}"),
         ("Selected epoch", epoch),
         ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),

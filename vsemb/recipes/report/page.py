@@ -15,6 +15,7 @@ from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.files import replacing
+from vsemb.presets import display_name
 from vsemb.recipes.build import similarity_name
 from vsemb.recipes.report import curves
 from vsemb.recipes.report.alignments import align
@@ -161,7 +162,10 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     sets = "sets of vectors, " if run.sets else ""
     return [
         ("Space", f"{sets}{run.recipe.embedding_dim} dimensions, {similarity_name(run.recipe)}"),
-        ("Text encoder", f"{run.recipe.text.encoder} over {run.recipe.text.tokenizer}"),
+        (
+            "Text encoder",
+            f"{display_name(run.recipe.text.encoder)} over {display_name(run.recipe.text.tokenizer)}",
+        ),
     ]
 
 

@@ -1,0 +1,120 @@
+"""The text tower of a pretrained dual encoder, over our token ids."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument
+
+Tensor = Any
+
+# Ours are 0 for padding and 1 for an unknown word; published ids come behind.
+_SHIFT = 2
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class PresetTextEncoder(keras.layers.Layer):
+    """Gives a published text network its own ids: with what begins, ends and fills a text.
+
+    Args:
+        network: model from published ids (batch, steps) int32 to (batch, features), such as the text tower of
+            CLIP (arXiv:2103.00020) or SigLIP (arXiv:2303.15343).
+        length: ids of a text at most, those that begin and end it included.
+        dim: size of the embedding; None, or the network's own, for its output as it is, otherwise an affine
+            map stands behind it.
+        start: published id that begins a text, None for none.
+        end: published id that ends it, None for none.
+        padding: published id that fills it.
+        fixed: whether every text is filled up to `length`, or only up to the longest of the batch.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int: published ids + 2, 0 as padding on the right. What is beyond `length`
+            is cut.
+
+    Returns:
+        (batch, dim).
+
+    Raises:
+        InvalidArgumentError: for a length that holds nothing beside start and end.
+
+    Example:
+
+    >>> ids = keras.Input((None,), dtype="int32")
+    >>> network = keras.Model(ids, ops.cast(ids, "float32"))  # shows what it is given
+    >>> encoder = PresetTextEncoder(network, 6, start=7, end=8, padding=9)
+    >>> encoder(ops.array([[3, 4, 5], [3, 0, 0]])).numpy().astype(int).tolist()
+    [[7, 1, 2, 3, 8], [7, 1, 8, 9, 9]]
+    """
+
+    def __init__(
+        self,
+        network: keras.Model,
+        length: int,
+        dim: int | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        padding: int = 0,
+        fixed: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.most = length - (start is not None) - (end is not None)
+        if self.most < 1:
+            raise invalid_argument("length", length, "more than what begins and ends a text")
+        self.network = network
+        self.length = length
+        self.dim = dim
+        self.start = start
+        self.end = end
+        self.padding = padding
+        self.fixed = fixed
+        self.affine: keras.layers.Dense | None = None
+        if dim is not None and dim != network.output_shape[-1]:
+            self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
+
+    def build(self, input_shape: Any) -> None:
+        if self.affine is not None:
+            self.affine.build((input_shape[0], self.network.output_shape[-1]))
+
+    def published_ids(self, token_ids: Tensor) -> Tensor:
+        """Returns what the network is given, (batch, steps) int32."""
+        ids = ops.cast(token_ids, "int32")[:, : self.most]
+        there = ops.not_equal(ids, 0)
+        lengths = ops.sum(ops.cast(there, "int32"), axis=1, keepdims=True)
+        ids = ops.where(there, ids - _SHIFT, self.padding)
+        filling = ops.full_like(ids[:, :1], self.padding)
+        parts = [] if self.start is None else [ops.full_like(filling, self.start)]
+        more = self.most if self.fixed else 0
+        parts += [ids, ops.tile(filling, (1, more + (self.end is not None)))]
+        ids = ops.concatenate(parts, axis=1)
+        if self.end is not None:
+            places = ops.cumsum(ops.ones_like(ids), axis=1) - 1
+            ids = ops.where(ops.equal(places, lengths + (self.start is not None)), self.end, ids)
+        return ids[:, : self.length]
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        features = self.network(self.published_ids(token_ids), training=training)
+        return features if self.affine is None else self.affine(features)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim or self.network.output_shape[-1]
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("length", "dim", "start", "end", "padding", "fixed")
+        return {
+            **super().get_config(),
+            "network": keras.saving.serialize_keras_object(self.network),
+            **{name: getattr(self, name) for name in names},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> PresetTextEncoder:
+        # Keras takes the config of a functional model apart while it reads it.
+        config = copy.deepcopy(config)
+        return cls(**{**config, "network": keras.saving.deserialize_keras_object(config["network"])})

@@ -1,0 +1,171 @@
+"""The tokenizers of keras-hub's presets, rebuilt in graph from their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError
+from vsemb.files import read_json
+from vsemb.presets.directories import ASSETS, CONFIG, PREPROCESSOR, TOKENIZER, preset_directory, read_part
+from vsemb.text.byte_pairs import BytePairTokenizer
+from vsemb.text.given_pieces import GivenPieces, piece_vocabulary
+from vsemb.text.sentence_pieces import PieceModel, SentencePieceTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class PresetTexts:
+    """How a preset's text tower wants texts.
+
+    Attributes:
+        kind: `"CLIP"` or `"SigLIP"`.
+        network: keras-hub's configuration of the dual encoder.
+        length: pieces of a text, with those that begin, end and fill it.
+        lower: whether texts are lower-cased; SigLIP's lose their punctuation then, too.
+        start: published id of what begins a text, None for nothing.
+        end: of what ends it, None for nothing.
+        padding: of what fills it up.
+        pieces: the published pieces by id.
+        assets: the directory of the tokenizer's files.
+
+    Example:
+
+        texts = PresetTexts.open("hub:clip_vit_base_patch16")
+        tokenizer = texts.tokenizer(max_length=64)
+    """
+
+    kind: str
+    network: dict[str, Any]
+    length: int
+    lower: bool
+    start: int | None
+    end: int | None
+    padding: int
+    pieces: tuple[str, ...]
+    assets: Path
+
+    @classmethod
+    def open(cls, name: str) -> PresetTexts:
+        """Reads a preset.
+
+        Args:
+            name: see `vsemb.presets.directories`.
+
+        Raises:
+            DataError: if it cannot be opened, or has no tokenizer that is known here.
+        """
+        directory = preset_directory(name)
+        network, tokenizer = read_part(directory, CONFIG), read_part(directory, TOKENIZER)
+        assert network is not None
+        preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
+        found = "" if tokenizer is None else str(tokenizer.get("class_name", "")).removesuffix("Tokenizer")
+        if (
+            tokenizer is None
+            or found not in ("CLIP", "SigLIP")
+            or network.get("class_name") != f"{found}Backbone"
+        ):
+            what = "none" if tokenizer is None else f"a {tokenizer.get('class_name')}"
+            raise DataError(
+                f"The preset {name!r} is a {network.get('class_name')} with {what} as tokenizer; texts are "
+                "read with presets of CLIP and SigLIP, tokenizer included, such as hub:clip_vit_base_patch16."
+            )
+        assets = directory / ASSETS
+        text = network["config"]["text_encoder"]["config"]
+        longest = int(text["max_sequence_length"])
+        if found == "CLIP":
+            ids = _ids(assets)
+            start, end = (_id(ids, word, assets) for word in ("<|startoftext|>", "<|endoftext|>"))
+            padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
+            pieces = tuple(sorted(ids, key=ids.__getitem__))
+            length = min(int(preprocessor.get("sequence_length", 77)), longest)
+        else:
+            pieces = _model(assets).pieces
+            # The positions of all are added, whatever the text's length.
+            start, length = None, longest
+            end = padding = _id({piece: place for place, piece in enumerate(pieces)}, "</s>", assets)
+        if len(pieces) > int(text["vocabulary_size"]):
+            raise DataError(
+                f"The tokenizer of the preset {name!r} has {len(pieces)} pieces and its network knows "
+                f"{text['vocabulary_size']}."
+            )
+        return cls(
+            found,
+            network,
+            length,
+            bool(preprocessor.get("to_lower" if found == "CLIP" else "canonicalize_text", True)),
+            start if preprocessor.get("add_start_token", True) else None,
+            end if preprocessor.get("add_end_token", True) else None,
+            padding,
+            pieces,
+            assets,
+        )
+
+    @property
+    def most_pieces(self) -> int:
+        """How many pieces of a text itself are read at most."""
+        return self.length - (self.start is not None) - (self.end is not None)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The pieces, for a run's vocabulary."""
+        return piece_vocabulary(self.pieces)
+
+    def tokenizer(self, max_length: int, vocabulary: Vocabulary | None = None) -> GivenPieces:
+        """Returns the tokenizer: raw strings to published ids + 2, nothing at the beginning and the end.
+
+        Args:
+            max_length: longer texts are cut to so many pieces, and to `most_pieces`.
+            vocabulary: `vocabulary`, where it is at hand.
+
+        Raises:
+            DataError: if its files cannot be read.
+        """
+        vocabulary = vocabulary or self.vocabulary
+        max_length = min(max_length, self.most_pieces)
+        if self.kind == "SigLIP":
+            return SentencePieceTokenizer(vocabulary, _model(self.assets), max_length, self.lower)
+        ids = _ids(self.assets)
+        specials = ["<|startoftext|>", "<|endoftext|>"]
+        return BytePairTokenizer(
+            vocabulary, ids, _merges(self.assets), specials, ids["<|endoftext|>"], max_length, self.lower
+        )
+
+
+def _ids(assets: Path) -> dict[str, int]:
+    path = assets / "vocabulary.json"
+    found = read_json(path, "vocabulary")
+    if not isinstance(found, dict) or sorted(map(json.dumps, found.values())) != sorted(
+        map(json.dumps, range(len(found)))
+    ):
+        raise DataError(f"{path} does not give each piece a number of its own, from 0 on.")
+    return found
+
+
+def _id(ids: Mapping[str, int], piece: str, assets: Path) -> int:
+    if piece not in ids:
+        raise DataError(f"The vocabulary in {assets} has no {piece}.")
+    return ids[piece]
+
+
+def _merges(assets: Path) -> list[tuple[str, str]]:
+    path = assets / "merges.txt"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The merges at {path} cannot be read: {error}.") from error
+    pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
+    if any(len(pair) != 2 for pair in pairs):
+        raise DataError(f"{path} is no list of merges: a line must be two pieces with a blank between them.")
+    return [(left, right) for left, right in pairs]
+
+
+def _model(assets: Path) -> PieceModel:
+    path = assets / "vocabulary.spm"
+    try:
+        return PieceModel.read(path.read_bytes(), str(path))
+    except OSError as error:
+        raise DataError(f"The sentencepiece model at {path} cannot be read: {error}.") from error
