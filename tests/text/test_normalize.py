@@ -7,7 +7,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from vsemb.text.normalize import MAX_BYTES, split_words
+from vsemb.text.normalize import MAX_BYTES, readable, split_words
 
 
 def words(text: str | bytes) -> list[str]:
@@ -97,3 +97,19 @@ def test_rows_are_independent() -> None:
 
 def test_no_row_at_all() -> None:
     assert split_words(tf.constant([], tf.string)).to_list() == []
+
+
+@pytest.mark.parametrize("rows", [slice(None), slice(0, 4), slice(4, None), slice(0, 0)])
+def test_only_what_is_not_ascii_is_transcoded_and_nothing_is_lost(rows) -> None:
+    texts = [b"a dog\n\x7f", b"", b"x" * 9, b"a\tb"]
+    texts += [
+        "naïve ‘q’ 犬".encode(),
+        b"\xff\xfeabc",
+        b"a\xc3",
+        b"\xed\xa0\x80",
+        b"a\xc3\xa9\xff",
+        b"\xf5\x80",
+    ]
+    given = tf.constant(texts[rows], tf.string)
+    slow = tf.strings.unicode_transcode(given, "UTF-8", "UTF-8", errors="replace")
+    assert readable(given).numpy().tolist() == slow.numpy().tolist()

@@ -17,6 +17,8 @@ WHITE_SPACE = r"\t-\r\x1c-\x20\x{85}\pZ"
 _MAX_BLANK = 16 * MAX_BYTES
 _BLANK_START = rf"^[{WHITE_SPACE}\x00]+"
 
+_ASCII = r"[\x00-\x7f]*"
+
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
 
@@ -40,7 +42,10 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     texts = tf.strings.substr(texts, 0, _MAX_BLANK)
     texts = tf.strings.regex_replace(texts, _BLANK_START, "", replace_global=False)
     texts = tf.strings.substr(texts, 0, MAX_BYTES)
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    # The transcoder takes longer than all else here, and leaves ASCII as it is.
+    others = tf.where(~tf.strings.regex_full_match(texts, _ASCII))
+    valid = tf.strings.unicode_transcode(tf.gather_nd(texts, others), "UTF-8", "UTF-8", errors="replace")
+    texts = tf.tensor_scatter_nd_update(texts, others, valid)
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.
 
 
