@@ -23,6 +23,7 @@ class PixelScaling(keras.layers.Layer):
 
     Example:
 
+    >>> import numpy as np
     >>> float(PixelScaling("tf")(np.full((1, 1, 1, 3), 255.0))[0, 0, 0, 0])
     1.0
     """
