@@ -90,6 +90,7 @@ def scan(
     Example:
 
     >>> items = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
+    >>> items /= np.linalg.norm(items, axis=1, keepdims=True)
     >>> rows, _ = scan(items, items[:2], 1, np.zeros(0, np.int64), rounding(items))
     >>> rows.tolist()
     [[0], [1]]
