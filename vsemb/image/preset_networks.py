@@ -18,7 +18,7 @@ Tensor = Any
 POOLINGS = {
     "embedding": ("embedding",),
     "patches": ("token", "mean", "max", "mean+max", "flat"),
-    "map": ("mean", "max", "mean+max", "flat"),
+    "map": ("mean", "max", "mean+max", "flat", "pyramid"),
 }
 # Of the matrices of transformers, as in BERT and ViT.
 _DEVIATION = 0.02
