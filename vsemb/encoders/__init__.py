@@ -8,6 +8,7 @@ from vsemb.encoders.image import ImageEncoder, PixelEncoder
 from vsemb.encoders.indicator import IndicatorEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
+from vsemb.encoders.places import PlaceEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.preset_text import PresetTextEncoder
 from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
@@ -34,6 +35,7 @@ __all__ = [
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",
     "PixelEncoder",
+    "PlaceEncoder",
     "PresetTextEncoder",
     "ProjectedGRUCell",
     "ProjectedLSTMCell",

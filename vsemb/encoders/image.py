@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from vsemb.encoders.places import PlaceEncoder
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
 
@@ -112,7 +113,7 @@ class PixelEncoder(keras.layers.Layer):
     Args:
         backbone: model from pixels, (batch, size, size, 3) float in 0..255, to (batch, features),
             as `vsemb.image.backbones.build_backbone` makes them.
-        head: from features to the embedding.
+        head: from features to the embedding: an `ImageEncoder`, or a `PlaceEncoder` of a flat map.
         train_backbone: whether the backbone's weights are trained. Its batch normalisations use their
             stored statistics when it is pretrained (`frozen_statistics`).
         frozen_statistics: run the backbone in inference mode also while training, as is usual when
@@ -124,13 +125,13 @@ class PixelEncoder(keras.layers.Layer):
         training: whether dropout acts and, unless `frozen_statistics`, batch statistics are used.
 
     Returns:
-        (batch, head.dim).
+        what the head makes of the features, (batch, head.dim) by an `ImageEncoder`.
     """
 
     def __init__(
         self,
         backbone: keras.Model,
-        head: ImageEncoder,
+        head: ImageEncoder | PlaceEncoder,
         *,
         train_backbone: bool = True,
         frozen_statistics: bool = True,
@@ -151,8 +152,8 @@ class PixelEncoder(keras.layers.Layer):
         features = self.backbone(pixels, training=training and not self.frozen_statistics)
         return self.head(features, training=training)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
-        return input_shape[0], self.head.dim
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return self.head.compute_output_shape((input_shape[0], self.backbone.output_shape[-1]))
 
     def get_config(self) -> dict[str, Any]:
         return {

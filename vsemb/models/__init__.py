@@ -1,5 +1,6 @@
 """Models: `keras.Model` subclasses with their own losses and metrics."""
 
+from vsemb.models.attentive_rnn import AttentiveRNN
 from vsemb.models.dual_encoder import DualEncoder
 from vsemb.models.entailment import EntailmentModel
 from vsemb.models.hypernym import HypernymModel
@@ -10,6 +11,7 @@ from vsemb.models.next_word import NextWordModel
 from vsemb.models.structure_content import Multiplicative, StructureContent
 
 __all__ = [
+    "AttentiveRNN",
     "DualEncoder",
     "EntailmentModel",
     "HypernymModel",

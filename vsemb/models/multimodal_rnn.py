@@ -92,14 +92,11 @@ class MultimodalRNN(NextWordModel):
             raise unknown_name("image_steps", image_steps, IMAGE_STEPS)
         if units < 1:
             raise invalid_argument("units", units, "an integer >= 1")
-        size = GATES[cell] * units
-        if (dim := image_encoder.compute_output_shape((None, 1))[-1]) != size:
-            allowed = f"a layer to {size} = {GATES[cell]} x units entries with cell={cell!r}"
-            raise invalid_argument("image_encoder", f"one to {dim} entries", allowed)
-        self.image_encoder = image_encoder
         self.words = words
         self.cell = cell
         self.units = units
+        self._check_image_encoder(image_encoder)
+        self.image_encoder = image_encoder
         self.image_steps = image_steps
         self.dropout = dropout
         self.init_scale = init_scale
@@ -109,7 +106,7 @@ class MultimodalRNN(NextWordModel):
             kernel = keras.initializers.RandomUniform(-init_scale, init_scale)
             recurrent = kernel.clone()
         self.projection = keras.layers.Dense(
-            size, use_bias=False, kernel_initializer=kernel, name="projection", **options
+            GATES[cell] * units, use_bias=False, kernel_initializer=kernel, name="projection", **options
         )
         self.recurrent = keras.layers.RNN(
             _CELLS[cell](units, recurrent, **options), return_sequences=True, **options
@@ -117,6 +114,12 @@ class MultimodalRNN(NextWordModel):
         self._dropout_layer = keras.layers.Dropout(dropout, **options)
         # Its bias stands beside it, in float32: of a logarithm of -8 bfloat16 keeps one decimal.
         self.output_map = keras.layers.Dense(self.vocabulary_size, use_bias=False, name="output", **options)
+
+    def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:
+        size = GATES[self.cell] * self.units
+        if (dim := encoder.compute_output_shape((None, 1))[-1]) != size:
+            allowed = f"a layer to {size} = {GATES[self.cell]} x units entries with cell={self.cell!r}"
+            raise invalid_argument("image_encoder", f"one to {dim} entries", allowed)
 
     def build(self, input_shape: Any) -> None:
         if not self.image_encoder.built:
@@ -147,32 +150,43 @@ class MultimodalRNN(NextWordModel):
         self.output_bias.assign(frequency_bias(counts))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
-        image = self.image_encoder(inputs["image"], training=training)
+        image, seen = self._look(inputs["image"], training)
         sums = self.projection(self.words(read_ids(inputs["text"]), training=training))
         added = ops.expand_dims(ops.cast(image, sums.dtype), 1)
         if self.image_steps == "all":
             sums = sums + added
         else:
             sums = ops.concatenate([sums[:, :1] + added, sums[:, 1:]], axis=1)
-        return self._logits(self._dropout_layer(self.recurrent(sums, training=training), training=training))
+        hidden = self._to_say(self.recurrent(sums, training=training), seen)
+        return self._logits(self._dropout_layer(hidden, training=training))
+
+    def _look(self, image: Tensor, training: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns b_v, and what is looked at again at every word, by name."""
+        return self.image_encoder(image, training=training), {}
+
+    def _to_say(self, hidden: Tensor, seen: dict[str, Tensor]) -> Tensor:
+        """Returns what the softmax reads of states, (n, steps, units)."""
+        return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
         return ops.cast(self.output_map(hidden), "float32") + self.output_bias
 
     def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        image = self.image_encoder(inputs["image"])
-        names = self._state_names()
-        zeros = ops.zeros((ops.shape(image)[0], self.units), self.recurrent.compute_dtype)
-        return {"image": ops.cast(image, self.recurrent.compute_dtype), **dict.fromkeys(names, zeros)}
+        image, seen = self._look(inputs["image"])
+        dtype, names = self.recurrent.compute_dtype, self._state_names()
+        zeros = ops.zeros((ops.shape(image)[0], self.units), dtype)
+        return {"image": ops.cast(image, dtype), **seen, **dict.fromkeys(names, zeros)}
 
     def step(self, state: dict[str, Tensor], words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         image, names = state["image"], self._state_names()
+        seen = {name: value for name, value in state.items() if name not in ("image", *names)}
         sums = self.projection(self.words(words)) + image
         hidden, states = self.recurrent.cell(sums, [state[name] for name in names])
         if self.image_steps == "first":
             image = ops.zeros_like(image)
-        log_probs = ops.log_softmax(self._logits(hidden), axis=-1)
-        return log_probs, {"image": image, **dict(zip(names, states, strict=True))}
+        said = self._to_say(ops.expand_dims(hidden, 1), seen)[:, 0]
+        log_probs = ops.log_softmax(self._logits(said), axis=-1)
+        return log_probs, {"image": image, **seen, **dict(zip(names, states, strict=True))}
 
     def _state_names(self) -> tuple[str, ...]:
         return ("hidden", "memory") if self.cell == "lstm" else ("hidden",)
