@@ -61,6 +61,7 @@ RANGES: dict[str, _Range] = {
     "image.dropout": _SHARE,
     "image.init_scale": _POSITIVE,
     "caption.units": _SIZE,
+    "caption.heads": _AHEAD,
     "caption.dropout": _SHARE,
     "caption.init_scale": _POSITIVE,
     "caption.affinity": _NOT_NEGATIVE,

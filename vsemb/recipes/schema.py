@@ -38,6 +38,8 @@ class CaptionConfig:
             et al.).
         units: size of the recurrent state.
         image_steps: at which steps the cell sees the image: `first`, or `all`.
+        heads: attention heads by which the state looks at the places of the image's map at every word, see
+            `vsemb.models.AttentiveRNN`; 0 for none. They want a backbone trained from pixels, pooled `flat`.
         dropout: share of the state's entries dropped in front of the softmax in training.
         frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
         init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
@@ -60,6 +62,7 @@ class CaptionConfig:
     decoder: str = "lstm"
     units: int = 512
     image_steps: str = "first"
+    heads: int = 0
     dropout: float = 0.0
     frequency_bias: bool = True
     init_scale: float | None = None

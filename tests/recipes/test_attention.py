@@ -1,0 +1,75 @@
+"""Captions that look at places: from the recipe to the SavedModel; what such a recipe refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.cli.__main__ import main
+from vsemb.errors import InvalidArgumentError
+from vsemb.models import AttentiveRNN
+from vsemb.recipes.caption_run import CaptionRun, build_caption_model, train_captions
+from vsemb.recipes.fine_tune import with_backbone
+
+ATTENTION = ("image.pooling=flat", "caption.heads=2", "image.size=32", "training.epochs=1")
+
+
+@pytest.fixture(scope="module")
+def run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory) -> CaptionRun:
+    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(ATTENTION)
+    return train_captions(recipe, scenes, tmp_path_factory.mktemp("attention") / "run")
+
+
+def test_a_run_opens_with_what_it_learned(run: CaptionRun, scenes) -> None:
+    again = CaptionRun.open(run.path)
+    assert isinstance(again.model, AttentiveRNN) and again.model.heads == 2
+    split = scenes.split("val")
+    inputs = {
+        "image": run.images_of(scenes, split).gather(np.arange(3)),
+        "text": np.array([[2, 3], [4, 0], [5, 6]], np.int32),
+    }
+    np.testing.assert_array_equal(again.model(inputs), run.model(inputs))
+
+
+def test_it_writes_and_is_exported(run: CaptionRun, scenes, tmp_path, capsys) -> None:
+    image = tmp_path / "image.png"
+    image.write_bytes(scenes.split("val").read_image(0))
+    assert main(["caption", str(run.path), str(image), "--n-best", "2"]) == 0
+    written = capsys.readouterr().out
+    assert main(["export", str(run.path), str(tmp_path / "model"), "--n-best", "2"]) == 0
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "1"))
+    found = loaded.signatures["caption"](image_bytes=tf.constant([image.read_bytes()]))
+    for caption in found["captions"].numpy()[0]:
+        assert caption.decode() in written
+
+
+def test_every_variant_and_cell(caption_recipe, scenes) -> None:
+    for cell in ("rnn", "gru", "lstm"):
+        recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
+            [*ATTENTION, f"caption.decoder={cell}", "training.precision=mixed_bfloat16"]
+        )
+        model = build_caption_model(recipe, 30, None)
+        assert model.attention.compute_dtype == "bfloat16"
+        assert model.image_encoder.compute_output_shape((None, 32, 32, 3)) == (None, 4, recipe.caption.units)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["image.pooling=mean"], "image.pooling.*'flat'.*image.pooling=flat"),
+        (["caption.heads=3"], "heads.*a divisor of units"),
+        (["caption.heads=-1"], "caption.heads"),
+    ],
+)
+def test_refused(changes: list[str], message: str, caption_recipe, scenes, tmp_path) -> None:
+    recipe = with_backbone(caption_recipe, scenes, "SmallConvNet")
+    with pytest.raises(InvalidArgumentError, match=message):
+        train_captions(recipe.with_overrides([*ATTENTION, *changes]), scenes, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_features_have_no_places(caption_recipe, scenes, tmp_path) -> None:
+    recipe = caption_recipe.with_overrides(["caption.heads=2"])
+    with pytest.raises(InvalidArgumentError, match="caption.heads.*--fine-tune SmallConvNet"):
+        train_captions(recipe, scenes, tmp_path / "run")
