@@ -52,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         const="",
         metavar="BACKBONE",
         help="train the image backbone too, from pixels: by default the one that made the dataset's "
-        "features, with its weights; SmallConvNet starts from nothing",
+        "features, with its weights; SmallConvNet starts from nothing, and the directory of a run that was "
+        "trained from pixels stands for its network and weights",
     )
     parser.add_argument(
         "--alignment",

@@ -17,12 +17,13 @@ from vsemb.data.sources import FeatureImages, ImageSource, PixelImages, RegionIm
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders import ImageEncoder, PixelEncoder, RegionEncoder, TwinColumn
 from vsemb.errors import DataError, invalid_argument, unknown_name
-from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.backbones import BackboneConfig
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.presets import is_preset
 from vsemb.recipes.distortion import distortion
 from vsemb.recipes.precision import check_precision
 from vsemb.recipes.presets import without_downloads
+from vsemb.recipes.run_backbones import starting_backbone
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.texts import build_text_encoder, token_shape
 from vsemb.similarities import get as get_similarity
@@ -266,7 +267,7 @@ def build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers
         return head(feature_dim)
     # A map is made before the backbone, since random weights follow from the order too.
     before = None if recipe.twin else head(None)
-    backbone = build_backbone(config, image.weights, seed=recipe.training.seed)
+    backbone = starting_backbone(config, recipe)
     after = before or head(backbone.output_shape[-1])
     return PixelEncoder(backbone, after, frozen_statistics=image.frozen_statistics, dtype=dtype)
 

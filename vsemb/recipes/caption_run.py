@@ -22,10 +22,10 @@ from vsemb.data.features import FeatureStore
 from vsemb.data.regions import RegionStore
 from vsemb.data.snippet_batches import SnippetBatches, SnippetImages, check_same_regions
 from vsemb.data.store import Dataset, Split
-from vsemb.encoders import ImageEncoder, WordEmbedding
+from vsemb.encoders import ImageEncoder, PixelEncoder, PlaceEncoder, WordEmbedding
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.losses import NextWordCrossEntropy
-from vsemb.models import MultimodalRNN
+from vsemb.models import AttentiveRNN, MultimodalRNN
 from vsemb.models.multimodal_rnn import GATES
 from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
@@ -34,6 +34,7 @@ from vsemb.recipes.image_run import ImageRun
 from vsemb.recipes.precision import check_precision, settled
 from vsemb.recipes.reading import check_read
 from vsemb.recipes.run import Run
+from vsemb.recipes.run_backbones import starting_backbone
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.snippets import Snippets, keep_snippets, stored_snippets
 from vsemb.recipes.start import start_word_vectors
@@ -62,7 +63,7 @@ _READ = (
 # Those of whole images alone, and of regions alone.
 _READ_IMAGES = (
     *("image.backbone", "image.weights", "image.size", "image.pooling", "image.layer", "image.augment"),
-    *("image.frozen_statistics", "image.policy", "image.erasing", "batches.captions"),
+    *("image.frozen_statistics", "image.policy", "image.erasing", "batches.captions", "caption.heads"),
 )
 _READ_REGIONS = ("caption.affinity",)
 
@@ -122,13 +123,7 @@ def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int |
         raise unknown_name("caption.decoder", caption.decoder, GATES)
     check_precision(recipe)
     keras.utils.set_random_seed(recipe.training.seed)
-    # A region is read as an image is: one vector, straight to what the cell's gates read.
-    one_image = dataclasses.replace(
-        recipe,
-        embedding_dim=GATES[caption.decoder] * caption.units,
-        image=dataclasses.replace(recipe.image, regions=False),
-    )
-    image_encoder = build.build_image_encoder(one_image, feature_dim)
+    image_encoder = _build_image_encoder(recipe, feature_dim)
     words = WordEmbedding(
         vocabulary_size,
         text.word_dim,
@@ -139,20 +134,51 @@ def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int |
         dense_gradient=text.dense_gradient,
         dtype=recipe.training.dtype,
     )
-    model = MultimodalRNN(
-        image_encoder,
-        words,
-        cell=caption.decoder,
-        units=caption.units,
-        image_steps=caption.image_steps,
-        dropout=caption.dropout,
-        init_scale=caption.init_scale,
-        l2=recipe.loss.l2,
-    )
+    options: dict[str, Any] = {
+        "cell": caption.decoder,
+        "units": caption.units,
+        "image_steps": caption.image_steps,
+        "dropout": caption.dropout,
+        "init_scale": caption.init_scale,
+        "l2": recipe.loss.l2,
+    }
+    if caption.heads:
+        model = AttentiveRNN(image_encoder, words, heads=caption.heads, **options)
+    else:
+        model = MultimodalRNN(image_encoder, words, **options)
     config = build.backbone_config(recipe)
     image = (None, feature_dim) if config is None else (None, config.size, config.size, 3)
     model.build({"image": image, "text": (None, None)})
     return model
+
+
+def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
+    image, caption = recipe.image, recipe.caption
+    if not caption.heads:
+        # A region is read as an image is: one vector, straight to what the cell's gates read.
+        one_image = dataclasses.replace(
+            recipe,
+            embedding_dim=GATES[caption.decoder] * caption.units,
+            image=dataclasses.replace(image, regions=False),
+        )
+        return build.build_image_encoder(one_image, feature_dim)
+    config = build.backbone_config(recipe)
+    if config is None:
+        fix = "Train from pixels: --fine-tune SmallConvNet --set image.pooling=flat"
+        raise invalid_argument("caption.heads", caption.heads, "0 without a backbone in the recipe", fix)
+    if config.pooling != "flat" or config.layer is not None:
+        allowed = "'flat', and no image.layer, with caption.heads"
+        raise invalid_argument(
+            "image.pooling", image.pooling or config.pooling, allowed, "Add --set image.pooling=flat."
+        )
+    backbone = starting_backbone(config, recipe)
+    height, width = backbone.get_layer("flat").input.shape[1:3]
+    return PixelEncoder(
+        backbone,
+        PlaceEncoder(height * width, caption.units, dropout=image.dropout, dtype=recipe.training.dtype),
+        frozen_statistics=image.frozen_statistics,
+        dtype=recipe.training.dtype,
+    )
 
 
 def train_captions(

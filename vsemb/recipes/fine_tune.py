@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 from vsemb.data.features import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.image.backbones import BackboneConfig, save_backbone_weights
+from vsemb.image.backbones import BackboneConfig
 from vsemb.presets import display_name, is_preset
-from vsemb.recipes.build import backbone_config
-from vsemb.recipes.run import Run
+from vsemb.recipes.run_backbones import kept_weights, run_backbone
 from vsemb.recipes.schema import ImageConfig, Recipe
 
 FROM_SCRATCH = ("SmallConvNet",)
@@ -29,12 +27,14 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         recipe: the recipe.
         dataset: its features name the backbone and the weights to start from.
         backbone: another backbone, from random weights unless `image.weights` is set, or a preset
-            (`hub:NAME`), from its own.
+            (`hub:NAME`), from its own; or the directory of a run that was trained from pixels, from its.
 
     Raises:
         DataError: if no backbone is given and the features name none, or a preset cannot be opened.
         InvalidArgumentError: for an unknown backbone.
     """
+    if backbone is not None and Path(backbone).is_dir():
+        return _from_pixels(recipe, _of_run(recipe.image, Path(backbone)))
     if backbone is not None:
         BackboneConfig(backbone)
         scratch = backbone in FROM_SCRATCH
@@ -59,6 +59,23 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         features=None,
     )
     return _from_pixels(recipe, image)
+
+
+def _of_run(image: ImageConfig, path: Path) -> ImageConfig:
+    """Returns the image tower of a recipe with the network of a run."""
+    config, _ = run_backbone(path, "fine-tune")
+    scratch = config.name in FROM_SCRATCH
+    return dataclasses.replace(
+        image,
+        backbone=config.name,
+        size=config.size,
+        pooling=config.pooling,
+        layer=config.layer,
+        weights=str(path.resolve()),
+        features=None,
+        frozen_statistics=not scratch,
+        augment=not scratch,
+    )
 
 
 def _from_pixels(recipe: Recipe, image: ImageConfig) -> Recipe:
@@ -94,20 +111,9 @@ def lent_backbone(
         name = given.pop("backbone", "MobileNetV2")
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return
-    run = Run.open(path)
     for name in sorted(given.keys() - {"pooling", "crops"}):
         raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
-    config = backbone_config(run.recipe)
-    trained = None if config is None else getattr(run.model.image_encoder, "backbone", None)
-    if config is None or trained is None:
-        raise invalid_argument(
-            "weights",
-            str(path),
-            "a weights file, or a run that was trained from pixels",
-            "Train one: vsemb train RECIPE --fine-tune SmallConvNet",
-        )
-    with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
-        file = Path(folder) / "backbone.weights.h5"
-        save_backbone_weights(trained, file)
+    config, trained = run_backbone(path, "weights")
+    with kept_weights(trained) as file:
         # It is all there: what a preset is called decides nothing now.
         yield dataclasses.replace(config, **given, name=display_name(config.name)), file

@@ -90,8 +90,8 @@ class ImageConfig:
         most_regions: only the first so many regions of an image, 1 for the whole image alone; null for all.
         backbone: null to start from cached features; otherwise the backbone to train from pixels, or `hub:`
             and a preset of keras-hub.
-        weights: the backbone's weights: `imagenet`, `preset` for a preset's own, a path, or null for random
-            ones.
+        weights: the backbone's weights: `imagenet`, `preset` for a preset's own, the path of a file or of a
+            run that was trained from pixels, or null for random ones.
         size: side of the input in pixels; null for the backbone's own.
         pooling: of the backbone's last map; null for its own.
         layer: an inner layer of the backbone instead.

@@ -1,0 +1,46 @@
+"""Networks of runs as the start of another training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.recipes.build import backbone_config
+from vsemb.recipes.caption_run import build_caption_model
+from vsemb.recipes.fine_tune import with_backbone
+from vsemb.recipes.run import Run
+from vsemb.recipes.run_backbones import run_backbone, starting_backbone
+
+
+def same_weights(one, other) -> None:
+    for first, second in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_another_training_starts_from_the_network_of_a_run(tiny_pixel_run: Run, caption_recipe, scenes):
+    trained = tiny_pixel_run.model.image_encoder.backbone
+    recipe = with_backbone(caption_recipe, scenes, str(tiny_pixel_run.path))
+    assert (recipe.image.backbone, recipe.image.size) == ("SmallConvNet", 32)
+    assert not recipe.image.frozen_statistics and not recipe.image.augment
+    recipe = recipe.with_overrides(["image.pooling=flat"])
+    same_weights(build_caption_model(recipe, 30, None).image_encoder.backbone, trained)
+
+
+def test_of_a_run_that_writes_captions_too(pixel_caption_run, tiny_recipe, scenes):
+    recipe = with_backbone(tiny_recipe, scenes, str(pixel_caption_run.path))
+    config = backbone_config(recipe)
+    assert config is not None
+    same_weights(starting_backbone(config, recipe), pixel_caption_run.model.image_encoder.backbone)
+
+
+def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_recipe, scenes, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="fine-tune.*trained from pixels"):
+        with_backbone(tiny_recipe, scenes, str(tiny_run.path))
+    with pytest.raises(DataError, match="is no run"):
+        run_backbone(tmp_path)
+    recipe = with_backbone(tiny_recipe, scenes, str(tiny_pixel_run.path)).with_overrides(["image.size=64"])
+    config = backbone_config(recipe)
+    assert config is not None
+    with pytest.raises(InvalidArgumentError, match="image.weights.*32 pixels.*64 pixels"):
+        starting_backbone(config, recipe)
