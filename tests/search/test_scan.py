@@ -107,7 +107,7 @@ def test_rounding_is_what_it_says() -> None:
 
 
 def test_a_machine_that_sums_roughly_scans_in_float32(monkeypatch) -> None:
-    monkeypatch.setattr(module, "_within", lambda sample, measured: False)
+    monkeypatch.setattr(module, "within", lambda sample, measured: False)
     assert rounding(unit(500, 16, 0), "bfloat16").dtype == "float32"
 
 
@@ -116,7 +116,7 @@ def test_sums_are_compared(off, monkeypatch) -> None:
     matmul = tf.matmul
     monkeypatch.setattr(tf, "matmul", lambda *args, **options: matmul(*args, **options) + off)
     measured = Rounding("bfloat16", 1.0, 2.0**-8)
-    assert module._within(unit(50, 16, 0), measured) == (off == 0)
+    assert module.within(unit(50, 16, 0), measured) == (off == 0)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "order"])

@@ -16,8 +16,9 @@ import numpy as np
 from keras import ops
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.ranks import count_reaching, entries
-from vsemb.similarities import Similarity
+from vsemb.similarities import Dot, Similarity
 
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
@@ -78,7 +79,8 @@ def retrieval_ranks(
     """Ranks in both directions, from blocks of images that are scored once against all texts.
 
     A text's score with its own image comes out of the same product as those with other images, whose blocks
-    all have one shape: what is computed in two ways differs in its last bits, and that breaks ties.
+    all have one shape: what is computed in two ways differs in its last bits, and that breaks ties. Many
+    inner products are ranked by `vsemb.evaluation.rank_scan`, where that is faster.
 
     Args:
         images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
@@ -96,11 +98,15 @@ def retrieval_ranks(
         DataError: for no images, an image without a text, a text without its image, or NaN scores.
     """
     _check(images, texts, image_ids, text_image_ids)
+    order = np.argsort(image_ids)
+    own = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]  # (m,) each text's image
+    if isinstance(similarity, Dot) and worth_a_scan(len(images), len(texts)):
+        found = scanned_ranks(images, texts, own, block)
+        if found is not None:
+            return found
     if not similarity.sets:
         # Blocks of sets become tensors one by one, where they are scored.
         images, texts = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
-    order = np.argsort(image_ids)
-    own = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]  # (m,) each text's image
     block = min(block, len(image_ids))
 
     def scored(start: int) -> Any:

@@ -23,8 +23,8 @@ from vsemb.search.best import BLOCK, best_of
 #: Queries from which on a scan is worth it: one alone is read from memory as fast as it is multiplied.
 FEWEST_QUERIES = 8
 _GROUP = 64
-# Unit roundoff: half the distance between neighbouring numbers of size 1.
-_ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
+#: Unit roundoff: half the distance between neighbouring numbers of size 1.
+ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
 # Items whose products are compared with exact ones.
 _SAMPLE = 256
 # Where TensorFlow's kernels expect tensors to start, in bytes; a block of a mapped `.npy` file does.
@@ -58,13 +58,12 @@ def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
     dtype = dtype or ("bfloat16" if multiplies_bfloat16() else "float32")
     length = moved = 0.0
     for _, block in _blocks(embeddings, 1):
-        rounded = tf.cast(tf.cast(block, dtype), tf.float32)
+        back = tf.cast(tf.cast(block, dtype), tf.float32)
         length = max(length, float(tf.reduce_max(tf.norm(block, axis=1))))
-        moved = max(moved, float(tf.reduce_max(tf.norm(block - rounded, axis=1))))
+        moved = max(moved, float(tf.reduce_max(tf.norm(block - back, axis=1))))
     measured = Rounding(dtype, length, moved)
     sample = np.asarray(embeddings[:_SAMPLE], np.float32)
-    # Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
-    if dtype == "bfloat16" and not _within(sample, measured):
+    if dtype == "bfloat16" and not within(sample, measured):
         return rounding(embeddings, "float32")
     return measured
 
@@ -114,12 +113,12 @@ def _candidates(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns all pairs (query, item) that could be among the best k of their query."""
     count, most = len(queries), _MOST * k * len(queries)
-    roundoff = _ROUNDOFF[measured.dtype]
-    rounded, error = _rounded(queries, measured)
+    roundoff = ROUNDOFF[measured.dtype]
+    rounded_queries, error = _rounded(queries, measured)
     tops = np.zeros((count, 0), np.float32)
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start, block in _blocks(embeddings, count):
-        products = tf.matmul(rounded, tf.cast(block, measured.dtype), transpose_b=True)
+        products = tf.matmul(rounded_queries, tf.cast(block, measured.dtype), transpose_b=True)
         scores = tf.cast(products, tf.float32).numpy()
         here = excluded[(excluded >= start) & (excluded < start + scores.shape[1])] - start
         scores[:, here] = -np.inf
@@ -127,7 +126,7 @@ def _candidates(
         if short:
             scores = np.pad(scores, ((0, 0), (0, short)), constant_values=-np.inf)
         grouped = scores.reshape(count, -1, _GROUP)
-        largest = tf.reduce_max(_tensor(grouped), axis=2).numpy()
+        largest = tf.reduce_max(as_tensor(grouped), axis=2).numpy()
         tops = np.concatenate([tops, largest], axis=1)
         if tops.shape[1] < k:
             return None
@@ -149,20 +148,27 @@ def _candidates(
 
 def _rounded(queries: np.ndarray, measured: Rounding) -> tuple[tf.Tensor, np.ndarray]:
     """Returns rounded queries, and how far products with rounded items can be from the exact ones."""
-    rounded = tf.cast(queries, measured.dtype)
-    back = tf.cast(rounded, tf.float32).numpy()
+    small = tf.cast(queries, measured.dtype)
+    back = tf.cast(small, tf.float32).numpy()
     lengths = np.linalg.norm(back, axis=1)
-    sums = queries.shape[1] * _ROUNDOFF["float32"] * lengths * measured.length
+    sums = queries.shape[1] * ROUNDOFF["float32"] * lengths * measured.length
     moved = np.linalg.norm(queries - back, axis=1)
-    return rounded, moved * measured.length + lengths * measured.moved + sums
+    return small, moved * measured.length + lengths * measured.moved + sums
 
 
-def _within(sample: np.ndarray, measured: Rounding) -> bool:
-    """Tells whether products are as near to the exact ones as they have to be."""
-    rounded, error = _rounded(sample, measured)
-    scores = tf.cast(tf.matmul(rounded, rounded, transpose_b=True), tf.float32).numpy()
+def within(sample: np.ndarray, measured: Rounding) -> bool:
+    """Tells whether products are as near to the exact ones as the bound says.
+
+    Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
+
+    Args:
+        sample: (n, dim) float32, some of the items.
+        measured: of the items.
+    """
+    small, error = _rounded(sample, measured)
+    scores = tf.cast(tf.matmul(small, small, transpose_b=True), tf.float32).numpy()
     exact = sample.astype(np.float64) @ sample.T.astype(np.float64)
-    return bool((np.abs(scores - exact) <= error[:, None] + _ROUNDOFF[measured.dtype] * np.abs(scores)).all())
+    return bool((np.abs(scores - exact) <= error[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)).all())
 
 
 def _least(kth: np.ndarray, error: np.ndarray, roundoff: float) -> np.ndarray:
@@ -183,10 +189,10 @@ def _blocks(embeddings: np.ndarray, queries: int) -> Iterator[tuple[int, tf.Tens
     """Yields the first row and the items of each block, float32."""
     step = max(_GROUP, BLOCK // max(queries, embeddings.shape[1]) // _GROUP * _GROUP)
     for start in range(0, len(embeddings), step):
-        yield start, _tensor(np.asarray(embeddings[start : start + step], np.float32))
+        yield start, as_tensor(np.asarray(embeddings[start : start + step], np.float32))
 
 
-def _tensor(array: np.ndarray) -> tf.Tensor:
+def as_tensor(array: np.ndarray) -> tf.Tensor:
     """Returns an array as a tensor, over the same memory where TensorFlow can compute on that."""
     aligned = array.ctypes.data % _ALIGNMENT == 0
     if not (aligned and array.flags.writeable and array.flags.c_contiguous and array.size):

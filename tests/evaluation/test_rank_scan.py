@@ -1,0 +1,112 @@
+"""Ranks from rounded scores: those of brute force, with ties and near ties, or none at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.evaluation.test_retrieval import DOT, random_split
+from tests.ops.test_ranks import slow_ranks
+from vsemb.evaluation import rank_scan, retrieval, retrieval_ranks
+from vsemb.evaluation.rank_scan import scanned_ranks
+
+CAPTIONS = 3
+
+
+def unit_vectors(images: int, dim: int, noise: float, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """Unit vectors of images, of texts around them, and the image of each text."""
+    generator = np.random.default_rng(seed)
+    found = generator.normal(size=(images, dim))
+    own = np.repeat(np.arange(images), CAPTIONS)
+    texts = found[own] + noise * generator.normal(size=(len(own), dim))
+    order = generator.permutation(len(own))
+    found, texts = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (found, texts))
+    return found.astype(np.float32), texts[order].astype(np.float32), own[order]
+
+
+def brute_force(images: np.ndarray, texts: np.ndarray, own: np.ndarray) -> list[list[int]]:
+    # Pair by pair, as the scan scores what rounding cannot decide.
+    scores = np.stack([np.einsum("nd,nd->n", np.broadcast_to(row, texts.shape), texts) for row in images])
+    positive = own[None] == np.arange(len(images))[:, None]
+    return [slow_ranks(scores, positive), slow_ranks(scores.T, positive.T)]
+
+
+@pytest.fixture(autouse=True, params=[0.0, 2.0], ids=["counted", "looked up"])
+def however_much_is_close(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of counting, and neither gives up."""
+    monkeypatch.setattr(rank_scan, "_FEW", request.param)
+    monkeypatch.setattr(rank_scan, "_MOST", 2.0)
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0, 20.0], ids=["good", "fair", "bad"])
+@pytest.mark.parametrize("block", [7, 50, 1000])
+def test_equals_brute_force(noise: float, block: int) -> None:
+    images, texts, own = unit_vectors(50, 24, noise)
+    found = scanned_ranks(images, texts, own, block)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ties(seed: int) -> None:
+    inputs = random_split(seed, images=40)
+    order = np.argsort(inputs["image_ids"])
+    own = order[np.searchsorted(inputs["image_ids"], inputs["text_image_ids"], sorter=order)]
+    found = scanned_ranks(inputs["images"], inputs["texts"], own, 16)
+    assert found is not None
+    for mine, plain in zip(found, retrieval_ranks(**inputs, similarity=DOT), strict=True):
+        np.testing.assert_array_equal(mine, plain)
+
+
+def test_near_ties_that_rounding_would_turn() -> None:
+    """Every text is all but its image, and so is every other image: nothing is decided by rounded scores."""
+    images, texts, own = unit_vectors(20, 16, 1e-4)
+    images = (images[:1] + 1e-4 * images).astype(np.float32)
+    texts = (texts[:1] + 1e-4 * texts).astype(np.float32)
+    found = scanned_ranks(images, texts, own, 20)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+
+
+def test_lengths_of_all_sizes() -> None:
+    images, texts, own = unit_vectors(30, 16, 1.0)
+    lengths = np.random.default_rng(1)
+    images *= (10 ** lengths.uniform(-3, 3, (30, 1))).astype(np.float32)
+    texts *= (10 ** lengths.uniform(-3, 3, (len(texts), 1))).astype(np.float32)
+    found = scanned_ranks(images, texts, own, 30)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+
+
+def test_what_it_leaves_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, texts, own = unit_vectors(20, 16, 1.0)
+    broken = images.copy()
+    broken[3, 2] = np.nan
+    assert scanned_ranks(broken, texts, own, 20) is None
+    monkeypatch.setattr(rank_scan, "_FEW", 0.05)
+    monkeypatch.setattr(rank_scan, "_MOST", 0.15)
+    assert scanned_ranks(np.ones_like(images), np.ones_like(texts), own, 20) is None
+
+
+def test_many_scores_are_scanned_with_the_same_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, texts, own = unit_vectors(60, 24, 2.0)
+    ids = np.random.default_rng(0).permutation(60)
+    plain = retrieval_ranks(images, texts, ids, ids[own], DOT)
+    monkeypatch.setattr(retrieval, "worth_a_scan", lambda images, texts: True)
+    scans = []
+
+    def counted(*arguments):
+        scans.append(scanned_ranks(*arguments))
+        return scans[-1]
+
+    monkeypatch.setattr(retrieval, "scanned_ranks", counted)
+    for mine, theirs in zip(retrieval_ranks(images, texts, ids, ids[own], DOT), plain, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert len(scans) == 1 and scans[0] is not None
+
+
+def test_what_is_worth_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_scan, "multiplies_bfloat16", lambda: True)
+    assert rank_scan.worth_a_scan(5000, 25_000) and not rank_scan.worth_a_scan(1000, 5000)
+    monkeypatch.setattr(rank_scan, "multiplies_bfloat16", lambda: False)
+    assert not rank_scan.worth_a_scan(5000, 25_000)

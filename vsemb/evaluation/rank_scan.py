@@ -1,0 +1,200 @@
+"""Ranks by inner products where the processor multiplies bfloat16 faster: rounded scores, exact ranks.
+
+A rounded score is within a bound of the exact one (`vsemb.search.scan`), so most candidates are ahead of a
+query's own or behind it whatever rounding did. The others, whose rounded scores lie in a window around it,
+are scored in float32, pair by pair in one order of summation, as are the own: equal embeddings have equal
+scores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from vsemb.ops.compilation import compiled
+from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.search.scan import ROUNDOFF, Rounding, within
+
+# Scores from which on a scan is worth compiling it.
+_FEWEST = 1 << 24
+# Scores that are looked at together: whether any is in a window.
+_GROUP = 64
+# Share of groups with scores that are not behind, beyond which counting all of them is faster.
+_FEW = 0.05
+# Share of groups with scores in a window, beyond which scoring all in float32 is faster.
+_MOST = 0.15
+# Rows that are rounded, or multiplied pair by pair, at a time: few enough for a processor's caches.
+_ROWS = 512
+# Rows whose products are compared with exact ones.
+_SAMPLE = 256
+
+
+class _Windows(NamedTuple):
+    """Rounded scores below `low` are behind, above `high` ahead; float32."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+def worth_a_scan(images: int, texts: int) -> bool:
+    """Tells whether so many scores are ranked faster by `scanned_ranks`."""
+    return images * texts >= _FEWEST and keras.backend.backend() == "tensorflow" and multiplies_bfloat16()
+
+
+def scanned_ranks(
+    images: np.ndarray, texts: np.ndarray, own: np.ndarray, block: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Ranks images among texts and texts among images by their inner products.
+
+    Args:
+        images: (n, dim) float32.
+        texts: (m, dim) float32.
+        own: (m,) int64, the row of each text's image; every image has a text.
+        block: images scored at a time.
+
+    Returns:
+        (n,) and (m,) int64 ranks from 0, as `vsemb.evaluation.retrieval_ranks` has them; None where scores
+        are too alike, or embeddings not finite.
+    """
+    of_images, of_texts = _rounded(images), _rounded(texts)
+    sides = [of_images.largest, of_texts.largest]
+    if not np.isfinite([[each.length, each.moved] for each in sides]).all():
+        return None
+    if not (within(images[:_SAMPLE], sides[0]) and within(texts[:_SAMPLE], sides[1])):
+        return None
+    reached = _pair_scores(images, texts, own, np.arange(len(own)))
+    best = np.full(len(images), -np.inf, np.float32)
+    np.maximum.at(best, own, reached)
+    rows = _windows(best, of_images.error(of_texts.largest))
+    columns = _windows(reached, of_texts.error(of_images.largest))
+    ahead_of_images = np.zeros(len(images), np.int64)
+    ahead_of_texts = np.zeros(len(own), np.int64)
+    bounds = np.linspace(0, len(images), -(-len(images) // block) + 1).astype(int)
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        products = tf.matmul(of_images.vectors[start:stop], of_texts.vectors, transpose_b=True)
+        mine = _Windows(rows.low[start:stop, None], rows.high[start:stop, None])
+        theirs = _Windows(columns.low[None], columns.high[None])
+        marked = _not_behind(products, mine.low, theirs.low).numpy()
+        counted = np.count_nonzero(marked) > _FEW * marked.size
+        if counted:
+            in_rows, in_columns, close = _counts(products, *mine, *theirs)
+            ahead_of_images[start:stop] += in_rows.numpy()
+            ahead_of_texts += in_columns.numpy()
+            marked = close.numpy()
+            if np.count_nonzero(marked) > _MOST * marked.size:
+                return None
+        image, text = _members(marked, len(own))
+        scores = tf.gather_nd(products, np.stack([image, text], 1))
+        scores = tf.cast(scores, tf.float32).numpy()
+        image += start
+        for ahead, at, windows, exact in (
+            (ahead_of_images, image, rows, best),
+            (ahead_of_texts, text, columns, reached),
+        ):
+            if not counted:
+                ahead += np.bincount(at[scores > windows.high[at]], minlength=len(ahead))
+            close = (windows.low[at] <= scores) & (scores <= windows.high[at]) & (own[text] != image)
+            reaching = _pair_scores(images, texts, image[close], text[close]) >= exact[at[close]]
+            ahead += np.bincount(at[close][reaching], minlength=len(ahead))
+    return ahead_of_images, ahead_of_texts
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounded:
+    """Rows in bfloat16.
+
+    Attributes:
+        vectors: (n, dim) bfloat16.
+        lengths: (n,) of the rows as they were.
+        small_lengths: (n,) of the rounded rows.
+        moved: (n,) how far they are apart.
+    """
+
+    vectors: tf.Tensor
+    lengths: np.ndarray
+    small_lengths: np.ndarray
+    moved: np.ndarray
+
+    @property
+    def largest(self) -> Rounding:
+        """The most that rounding moves any row."""
+        return Rounding("bfloat16", float(self.lengths.max()), float(self.moved.max()))
+
+    def error(self, other: Rounding) -> np.ndarray:
+        """Returns how far a product of rounded rows, and a float32 product of rows, may be apart, (n,)."""
+        sums = self.vectors.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
+        # The lengths are sums in float32 themselves.
+        return 1.001 * (
+            self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length
+        )
+
+
+def _rounded(rows: np.ndarray) -> _Rounded:
+    vectors, squares = [], []
+    for start in range(0, len(rows), _ROWS):
+        exact = rows[start : start + _ROWS]
+        vectors.append(small := tf.cast(exact, tf.bfloat16))
+        back = tf.cast(small, tf.float32).numpy()
+        squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
+    lengths = np.sqrt(np.concatenate(squares, axis=1))
+    return _Rounded(tf.concat(vectors, axis=0), *lengths)
+
+
+def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
+    """Returns between what rounded scores a score may be on either side of an exact one."""
+    low, high = exact - error, exact + error
+    # Products are rounded themselves; a little more for the sums here.
+    roundoff = 1.02 * ROUNDOFF["bfloat16"]
+    return _Windows(
+        (low - roundoff * np.abs(low) - 1e-6 * np.abs(exact)).astype(np.float32),
+        (high + roundoff * np.abs(high) + 1e-6 * np.abs(exact)).astype(np.float32),
+    )
+
+
+def _pair_scores(images: np.ndarray, texts: np.ndarray, image: np.ndarray, text: np.ndarray) -> np.ndarray:
+    """Returns the float32 inner product of each pair of rows."""
+    scores = np.empty(len(image), np.float32)
+    for start in range(0, len(image), _ROWS):
+        here = slice(start, start + _ROWS)
+        scores[here] = np.einsum("nd,nd->n", images[image[here]], texts[text[here]])
+    return scores
+
+
+def _members(marked: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns rows and columns of all scores of marked groups."""
+    row, group = np.nonzero(marked)
+    column = (group[:, None] * _GROUP + np.arange(_GROUP)).reshape(-1)
+    inside = column < columns
+    return np.repeat(row, _GROUP)[inside], column[inside]
+
+
+def _any_of_groups(marked: Any) -> Any:
+    # What stays the same however many rows and columns there are: the graph is made once.
+    rows, columns = tf.unstack(tf.shape(marked))
+    grouped = tf.reshape(tf.pad(marked, [[0, 0], [0, -columns % _GROUP]]), [rows, -1, _GROUP])
+    return tf.reduce_any(grouped, axis=2)
+
+
+def _mark_not_behind(products: Any, low_row: Any, low_column: Any) -> Any:
+    """Marks groups with scores that are not behind in their row, or in their column."""
+    scores = tf.cast(products, tf.float32)
+    return _any_of_groups((scores >= low_row) | (scores >= low_column))
+
+
+def _count(products: Any, low_row: Any, high_row: Any, low_column: Any, high_column: Any) -> tuple[Any, ...]:
+    """Counts what is ahead in rows and in columns, and marks groups with scores in a window."""
+    scores = tf.cast(products, tf.float32)
+    ahead_in_row, ahead_in_column = scores > high_row, scores > high_column
+    close = ((scores >= low_row) & ~ahead_in_row) | ((scores >= low_column) & ~ahead_in_column)
+    return (
+        tf.reduce_sum(tf.cast(ahead_in_row, tf.int32), axis=1),
+        tf.reduce_sum(tf.cast(ahead_in_column, tf.int32), axis=0),
+        _any_of_groups(close),
+    )
+
+
+_not_behind, _counts = compiled(_mark_not_behind), compiled(_count)
