@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import InvalidArgumentError
 from vsemb.models import AttentiveRNN
@@ -44,7 +45,7 @@ def test_it_writes_and_is_exported(run: CaptionRun, scenes, tmp_path, capsys) ->
         assert caption.decode() in written
 
 
-def test_every_variant_and_cell(caption_recipe, scenes) -> None:
+def test_every_cell(caption_recipe, scenes) -> None:
     for cell in ("rnn", "gru", "lstm"):
         recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
             [*ATTENTION, f"caption.decoder={cell}", "training.precision=mixed_bfloat16"]
@@ -54,12 +55,24 @@ def test_every_variant_and_cell(caption_recipe, scenes) -> None:
         assert model.image_encoder.compute_output_shape((None, 32, 32, 3)) == (None, 4, recipe.caption.units)
 
 
+def test_the_variant_of_attention(scenes, tmp_path) -> None:
+    # Its sizes cut down and nothing else.
+    recipe = recipes.get("multimodal-rnn", "attention")
+    small = ["image.size=32", "caption.units=8", "text.word_dim=8", "training.epochs=1"]
+    recipe = with_backbone(recipe, scenes, "SmallConvNet").with_overrides(small)
+    assert recipe.image.pooling == "flat" and recipe.image.weights is None
+    run = train_captions(recipe, scenes, tmp_path / "run")
+    assert isinstance(run.model, AttentiveRNN) and run.info["best_epoch"] == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (["image.pooling=mean"], "image.pooling.*'flat'.*image.pooling=flat"),
         (["caption.heads=3"], "heads.*a divisor of units"),
         (["caption.heads=-1"], "caption.heads"),
+        (["image.init_scale=0.1"], "image.init_scale.*null with caption.heads"),
+        (["image.use_bias=true"], "image.use_bias.*false with caption.heads"),
     ],
 )
 def test_refused(changes: list[str], message: str, caption_recipe, scenes, tmp_path) -> None:

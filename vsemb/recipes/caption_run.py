@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -171,6 +172,10 @@ def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layer
         raise invalid_argument(
             "image.pooling", image.pooling or config.pooling, allowed, "Add --set image.pooling=flat."
         )
+    for name, default in (("use_bias", False), ("init_scale", None)):
+        if (value := getattr(image, name)) != default:
+            fix = "Places have a bias each."
+            raise invalid_argument(f"image.{name}", value, f"{json.dumps(default)} with caption.heads", fix)
     backbone = starting_backbone(config, recipe)
     height, width = backbone.get_layer("flat").input.shape[1:3]
     return PixelEncoder(

@@ -14,7 +14,10 @@ Variant `paper` is sections 3.2 and 3.3: 512 units with ReLU, the image at the f
 batches of 100, gradients cut elementwise at 5, dropout everywhere but in the recurrence, words seen at least
 five times. Variant `tuned` (the default) keeps all of that and has an LSTM in the place of equation 14, where
 the image goes to all gates (`--set caption.decoder=gru` for a GRU), dropout on the image too, and Adam for
-RMSprop, at a rate that falls to 0 over 12 epochs. Deviations and gaps we filled:
+RMSprop, at a rate that falls to 0 over 12 epochs. Variant `attention` looks at the places of the image's map
+again at every word (`vsemb.models.AttentiveRNN`; Xu et al. 2015, arXiv:1502.03044, Luong et al. 2015,
+arXiv:1508.04025), so it trains the image network too: it wants `--fine-tune`, and many images. It is smaller
+and its batches are, since it is steps that teach a network to see. Deviations and gaps we filled:
 
 - The paper writes START as a vector of its own; it is row 0 of the table of words, which no word has.
 - Its CNN is trained in part; here it is what made the features, unless `--fine-tune` trains it. Features are
@@ -68,11 +71,21 @@ _TUNED = dataclasses.replace(
     training=TrainingConfig(epochs=12, select="perplexity", precision="auto"),
 )
 
-MULTIMODAL_RNN = {"tuned": _TUNED, "paper": _RNN}
+_ATTENTION = dataclasses.replace(
+    _TUNED,
+    variant="attention",
+    text=dataclasses.replace(_TUNED.text, word_dim=128, min_count=1, embedding_dropout=0.1),
+    image=dataclasses.replace(_TUNED.image, pooling="flat", dropout=0.1),
+    caption=CaptionConfig(decoder="lstm", units=256, image_steps="all", heads=4, dropout=0.2),
+    batches=BatchConfig(size=32, captions="one"),
+    training=dataclasses.replace(_TUNED.training, epochs=4),
+)
+
+MULTIMODAL_RNN = {"tuned": _TUNED, "paper": _RNN, "attention": _ATTENTION}
 
 MULTIMODAL_RNN_REGIONS = {
-    variant: dataclasses.replace(
+    recipe.variant: dataclasses.replace(
         recipe, name="multimodal-rnn-regions", image=dataclasses.replace(recipe.image, regions=True)
     )
-    for variant, recipe in MULTIMODAL_RNN.items()
+    for recipe in (_TUNED, _RNN)
 }
