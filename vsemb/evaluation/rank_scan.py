@@ -1,8 +1,8 @@
 """Ranks by inner products where the processor multiplies bfloat16 faster: rounded scores, exact ranks.
 
-A rounded score is within a bound of the exact one (`vsemb.search.scan`), so most candidates are ahead of a
-query's own or behind it whatever rounding did. The others, whose rounded scores lie in a window around it,
-are scored in float32, pair by pair in one order of summation, as are the own: equal embeddings have equal
+A rounded score is within a bound of the exact one (`vsemb.evaluation.rounding`), so most candidates are ahead
+of a query's own or behind it whatever rounding did. The others, whose rounded scores lie in a window around
+it, are scored in float32, pair by pair in one order of summation, as are the own: equal embeddings have equal
 scores.
 """
 
@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from vsemb.evaluation.rounding import ROUNDOFF, Rounding, within
 from vsemb.ops.compilation import compiled
 from vsemb.ops.processor import multiplies_bfloat16
-from vsemb.search.scan import ROUNDOFF, Rounding, within
 
 # Scores from which on a scan is worth compiling it.
 _FEWEST = 1 << 24

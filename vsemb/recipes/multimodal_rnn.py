@@ -78,7 +78,7 @@ _ATTENTION = dataclasses.replace(
     image=dataclasses.replace(_TUNED.image, pooling="flat", dropout=0.1),
     caption=CaptionConfig(decoder="lstm", units=256, image_steps="all", heads=4, dropout=0.2),
     batches=BatchConfig(size=32, captions="one"),
-    training=dataclasses.replace(_TUNED.training, epochs=4),
+    training=dataclasses.replace(_TUNED.training, epochs=8),
 )
 
 MULTIMODAL_RNN = {"tuned": _TUNED, "paper": _RNN, "attention": _ATTENTION}

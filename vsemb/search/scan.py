@@ -1,51 +1,31 @@
 """The exact best k by inner products: a scan that rounds, then exact scores of all that could be among them.
 
 Where the processor multiplies bfloat16 faster, the scan is in bfloat16, and in float32 elsewhere. How far a
-rounded score can be from the exact one is bounded by Cauchy's inequality, with x~ a rounded vector:
-
-    |q·x - q~·x~|  <=  |q - q~| |x| + |q~| |x - x~|
-
-so that what the scan leaves out cannot be among the best. Scores are looked at by groups, whose largest
-stands for the rest: the k-th largest of those has k scores that are not below it.
+rounded score can be from the exact one is bounded (`vsemb.evaluation.rounding`), so that what the scan
+leaves out cannot be among the best. Scores are looked at by groups, whose largest stands for the rest: the
+k-th largest of those has k scores that are not below it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
+from vsemb.evaluation.rounding import ROUNDOFF, Rounding, rounded_rows, within
 from vsemb.ops.processor import multiplies_bfloat16
 from vsemb.search.best import BLOCK, best_of
 
 #: Queries from which on a scan is worth it: one alone is read from memory as fast as it is multiplied.
 FEWEST_QUERIES = 8
 _GROUP = 64
-#: Unit roundoff: half the distance between neighbouring numbers of size 1.
-ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
 # Items whose products are compared with exact ones.
 _SAMPLE = 256
 # Where TensorFlow's kernels expect tensors to start, in bytes; a block of a mapped `.npy` file does.
 _ALIGNMENT = 64
 # Candidates of all queries together, for each that is wanted, beyond which scores are too alike to scan.
 _MOST = 64
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """How far rounding moves the items.
-
-    Attributes:
-        dtype: what they are rounded to.
-        length: the largest length of an item.
-        moved: the largest distance between an item and the rounded one.
-    """
-
-    dtype: str
-    length: float
-    moved: float
 
 
 def rounding(embeddings: np.ndarray, dtype: str | None = None) -> Rounding:
@@ -114,7 +94,7 @@ def _candidates(
     """Returns all pairs (query, item) that could be among the best k of their query."""
     count, most = len(queries), _MOST * k * len(queries)
     roundoff = ROUNDOFF[measured.dtype]
-    rounded_queries, error = _rounded(queries, measured)
+    rounded_queries, error = rounded_rows(queries, measured)
     tops = np.zeros((count, 0), np.float32)
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start, block in _blocks(embeddings, count):
@@ -144,31 +124,6 @@ def _candidates(
                 return None
     query, item, _ = _above(pairs, _least(tops[:, -1], error, roundoff))
     return query, item
-
-
-def _rounded(queries: np.ndarray, measured: Rounding) -> tuple[tf.Tensor, np.ndarray]:
-    """Returns rounded queries, and how far products with rounded items can be from the exact ones."""
-    small = tf.cast(queries, measured.dtype)
-    back = tf.cast(small, tf.float32).numpy()
-    lengths = np.linalg.norm(back, axis=1)
-    sums = queries.shape[1] * ROUNDOFF["float32"] * lengths * measured.length
-    moved = np.linalg.norm(queries - back, axis=1)
-    return small, moved * measured.length + lengths * measured.moved + sums
-
-
-def within(sample: np.ndarray, measured: Rounding) -> bool:
-    """Tells whether products are as near to the exact ones as the bound says.
-
-    Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
-
-    Args:
-        sample: (n, dim) float32, some of the items.
-        measured: of the items.
-    """
-    small, error = _rounded(sample, measured)
-    scores = tf.cast(tf.matmul(small, small, transpose_b=True), tf.float32).numpy()
-    exact = sample.astype(np.float64) @ sample.T.astype(np.float64)
-    return bool((np.abs(scores - exact) <= error[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)).all())
 
 
 def _least(kth: np.ndarray, error: np.ndarray, roundoff: float) -> np.ndarray:
