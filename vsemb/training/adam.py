@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -52,22 +53,16 @@ class Adam(keras.optimizers.Adam):
         if isinstance(gradient, tf.IndexedSlices):
             values = tf.cast(gradient.values, target.dtype)
             if self.lazy:
+                rows, sums = _sums(values, gradient.indices)
                 corrected = rate * tf.sqrt(1 - powers[1]) / (1 - powers[0])
-                self._update_rows(values, gradient.indices, (target, first, second), corrected)
+                move_rows(target, (first, second), rows, sums, corrected, *self._constants())
                 return
             gradient = tf.math.unsorted_segment_sum(values, gradient.indices, tf.shape(target)[0])
-        tf.raw_ops.ResourceApplyAdam(
-            var=target.handle,
-            m=first.handle,
-            v=second.handle,
-            beta1_power=powers[0],
-            beta2_power=powers[1],
-            lr=rate,
-            beta1=tf.cast(self.beta_1, target.dtype),
-            beta2=tf.cast(self.beta_2, target.dtype),
-            epsilon=tf.cast(self.epsilon, target.dtype),
-            grad=tf.cast(gradient, target.dtype),
-        )
+        gradient = tf.cast(gradient, target.dtype)
+        move(target, (first, second), gradient, rate, *self._constants(), powers=powers)
+
+    def _constants(self) -> tuple[float, float, float]:
+        return self.beta_1, self.beta_2, self.epsilon
 
     def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
         # Keras makes a whole table of a list of rows to clip it. Once rows that repeat are added up, the norm
@@ -82,19 +77,77 @@ class Adam(keras.optimizers.Adam):
             for value, grad, rows in zip(super()._clip_gradients(values), grads, is_rows, strict=True)
         ]
 
-    def _update_rows(self, values: Tensor, ids: Tensor, variables: tuple[Any, ...], rate: Tensor) -> None:
-        rows, gradient = _sums(values, ids)
-        vectors, mean, square = (tf.gather(variable, rows) for variable in variables)
-        mean += (gradient - mean) * (1 - self.beta_1)
-        square += (tf.square(gradient) - square) * (1 - self.beta_2)
-        vectors -= rate * mean / (tf.sqrt(square) + self.epsilon)
-        # Overwriting rows is a copy of memory; adding to them takes TensorFlow six times as long.
-        for variable, value in zip(variables, (vectors, mean, square), strict=True):
-            variable.scatter_update(tf.IndexedSlices(value, rows))
-
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
         return {**super().get_config(), "lazy": self.lazy}
+
+
+def move(
+    variable: Any,
+    moments: tuple[Any, Any],
+    gradient: Tensor,
+    rate: Tensor,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    *,
+    powers: Sequence[Tensor] = (0.0, 0.0),
+) -> None:
+    """Takes a step of Adam with a variable of TensorFlow, in one kernel.
+
+    Args:
+        variable: moved in place.
+        moments: first and second, variables of the same shape, likewise.
+        gradient: of the same shape.
+        rate: the learning rate.
+        beta_1, beta_2, epsilon: Adam's.
+        powers: of the betas with the number of the step, by which the rate is corrected; 0 where it has been.
+    """
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=moments[0].handle,
+        v=moments[1].handle,
+        beta1_power=tf.cast(powers[0], variable.dtype),
+        beta2_power=tf.cast(powers[1], variable.dtype),
+        lr=rate,
+        beta1=tf.cast(beta_1, variable.dtype),
+        beta2=tf.cast(beta_2, variable.dtype),
+        epsilon=tf.cast(epsilon, variable.dtype),
+        grad=gradient,
+    )
+
+
+def move_rows(
+    variable: Any,
+    moments: tuple[Any, Any],
+    rows: Tensor,
+    gradient: Tensor,
+    rate: Tensor,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    *,
+    vectors: Tensor | None = None,
+) -> None:
+    """Takes a step of Adam with some rows of a variable of TensorFlow; the others and their moments stay.
+
+    Args:
+        variable: moved in place.
+        moments: first and second, variables of the same shape, likewise.
+        rows: (n,) int, each once.
+        gradient: (n, ...) of these rows.
+        rate: the learning rate, corrected for the number of the step.
+        beta_1, beta_2, epsilon: Adam's.
+        vectors: (n, ...) the rows, where they have been gathered.
+    """
+    mean, square = (tf.gather(moment, rows) for moment in moments)
+    vectors = tf.gather(variable, rows) if vectors is None else vectors
+    mean += (gradient - mean) * (1 - beta_1)
+    square += (tf.square(gradient) - square) * (1 - beta_2)
+    vectors -= rate * mean / (tf.sqrt(square) + epsilon)
+    # Overwriting rows is a copy of memory; adding to them takes TensorFlow six times as long.
+    for target, value in zip((*moments, variable), (mean, square, vectors), strict=True):
+        target.scatter_update(tf.IndexedSlices(value, rows))
 
 
 def _added_up(gradient: Tensor) -> Tensor:

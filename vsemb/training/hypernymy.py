@@ -20,13 +20,14 @@ from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.evaluation.hypernymy import pair_energies
 from vsemb.losses import MaxMargin
 from vsemb.models.hypernym import HypernymModel
+from vsemb.training.adam import move, move_rows
 
 Tensor = Any
 
 ADAMS = ("lazy", "dense")
 
-# Those of Keras' Adam.
-_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-7
+# Those of Keras' Adam: betas and epsilon.
+_CONSTANTS = _BETA_1, _BETA_2, _ = 0.9, 0.999, 1e-7
 
 
 class EpochLoop:
@@ -113,39 +114,14 @@ class EpochLoop:
         by_row = tf.concat(gradients[:2], 0)
         if self._lazy:
             gradient = tf.math.unsorted_segment_sum(by_row, place, tf.size(concepts))
-            self._move_rows(concepts, vectors, gradient, rate)
+            moments = self._moments[self._vectors.ref()]
+            move_rows(self._vectors, moments, concepts, gradient, rate, *_CONSTANTS, vectors=vectors)
         else:
             gradient = tf.math.unsorted_segment_sum(by_row, ids, self._vectors.shape[0])
-            self._move(self._vectors, gradient, rate)
+            move(self._vectors, self._moments[self._vectors.ref()], gradient, rate, *_CONSTANTS)
         for variable, its_gradient in zip(self._others, gradients[2:], strict=True):
-            self._move(variable, its_gradient, rate)
+            move(variable, self._moments[variable.ref()], its_gradient, rate, *_CONSTANTS)
         return loss
-
-    def _move_rows(self, rows: Tensor, vectors: Tensor, gradient: Tensor, rate: Tensor) -> None:
-        first, second = self._moments[self._vectors.ref()]
-        mean, square = tf.gather(first, rows), tf.gather(second, rows)
-        mean += (gradient - mean) * (1 - _BETA_1)
-        square += (tf.square(gradient) - square) * (1 - _BETA_2)
-        vectors -= rate * mean / (tf.sqrt(square) + _EPSILON)
-        # Overwriting rows is a copy of memory; adding to them takes TensorFlow six times as long.
-        for variable, value in ((first, mean), (second, square), (self._vectors, vectors)):
-            variable.scatter_update(tf.IndexedSlices(value, rows))
-
-    def _move(self, variable: Tensor, gradient: Tensor, rate: Tensor) -> None:
-        first, second = self._moments[variable.ref()]
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=first.handle,
-            v=second.handle,
-            # The rate has the bias correction in it.
-            beta1_power=0.0,
-            beta2_power=0.0,
-            lr=rate,
-            beta1=_BETA_1,
-            beta2=_BETA_2,
-            epsilon=_EPSILON,
-            grad=gradient,
-        )
 
 
 @dataclass
