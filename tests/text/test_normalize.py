@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from vsemb.text import normalize
 from vsemb.text.normalize import MAX_BYTES, readable, split_words
 
 
@@ -60,6 +62,20 @@ def test_words(text: str, expected: list[str]) -> None:
 )
 def test_invalid_utf8_separates(text: bytes, expected: list[str]) -> None:
     assert words(text) == expected
+
+
+def test_plain_texts_are_split_as_all_others_are() -> None:
+    """Most texts take a shorter way; in one batch with others, and of any ASCII, with the same words."""
+    generator = np.random.default_rng(0)
+    plain = [
+        generator.choice([*range(1, 39), *range(40, 128)], 30).astype(np.uint8).tobytes() for _ in range(500)
+    ]
+    others = [b"the dog's", "naïve cafe\u0301".encode(), b"a\x00dog", b"\xff\xfe", b""]
+    texts = [*plain, *others, *plain[:5]]
+    expected = tf.strings.split(normalize._spaced(tf.constant(texts))).to_list()
+    assert split_words(tf.constant(texts)).to_list() == expected
+    assert sum(map(len, expected)) > 1000
+    assert split_words(tf.constant([], tf.string)).to_list() == []
 
 
 def test_long_texts_are_cut() -> None:

@@ -18,6 +18,8 @@ _MAX_BLANK = 16 * MAX_BYTES
 _BLANK_START = rf"^[{WHITE_SPACE}\x00]+"
 
 _ASCII = r"[\x00-\x7f]*"
+# ASCII without NUL and the apostrophe, which most texts are: their words are runs of letters and digits.
+_PLAIN = r"[\x01-&(-\x7f]*"
 
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
@@ -39,14 +41,18 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     >>> readable(tf.constant([b"a\\x00dog"])).numpy().tolist()
     [b'a dog']
     """
-    texts = tf.strings.substr(texts, 0, _MAX_BLANK)
-    texts = tf.strings.regex_replace(texts, _BLANK_START, "", replace_global=False)
-    texts = tf.strings.substr(texts, 0, MAX_BYTES)
+    texts = _cut(texts)
     # The transcoder takes longer than all else here, and leaves ASCII as it is.
     others = tf.where(~tf.strings.regex_full_match(texts, _ASCII))
     valid = tf.strings.unicode_transcode(tf.gather_nd(texts, others), "UTF-8", "UTF-8", errors="replace")
     texts = tf.tensor_scatter_nd_update(texts, others, valid)
     return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.
+
+
+def _cut(texts: tf.Tensor) -> tf.Tensor:
+    texts = tf.strings.substr(texts, 0, _MAX_BLANK)
+    texts = tf.strings.regex_replace(texts, _BLANK_START, "", replace_global=False)
+    return tf.strings.substr(texts, 0, MAX_BYTES)
 
 
 def readable_part(text: str) -> str:
@@ -81,11 +87,21 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     >>> split_words(tf.constant(["The man's dog, running!"])).to_list()
     [[b'the', b'man', b"'s", b'dog', b'running']]
     """
+    texts = _cut(texts)
+    is_plain = tf.strings.regex_full_match(texts, _PLAIN)
+    plain = tf.strings.lower(tf.where(is_plain, texts, ""))
+    plain = tf.strings.regex_replace(plain, "[^a-z0-9]+", " ")
+    others = tf.where(~is_plain)
+    words = tf.tensor_scatter_nd_update(plain, others, _spaced(tf.gather_nd(texts, others)))
+    return tf.strings.split(words)
+
+
+def _spaced(texts: tf.Tensor) -> tf.Tensor:
+    """Lower-cases raw strings and puts blanks between their words; of ASCII without apostrophes too."""
     texts = tf.strings.lower(readable(texts), encoding="utf-8")
     texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
     texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
     for _ in range(2):  # A match ends behind its second letter, so that of n' in 'n' needs another pass.
         texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
     texts = tf.strings.regex_replace(texts, rf"[^\pL\pM\pN{_KEPT}]+", " ")
-    texts = tf.strings.regex_replace(texts, _KEPT, "'")
-    return tf.strings.split(texts)
+    return tf.strings.regex_replace(texts, _KEPT, "'")
