@@ -39,7 +39,7 @@ class GRU(keras.layers.GRU):
         def sums_of(inputs: Tensor) -> Tensor:
             return _input_sums(self, inputs) + input_bias
 
-        def whole() -> Tensor:
+        def whole(mask: Tensor | None) -> Tensor:
             sums = sums_of(inputs)
             if mask is not None:
                 # An update gate of exactly 1 leaves the state as it is, and has no gradient.
@@ -78,7 +78,7 @@ class LSTM(keras.layers.LSTM):
         def sums_of(inputs: Tensor) -> Tensor:
             return _input_sums(self, inputs) + bias
 
-        def whole() -> tuple[Tensor, Tensor]:
+        def whole(mask: Tensor | None) -> tuple[Tensor, Tensor]:
             return lstm_loop(sums_of(inputs), recurrent, mask, (hidden, memory), training)
 
         def over_words() -> tuple[Tensor, Tensor]:
@@ -96,8 +96,8 @@ def _either(whole: Any, over_words: Any, mask: Tensor | None, training: bool) ->
     """Runs the loop over all steps of all rows, or where there is padding, outside training, over words."""
     if training or mask is None:
         # Batches of training have sentences of nearly one length.
-        return whole()
-    return ops.cond(ops.all(mask), whole, over_words)
+        return whole(mask)
+    return ops.cond(ops.all(mask), lambda: whole(None), over_words)
 
 
 def _own_loop_serves(layer: GRU | LSTM, training: bool) -> bool:
