@@ -15,10 +15,11 @@ CPU time of all threads, in turns.
 from __future__ import annotations
 
 import argparse
+import collections
 import io
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,14 +162,18 @@ def feature_rows(count: int, folder: Path, rounds: int) -> list[dict[str, Any]]:
     records = records.map(lambda record: tf.io.parse_single_example(record, spec)["x"]).batch(BATCH)
     images = {"ours": feature_images(features, 4 << 30), "disk": feature_images(features, 0)}
 
+    def consumed(batches: Iterable[Any]) -> float:
+        # As a training step does: a batch is let go when the next one comes, and its memory with it.
+        return cpu_seconds(lambda: collections.deque(batches, maxlen=1))
+
     def gathered(source: FeatureImages) -> float:
-        return cpu_seconds(lambda: [source.gather(chosen) for chosen in plan])
+        return consumed(source.gather(chosen) for chosen in plan)
 
     seconds = interleaved(
         {
             **{name: partial(gathered, source) for name, source in images.items()},
-            "tfrecord": lambda: cpu_seconds(lambda: [batch.numpy() for batch in records]),
-            "memmap": lambda: cpu_seconds(lambda: [np.asarray(features[chosen]) for chosen in plan]),
+            "tfrecord": lambda: consumed(batch.numpy() for batch in records),
+            "memmap": lambda: consumed(np.asarray(features[chosen]) for chosen in plan),
         },
         rounds,
     )
