@@ -153,16 +153,15 @@ def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int |
     return model
 
 
-def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
+def check_places(recipe: Recipe) -> None:
+    """Refuses attention to places where an image has none.
+
+    Raises:
+        InvalidArgumentError: if it has none, or for a field that is not read with attention.
+    """
     image, caption = recipe.image, recipe.caption
     if not caption.heads:
-        # A region is read as an image is: one vector, straight to what the cell's gates read.
-        one_image = dataclasses.replace(
-            recipe,
-            embedding_dim=GATES[caption.decoder] * caption.units,
-            image=dataclasses.replace(image, regions=False),
-        )
-        return build.build_image_encoder(one_image, feature_dim)
+        return
     config = build.backbone_config(recipe)
     if config is None:
         fix = "Train from pixels: --fine-tune SmallConvNet --set image.pooling=flat"
@@ -176,6 +175,21 @@ def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layer
         if (value := getattr(image, name)) != default:
             fix = "Places have a bias each."
             raise invalid_argument(f"image.{name}", value, f"{json.dumps(default)} with caption.heads", fix)
+
+
+def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layers.Layer:
+    image, caption = recipe.image, recipe.caption
+    if not caption.heads:
+        # A region is read as an image is: one vector, straight to what the cell's gates read.
+        one_image = dataclasses.replace(
+            recipe,
+            embedding_dim=GATES[caption.decoder] * caption.units,
+            image=dataclasses.replace(image, regions=False),
+        )
+        return build.build_image_encoder(one_image, feature_dim)
+    check_places(recipe)
+    config = build.backbone_config(recipe)
+    assert config is not None
     backbone = starting_backbone(config, recipe)
     height, width = backbone.get_layer("flat").input.shape[1:3]
     return PixelEncoder(
@@ -219,6 +233,7 @@ def train_captions(
     """
     out, devices = Path(out), as_devices(strategy)
     check_selection(recipe)
+    check_places(recipe)
     devices.check_batch_size(recipe.batches.size)
     train_split = read_texts(recipe, dataset.split("train"), training=True)
     store = build.find_features(recipe, dataset)
