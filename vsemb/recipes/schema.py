@@ -196,7 +196,7 @@ class TrainingConfig:
         precision: `float32`, `mixed_bfloat16`, or `auto`: training is in `mixed_bfloat16` where the processor
             multiplies that faster, and everything after it in `float32`, see `vsemb.recipes.precision`.
         chunk_size: rows of a batch that are embedded at a time, for batches whose activations do not fit into
-            memory; null for all. The gradients stay the same, a step takes about a third longer, and
+            memory; null for all. The gradients stay the same, a step takes about half as long again, and
             word vectors are trained as with `text.dense_gradient`.
     """
 
