@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.evaluation.test_retrieval import DOT, random_split
 from tests.ops.test_ranks import slow_ranks
@@ -68,6 +69,30 @@ def test_near_ties_that_rounding_would_turn() -> None:
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dim", [1, 2])
+def test_where_the_bound_is_tight(dim: int, seed: int) -> None:
+    """In one dimension Cauchy's inequality is an equation, and rounding decides most ranks by itself."""
+    generator = np.random.default_rng(seed)
+    own = generator.permutation(np.repeat(np.arange(60), CAPTIONS))
+    images = (1 + 0.02 * generator.random((60, dim))).astype(np.float32)
+    texts = (1 + 0.02 * generator.random((len(own), dim))).astype(np.float32)
+    found = scanned_ranks(images, texts, own, 25)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+
+
+def test_equal_vectors_tie_over_blocks() -> None:
+    images, texts, own = unit_vectors(40, 16, 1.0)
+    images[20:] = images[:20]
+    texts[60:] = texts[:60]
+    found = scanned_ranks(images, texts, own, 13)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+    # Every image has a double, which scores as high as it does.
+    assert (found[1] >= 1).all()
+
+
 def test_lengths_of_all_sizes() -> None:
     images, texts, own = unit_vectors(30, 16, 1.0)
     lengths = np.random.default_rng(1)
@@ -78,11 +103,25 @@ def test_lengths_of_all_sizes() -> None:
     assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
 
 
+def test_rows_whose_squares_underflow() -> None:
+    images, texts, own = unit_vectors(20, 16, 1.0)
+    images[7] *= np.float32(1e-24)
+    texts *= np.float32(1e18)
+    found = scanned_ranks(images, texts, own, 20)
+    assert found is not None
+    assert [ranks.tolist() for ranks in found] == brute_force(images, texts, own)
+
+
 def test_what_it_leaves_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     images, texts, own = unit_vectors(20, 16, 1.0)
-    broken = images.copy()
-    broken[3, 2] = np.nan
-    assert scanned_ranks(broken, texts, own, 20) is None
+    for value in (np.nan, np.inf, 1e30):
+        broken = images.copy()
+        broken[3, 2] = value
+        assert scanned_ranks(broken, texts, own, 20) is None
+    with monkeypatch.context() as patch:
+        # A processor whose products are worse than the bound.
+        patch.setattr(rank_scan.tf, "matmul", lambda x, y, **_: tf.cast(1.1 * images @ texts.T, tf.bfloat16))
+        assert scanned_ranks(images, texts, own, 20) is None
     monkeypatch.setattr(rank_scan, "_FEW", 0.05)
     monkeypatch.setattr(rank_scan, "_MOST", 0.15)
     assert scanned_ranks(np.ones_like(images), np.ones_like(texts), own, 20) is None

@@ -73,6 +73,8 @@ def test_the_variant_of_attention(scenes, tmp_path) -> None:
         (["caption.heads=-1"], "caption.heads"),
         (["image.init_scale=0.1"], "image.init_scale.*null with caption.heads"),
         (["image.use_bias=true"], "image.use_bias.*false with caption.heads"),
+        (["image.standardize=true"], "image.standardize.*false with caption.heads"),
+        (["image.regions=true"], "caption.heads.*0 with image.regions=true"),
     ],
 )
 def test_refused(changes: list[str], message: str, caption_recipe, scenes, tmp_path) -> None:
@@ -80,6 +82,13 @@ def test_refused(changes: list[str], message: str, caption_recipe, scenes, tmp_p
     with pytest.raises(InvalidArgumentError, match=message):
         train_captions(recipe.with_overrides([*ATTENTION, *changes]), scenes, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_preset_without_a_map_is_refused(caption_recipe, scenes, preset_path) -> None:
+    recipe = with_backbone(caption_recipe, scenes, f"hub:{preset_path('vit')}")
+    recipe = recipe.with_overrides(["image.pooling=flat", "caption.heads=2"])
+    with pytest.raises(InvalidArgumentError, match="image.backbone.*gives a map"):
+        build_caption_model(recipe, 30, None)
 
 
 def test_features_have_no_places(caption_recipe, scenes, tmp_path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.build import backbone_config
-from vsemb.recipes.caption_run import build_caption_model
+from vsemb.recipes.caption_run import CaptionRun, build_caption_model, train_captions
 from vsemb.recipes.fine_tune import with_backbone
 from vsemb.recipes.run import Run
 from vsemb.recipes.run_backbones import run_backbone, starting_backbone
@@ -32,6 +34,34 @@ def test_of_a_run_that_writes_captions_too(pixel_caption_run, tiny_recipe, scene
     config = backbone_config(recipe)
     assert config is not None
     same_weights(starting_backbone(config, recipe), pixel_caption_run.model.image_encoder.backbone)
+
+
+def test_all_else_is_drawn_from_the_seed_of_the_new_recipe(tiny_pixel_run: Run, caption_recipe, scenes):
+    recipe = with_backbone(caption_recipe, scenes, str(tiny_pixel_run.path))
+    one, other = (
+        build_caption_model(recipe.with_overrides([f"training.seed={seed}"]), 30, None) for seed in (1, 2)
+    )
+    same_weights(one.image_encoder.backbone, other.image_encoder.backbone)
+    assert np.abs(one.words.table.numpy() - other.words.table.numpy()).max() > 0.01
+    assert np.abs(one.output_map.kernel.numpy() - other.output_map.kernel.numpy()).max() > 0.01
+
+
+def test_a_run_opens_when_the_one_it_started_from_is_gone(tiny_pixel_run, caption_recipe, scenes, tmp_path):
+    first = shutil.copytree(tiny_pixel_run.path, tmp_path / "first")
+    recipe = with_backbone(caption_recipe, scenes, str(first)).with_overrides(["training.epochs=1"])
+    # Its own pooling is taken over where the recipe names none.
+    assert recipe.image.pooling == backbone_config(tiny_pixel_run.recipe).pooling
+    run = train_captions(recipe, scenes, tmp_path / "second")
+    shutil.rmtree(first)
+    same_weights(CaptionRun.open(run.path).model, run.model)
+    with pytest.raises(DataError, match=f"no run at {first}"):
+        with_backbone(caption_recipe, scenes, str(first))
+
+
+def test_names_of_networks_are_no_directories(tiny_recipe, scenes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "SmallConvNet").mkdir()
+    assert with_backbone(tiny_recipe, scenes, "SmallConvNet").image.weights is None
 
 
 def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_recipe, scenes, tmp_path):

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.evaluation.rounding import ROUNDOFF, Rounding, within
+from vsemb.evaluation.rounding import ROUNDOFF, Rounding
 from vsemb.ops.compilation import compiled
 from vsemb.ops.processor import multiplies_bfloat16
 
@@ -29,8 +29,10 @@ _FEW = 0.05
 _MOST = 0.15
 # Rows that are rounded, or multiplied pair by pair, at a time: few enough for a processor's caches.
 _ROWS = 512
-# Rows whose products are compared with exact ones.
-_SAMPLE = 256
+# Rows and columns of each block whose products are compared with exact ones.
+_SAMPLE = 16
+# Squares of shorter rows may underflow.
+_SHORT = 1e-15
 
 
 class _Windows(NamedTuple):
@@ -60,22 +62,23 @@ def scanned_ranks(
         (n,) and (m,) int64 ranks from 0, as `vsemb.evaluation.retrieval_ranks` has them; None where scores
         are too alike, or embeddings not finite.
     """
+    images, texts = (np.ascontiguousarray(rows, np.float32) for rows in (images, texts))
     of_images, of_texts = _rounded(images), _rounded(texts)
-    sides = [of_images.largest, of_texts.largest]
-    if not np.isfinite([[each.length, each.moved] for each in sides]).all():
+    if not np.isfinite([[each.largest.length, each.largest.moved] for each in (of_images, of_texts)]).all():
         return None
-    if not (within(images[:_SAMPLE], sides[0]) and within(texts[:_SAMPLE], sides[1])):
-        return None
+    errors = of_images.error(of_texts.largest)
     reached = _pair_scores(images, texts, own, np.arange(len(own)))
     best = np.full(len(images), -np.inf, np.float32)
     np.maximum.at(best, own, reached)
-    rows = _windows(best, of_images.error(of_texts.largest))
+    rows = _windows(best, errors)
     columns = _windows(reached, of_texts.error(of_images.largest))
     ahead_of_images = np.zeros(len(images), np.int64)
     ahead_of_texts = np.zeros(len(own), np.int64)
     bounds = np.linspace(0, len(images), -(-len(images) // block) + 1).astype(int)
     for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
         products = tf.matmul(of_images.vectors[start:stop], of_texts.vectors, transpose_b=True)
+        if not _within(products, images[start:stop], texts, errors[start:stop]):
+            return None
         mine = _Windows(rows.low[start:stop, None], rows.high[start:stop, None])
         theirs = _Windows(columns.low[None], columns.high[None])
         marked = _not_behind(products, mine.low, theirs.low).numpy()
@@ -139,9 +142,28 @@ def _rounded(rows: np.ndarray) -> _Rounded:
         exact = rows[start : start + _ROWS]
         vectors.append(small := tf.cast(exact, tf.bfloat16))
         back = tf.cast(small, tf.float32).numpy()
-        squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
+        with np.errstate(over="ignore", invalid="ignore"):  # What is not finite is left to others.
+            squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
     lengths = np.sqrt(np.concatenate(squares, axis=1))
+    if (short := lengths[0] < _SHORT).any():
+        lengths[:, short] = np.abs(rows[short]).max(axis=1) * np.sqrt(rows.shape[1])
     return _Rounded(tf.concat(vectors, axis=0), *lengths)
+
+
+def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: np.ndarray) -> bool:
+    """Tells whether some products are as near to the exact ones as the bound says.
+
+    Not every build of TensorFlow sums products of bfloat16 in float32, which the bound is for.
+    """
+    row, column = (
+        each.reshape(-1)
+        for each in np.meshgrid(
+            *(np.linspace(0, len(side) - 1, min(_SAMPLE, len(side))).astype(int) for side in (images, texts))
+        )
+    )
+    found = tf.cast(tf.gather_nd(products, np.stack([row, column], 1)), tf.float32).numpy()
+    windows = _windows(_pair_scores(images, texts, row, column), errors[row])
+    return bool(((windows.low <= found) & (found <= windows.high)).all())
 
 
 def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:

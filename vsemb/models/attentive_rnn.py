@@ -70,7 +70,7 @@ class AttentiveRNN(MultimodalRNN):
 
     def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:
         shape = encoder.compute_output_shape((None, 1))
-        if len(shape) != 3 or shape[-1] != self.units or shape[1] < 2:
+        if len(shape) != 3 or shape[-1] != self.units or (shape[1] or 0) < 2:
             allowed = f"a layer to two or more places of {self.units} = units entries"
             raise invalid_argument("image_encoder", f"one to {shape[1:]}", allowed)
 

@@ -28,6 +28,7 @@ from vsemb.errors import invalid_argument, unknown_name
 from vsemb.losses import NextWordCrossEntropy
 from vsemb.models import AttentiveRNN, MultimodalRNN
 from vsemb.models.multimodal_rnn import GATES
+from vsemb.presets import display_name
 from vsemb.recipes import build, optimizers
 from vsemb.recipes.entering import check_out, prepare_run
 from vsemb.recipes.fitting import Batches, fit_run
@@ -162,6 +163,8 @@ def check_places(recipe: Recipe) -> None:
     image, caption = recipe.image, recipe.caption
     if not caption.heads:
         return
+    if image.regions:
+        raise invalid_argument("caption.heads", caption.heads, "0 with image.regions=true")
     config = build.backbone_config(recipe)
     if config is None:
         fix = "Train from pixels: --fine-tune SmallConvNet --set image.pooling=flat"
@@ -171,9 +174,12 @@ def check_places(recipe: Recipe) -> None:
         raise invalid_argument(
             "image.pooling", image.pooling or config.pooling, allowed, "Add --set image.pooling=flat."
         )
-    for name, default in (("use_bias", False), ("init_scale", None)):
+    if config.network is not None and config.network.kind != "map":
+        name = display_name(config.name)
+        raise invalid_argument("image.backbone", name, "a network that gives a map, with caption.heads")
+    for name, default in (("use_bias", False), ("init_scale", None), ("standardize", False)):
         if (value := getattr(image, name)) != default:
-            fix = "Places have a bias each."
+            fix = "Places pass a map of their own, with a bias each."
             raise invalid_argument(f"image.{name}", value, f"{json.dumps(default)} with caption.heads", fix)
 
 

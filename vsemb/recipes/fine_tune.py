@@ -12,7 +12,7 @@ from typing import Any
 from vsemb.data.features import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.image.backbones import BackboneConfig
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig
 from vsemb.presets import display_name, is_preset
 from vsemb.recipes.run_backbones import kept_weights, run_backbone
 from vsemb.recipes.schema import ImageConfig, Recipe
@@ -33,8 +33,11 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         DataError: if no backbone is given and the features name none, or a preset cannot be opened.
         InvalidArgumentError: for an unknown backbone.
     """
-    if backbone is not None and Path(backbone).is_dir():
-        return _from_pixels(recipe, _of_run(recipe.image, Path(backbone)))
+    if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
+        if Path(backbone).is_dir():
+            return _from_pixels(recipe, _of_run(recipe.image, Path(backbone)))
+        if Path(backbone).name != backbone:
+            raise DataError(f"There is no run at {backbone}, whose network training is to start from.")
     if backbone is not None:
         BackboneConfig(backbone)
         scratch = backbone in FROM_SCRATCH

@@ -74,10 +74,16 @@ def starting_backbone(config: BackboneConfig, recipe: Recipe) -> keras.Model:
     if weights in (None, "imagenet", "preset", "random") or not Path(weights).is_dir():
         return build_backbone(config, weights, seed=seed)
     found, trained = run_backbone(weights, "image.weights")
-    if dataclasses.replace(found, pooling=config.pooling) != config:
-        theirs = f"{weights}, with {display_name(found.name)} of {found.size} pixels"
+    # Building the run's model has drawn from its own seed.
+    keras.utils.set_random_seed(seed)
+    if dataclasses.replace(found, pooling=config.pooling).identity() != config.identity():
         raise invalid_argument(
-            "image.weights", theirs, f"a run with {display_name(config.name)} of {config.size} pixels"
+            "image.weights", f"{weights}, with {_described(found)}", f"a run with {_described(config)}"
         )
     with kept_weights(trained) as file:
         return build_backbone(config, file, seed=seed)
+
+
+def _described(config: BackboneConfig) -> str:
+    layer = f", its layer {config.layer}" if config.layer else ""
+    return f"{display_name(config.name)} of {config.size} pixels{layer}"
