@@ -114,9 +114,9 @@ def lent_backbone(
         name = given.pop("backbone", "MobileNetV2")
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return
+    config, trained = run_backbone(path, "weights")
     for name in sorted(given.keys() - {"pooling", "crops"}):
         raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
-    config, trained = run_backbone(path, "weights")
     with kept_weights(trained) as file:
         # It is all there: what a preset is called decides nothing now.
         yield dataclasses.replace(config, **given, name=display_name(config.name)), file
