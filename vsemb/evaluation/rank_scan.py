@@ -8,17 +8,17 @@ scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.evaluation.rounding import ROUNDOFF, Rounding
+from vsemb.evaluation.rounding import ROUNDOFF, round_rows
 from vsemb.ops.compilation import compiled
 from vsemb.ops.processor import multiplies_bfloat16
 
+_DTYPE = "bfloat16"
 # Scores from which on a scan is worth compiling it.
 _FEWEST = 1 << 24
 # Scores that are looked at together: whether any is in a window.
@@ -27,12 +27,10 @@ _GROUP = 64
 _FEW = 0.05
 # Share of groups with scores in a window, beyond which scoring all in float32 is faster.
 _MOST = 0.15
-# Rows that are rounded, or multiplied pair by pair, at a time: few enough for a processor's caches.
+# Pairs that are multiplied at a time: few enough for a processor's caches.
 _ROWS = 512
 # Rows and columns of each block whose products are compared with exact ones.
 _SAMPLE = 16
-# Squares of shorter rows may underflow.
-_SHORT = 1e-15
 
 
 class _Windows(NamedTuple):
@@ -60,10 +58,10 @@ def scanned_ranks(
 
     Returns:
         (n,) and (m,) int64 ranks from 0, as `vsemb.evaluation.retrieval_ranks` has them; None where scores
-        are too alike, or embeddings not finite.
+        are too alike, embeddings not finite, or products worse than their bound.
     """
     images, texts = (np.ascontiguousarray(rows, np.float32) for rows in (images, texts))
-    of_images, of_texts = _rounded(images), _rounded(texts)
+    of_images, of_texts = round_rows(images, _DTYPE), round_rows(texts, _DTYPE)
     if not np.isfinite([[each.largest.length, each.largest.moved] for each in (of_images, of_texts)]).all():
         return None
     errors = of_images.error(of_texts.largest)
@@ -106,50 +104,6 @@ def scanned_ranks(
     return ahead_of_images, ahead_of_texts
 
 
-@dataclass(frozen=True, eq=False)
-class _Rounded:
-    """Rows in bfloat16.
-
-    Attributes:
-        vectors: (n, dim) bfloat16.
-        lengths: (n,) of the rows as they were.
-        small_lengths: (n,) of the rounded rows.
-        moved: (n,) how far they are apart.
-    """
-
-    vectors: tf.Tensor
-    lengths: np.ndarray
-    small_lengths: np.ndarray
-    moved: np.ndarray
-
-    @property
-    def largest(self) -> Rounding:
-        """The most that rounding moves any row."""
-        return Rounding("bfloat16", float(self.lengths.max()), float(self.moved.max()))
-
-    def error(self, other: Rounding) -> np.ndarray:
-        """Returns how far a product of rounded rows, and a float32 product of rows, may be apart, (n,)."""
-        sums = self.vectors.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
-        # The lengths are sums in float32 themselves.
-        return 1.001 * (
-            self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length
-        )
-
-
-def _rounded(rows: np.ndarray) -> _Rounded:
-    vectors, squares = [], []
-    for start in range(0, len(rows), _ROWS):
-        exact = rows[start : start + _ROWS]
-        vectors.append(small := tf.cast(exact, tf.bfloat16))
-        back = tf.cast(small, tf.float32).numpy()
-        with np.errstate(over="ignore", invalid="ignore"):  # What is not finite is left to others.
-            squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
-    lengths = np.sqrt(np.concatenate(squares, axis=1))
-    if (short := lengths[0] < _SHORT).any():
-        lengths[:, short] = np.abs(rows[short]).max(axis=1) * np.sqrt(rows.shape[1])
-    return _Rounded(tf.concat(vectors, axis=0), *lengths)
-
-
 def _within(products: tf.Tensor, images: np.ndarray, texts: np.ndarray, errors: np.ndarray) -> bool:
     """Tells whether some products are as near to the exact ones as the bound says.
 
@@ -170,7 +124,7 @@ def _windows(exact: np.ndarray, error: np.ndarray) -> _Windows:
     """Returns between what rounded scores a score may be on either side of an exact one."""
     low, high = exact - error, exact + error
     # Products are rounded themselves; a little more for the sums here.
-    roundoff = 1.02 * ROUNDOFF["bfloat16"]
+    roundoff = 1.02 * ROUNDOFF[_DTYPE]
     return _Windows(
         (low - roundoff * np.abs(low) - 1e-6 * np.abs(exact)).astype(np.float32),
         (high + roundoff * np.abs(high) + 1e-6 * np.abs(exact)).astype(np.float32),

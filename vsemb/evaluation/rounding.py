@@ -16,6 +16,10 @@ import tensorflow as tf
 
 #: Unit roundoff: half the distance between neighbouring numbers of size 1.
 ROUNDOFF = {"bfloat16": 2.0**-8, "float32": 2.0**-24}
+# Rows that are rounded at a time: few enough for a processor's caches.
+_ROWS = 512
+# Squares of shorter rows may underflow.
+_SHORT = 1e-15
 
 
 @dataclass(frozen=True)
@@ -33,23 +37,63 @@ class Rounding:
     moved: float
 
 
-def rounded_rows(rows: np.ndarray, measured: Rounding) -> tuple[tf.Tensor, np.ndarray]:
-    """Rounds rows, and bounds how far their products with any rounded item can be from the exact ones.
+@dataclass(frozen=True, eq=False)
+class RoundedRows:
+    """Rows, rounded.
+
+    Attributes:
+        dtype: what they are rounded to.
+        vectors: (n, dim) of this dtype.
+        lengths: (n,) of the rows as they were; infinite or NaN where a row's square is.
+        small_lengths: (n,) of the rounded rows.
+        moved: (n,) how far they are apart.
+    """
+
+    dtype: str
+    vectors: tf.Tensor
+    lengths: np.ndarray
+    small_lengths: np.ndarray
+    moved: np.ndarray
+
+    @property
+    def largest(self) -> Rounding:
+        """The most that rounding moves any row."""
+        return Rounding(self.dtype, float(self.lengths.max()), float(self.moved.max()))
+
+    def error(self, other: Rounding) -> np.ndarray:
+        """Returns how far a product with a rounded item, and a float32 product with the item, may be apart.
+
+        Args:
+            other: of the items.
+
+        Returns:
+            (n,) float32; that the products are rounded to the same dtype themselves is not in it.
+        """
+        sums = self.vectors.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
+        # The lengths are sums in float32 themselves.
+        return 1.001 * (
+            self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length
+        )
+
+
+def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:
+    """Rounds rows, and measures how far that moves each.
 
     Args:
-        rows: (n, dim) float32, finite.
-        measured: of the items.
-
-    Returns:
-        (n, dim) of the dtype that the items are rounded to, and (n,) float32 distances; that the products are
-        rounded to the same dtype themselves is not in them.
+        rows: (n, dim) float32, at least one.
+        dtype: `"bfloat16"` or `"float32"`.
     """
-    small = tf.cast(rows, measured.dtype)
-    back = tf.cast(small, tf.float32).numpy()
-    lengths = np.linalg.norm(back, axis=1)
-    sums = rows.shape[1] * ROUNDOFF["float32"] * lengths * measured.length
-    moved = np.linalg.norm(rows - back, axis=1)
-    return small, moved * measured.length + lengths * measured.moved + sums
+    vectors, squares = [], []
+    for start in range(0, len(rows), _ROWS):
+        exact = rows[start : start + _ROWS]
+        vectors.append(small := tf.cast(exact, dtype))
+        back = tf.cast(small, tf.float32).numpy()
+        with np.errstate(over="ignore", invalid="ignore"):  # What is not finite shows in the lengths.
+            squares.append([np.einsum("nd,nd->n", each, each) for each in (exact, back, exact - back)])
+    lengths = np.sqrt(np.concatenate(squares, axis=1))
+    if (short := lengths[0] < _SHORT).any():
+        lengths[:, short] = np.abs(rows[short]).max(axis=1) * np.sqrt(rows.shape[1])
+    return RoundedRows(dtype, tf.concat(vectors, axis=0), *lengths)
 
 
 def within(sample: np.ndarray, measured: Rounding) -> bool:
@@ -61,7 +105,8 @@ def within(sample: np.ndarray, measured: Rounding) -> bool:
         sample: (n, dim) float32, some of the items.
         measured: of the items.
     """
-    small, error = rounded_rows(sample, measured)
-    scores = tf.cast(tf.matmul(small, small, transpose_b=True), tf.float32).numpy()
+    rounded = round_rows(sample, measured.dtype)
+    scores = tf.cast(tf.matmul(rounded.vectors, rounded.vectors, transpose_b=True), tf.float32).numpy()
     exact = sample.astype(np.float64) @ sample.T.astype(np.float64)
-    return bool((np.abs(scores - exact) <= error[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)).all())
+    bound = rounded.error(measured)[:, None] + ROUNDOFF[measured.dtype] * np.abs(scores)
+    return bool((np.abs(scores - exact) <= bound).all())

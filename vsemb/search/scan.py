@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from vsemb.evaluation.rounding import ROUNDOFF, Rounding, rounded_rows, within
+from vsemb.evaluation.rounding import ROUNDOFF, Rounding, round_rows, within
 from vsemb.ops.processor import multiplies_bfloat16
 from vsemb.search.best import BLOCK, best_of
 
@@ -94,11 +94,12 @@ def _candidates(
     """Returns all pairs (query, item) that could be among the best k of their query."""
     count, most = len(queries), _MOST * k * len(queries)
     roundoff = ROUNDOFF[measured.dtype]
-    rounded_queries, error = rounded_rows(queries, measured)
+    rounded = round_rows(queries, measured.dtype)
+    error = rounded.error(measured)
     tops = np.zeros((count, 0), np.float32)
     pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for start, block in _blocks(embeddings, count):
-        products = tf.matmul(rounded_queries, tf.cast(block, measured.dtype), transpose_b=True)
+        products = tf.matmul(rounded.vectors, tf.cast(block, measured.dtype), transpose_b=True)
         scores = tf.cast(products, tf.float32).numpy()
         here = excluded[(excluded >= start) & (excluded < start + scores.shape[1])] - start
         scores[:, here] = -np.inf
