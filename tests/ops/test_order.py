@@ -17,7 +17,8 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (5, 3, 16), (17, 33, 50), (2, 4100, 18), (1030, 
 @pytest.fixture(params=["compiled", "broadcasting"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to compute the matrix: the compiled one, and that for few numbers."""
-    monkeypatch.setattr("vsemb.ops.order._FEW", 0 if request.param == "compiled" else 1 << 30)
+    for name in ("_FEW", "_FEW_IN_GRAPH"):
+        monkeypatch.setattr(f"vsemb.ops.order.{name}", 0 if request.param == "compiled" else 1 << 30)
 
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -109,6 +110,25 @@ def test_in_a_graph_of_unknown_shapes() -> None:
     for shape in [(3, 5, 7), (4, 2, 30)]:
         specific, general = points(*shape)
         np.testing.assert_allclose(function(specific, general), slow(specific, general), rtol=1e-5, atol=1e-6)
+
+
+def test_in_a_graph_of_known_shapes() -> None:
+    specific, general = points(3, 5, 40)
+    found = tf.function(order_violation_matrix)(tf.constant(specific), tf.constant(general))
+    np.testing.assert_allclose(found, slow(specific, general), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("in_graph", "compiles"), [(False, False), (True, True)])
+def test_middle_sizes_are_compiled_in_graphs_alone(
+    monkeypatch: pytest.MonkeyPatch, in_graph: bool, compiles: bool
+) -> None:
+    monkeypatch.undo()
+    calls = []
+    monkeypatch.setattr("vsemb.ops.order._matrix", lambda x, y: calls.append(1) or tf.zeros((64, 64)))
+    function = tf.function(order_violation_matrix) if in_graph else order_violation_matrix
+    for dim in (4, 64):  # 16,384 numbers and 262,144
+        function(*(tf.constant(x) for x in points(64, 64, dim)))
+    assert len(calls) == (1 if compiles else 0)
 
 
 def test_bfloat16_is_computed_in_float32() -> None:

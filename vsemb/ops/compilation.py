@@ -36,6 +36,21 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def in_graph() -> bool:
+    """Tells whether a graph of TensorFlow's is being traced: what it compiles it does once, and runs often.
+
+    Example:
+
+    >>> in_graph()
+    False
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
 @functools.cache
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     backend = keras.backend.backend()

@@ -12,16 +12,17 @@ from typing import Any
 
 from keras import ops
 
-from vsemb.ops.compilation import compiled
+from vsemb.ops.compilation import compiled, in_graph
 
 Tensor = Any
 
 # Terms added up in registers before a result is written.
 _UNROLLED = 8
 # Rows and columns computed at a time: what the caches of a processor hold.
-_ROWS, _COLUMNS = 1024, 4096
-# Up to so many numbers, or for a single point, broadcasting is over before a compiler is awake.
-_FEW = 1 << 22
+_ROWS, _COLUMNS = 1024, 1024
+# Up to so many numbers, or for a single point, broadcasting is over before a compiler is awake; a graph is
+# compiled once and then run many times.
+_FEW, _FEW_IN_GRAPH = 1 << 22, 1 << 16
 
 
 def order_violation(specific: Tensor, general: Tensor) -> Tensor:
@@ -67,7 +68,8 @@ def order_violation_matrix(specific: Tensor, general: Tensor) -> Tensor:
     rows, columns, dim = specific.shape[0], general.shape[0], specific.shape[1]
     if rows is None or columns is None or dim is None:
         return _matrix(specific, general)
-    if min(rows, columns) == 1 or rows * columns * dim <= _FEW:
+    few = _FEW_IN_GRAPH if in_graph() else _FEW
+    if min(rows, columns) == 1 or rows * columns * dim <= few:
         return order_violation(ops.expand_dims(specific, 1), ops.expand_dims(general, 0))
     if rows > columns:
         # E(x, y) = E(-y, -x): the longer side belongs where processors compute many at once.
@@ -78,8 +80,12 @@ def order_violation_matrix(specific: Tensor, general: Tensor) -> Tensor:
 def _blocks(specific: Tensor, general: Tensor) -> Tensor:
     columns = _even_blocks(general, _COLUMNS)
     # A row of blocks is put together before the next is computed, so that no more is held.
-    rows = [ops.concatenate([_matrix(x, y) for y in columns], axis=1) for x in _even_blocks(specific, _ROWS)]
-    return ops.concatenate(rows, axis=0)
+    rows = [_joined([_matrix(x, y) for y in columns], 1) for x in _even_blocks(specific, _ROWS)]
+    return _joined(rows, 0)
+
+
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    return ops.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0]
 
 
 def _even_blocks(points: Tensor, largest: int) -> list[Tensor]:
