@@ -33,22 +33,17 @@ class GRU(keras.layers.GRU):
         from vsemb.ops.recurrent_loops import gru_loop, gru_over_words
 
         inputs, mask = _time_first(self, sequences, mask)
-        input_bias, recurrent_bias = ops.unstack(ops.cast(self.cell.bias, _state_dtype(self)), 2)
+        biases = tuple(ops.unstack(ops.cast(self.cell.bias, _state_dtype(self)), 2))
         initial, recurrent = ops.cast(initial_state[0], _state_dtype(self)), _recurrent(self)
 
         def sums_of(inputs: Tensor) -> Tensor:
-            return _input_sums(self, inputs) + input_bias
+            return _input_sums(self, inputs)
 
         def whole(mask: Tensor | None) -> Tensor:
-            sums = sums_of(inputs)
-            if mask is not None:
-                # An update gate of exactly 1 leaves the state as it is, and has no gradient.
-                is_update = ops.cast(ops.arange(3 * self.units) < self.units, sums.dtype)
-                sums = sums + ops.where(mask, 0, ops.cast(_SATURATING, sums.dtype)) * is_update
-            return gru_loop(sums, recurrent, recurrent_bias, initial, training)
+            return gru_loop(sums_of(inputs), recurrent, biases, mask, initial, training)
 
         def over_words() -> Tensor:
-            return gru_over_words(inputs, mask, sums_of, recurrent, recurrent_bias, initial)
+            return gru_over_words(inputs, mask, sums_of, recurrent, biases, initial)
 
         states = _either(whole, over_words, mask, training)
         return _outputs(self, states, mask, [states[-1]])
@@ -86,10 +81,6 @@ class LSTM(keras.layers.LSTM):
 
         states, cells = _either(whole, over_words, mask, training)
         return _outputs(self, states, mask, [states[-1], cells[-1]])
-
-
-#: The sigmoid of this is exactly 1.
-_SATURATING = 1e4
 
 
 def _either(whole: Any, over_words: Any, mask: Tensor | None, training: bool) -> Any:

@@ -23,17 +23,25 @@ def has_gpu() -> bool:
     return bool(tf.config.list_logical_devices("GPU"))
 
 
-def gru_loop(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor, training: bool) -> Tensor:
-    """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on sums of the inputs.
+def gru_loop(
+    inputs: Tensor,
+    recurrent: Tensor,
+    biases: tuple[Tensor, Tensor],
+    mask: Tensor | None,
+    initial: Tensor,
+    training: bool,
+) -> Tensor:
+    """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on products of the inputs.
 
-        z = sigmoid(x_z + h U_z + b_z)     r = sigmoid(x_r + h U_r + b_r)
-        h' = z h + (1 - z) tanh(x_h + r (h U_h + b_h))
+        z = sigmoid(x_z + a_z + h U_z + b_z)     r = sigmoid(x_r + a_r + h U_r + b_r)
+        h' = h + (1 - z) (tanh(x_h + a_h + r (h U_h + b_h)) - h)
 
     Args:
         inputs: (steps, batch, 3 units) float32 or float64, x_z, x_r, x_h side by side.
         recurrent: (units, 3 units), also bfloat16.
-        bias: (3 units,) of the dtype of `inputs`.
-        initial: (batch, units) likewise.
+        biases: a of the inputs and b of the state, each (3 units,) of the dtype of `inputs`.
+        mask: (steps, batch, 1) bool, false where h stays as it is; None for true throughout.
+        initial: (batch, units) of the dtype of `inputs`.
         training: whether to keep what the gradient needs; without it, TensorFlow finds a slower one.
 
     Returns:
@@ -41,39 +49,54 @@ def gru_loop(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor, t
     """
     import tensorflow as tf
 
+    moves = None if mask is None else tf.cast(mask, inputs.dtype)
+
+    def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, widths: tuple[int, ...]) -> list[Any]:
+        merged = _merged(*biases)
+
+        def step(x: Tensor, h: Tensor, number: Tensor) -> tuple[Tensor, ...]:
+            moving = None if moves is None else moves[number]
+            # Only h goes on to the next step; the rest is kept.
+            return _gru_step(x, h, recurrent, *merged, moving)[: 1 + len(widths)]
+
+        return _run(step, x, (initial,), widths, with_number=True)
+
     if not training:
-        return _run(lambda x, h: _gru_step(x, h, recurrent, bias)[:1], inputs, (initial,))[0]
+        return run(inputs, recurrent, biases, initial, ())[0]
 
     @tf.custom_gradient
-    def states(inputs: Tensor, recurrent: Tensor, bias: Tensor, initial: Tensor) -> tuple[Tensor, Any]:
-        # Only h goes on to the next step; the rest is kept.
-        h, gates, candidates, sums = _run(
-            lambda x, h: _gru_step(x, h, recurrent, bias), inputs, (initial,), widths=(2, 1, 1)
-        )
+    def states(inputs: Tensor, recurrent: Tensor, a: Tensor, b: Tensor, initial: Tensor) -> tuple[Any, Any]:
+        h, gates, candidates, sums = run(inputs, recurrent, (a, b), initial, (2, 1, 1))
         before = tf.concat([initial[None], h[:-1]], 0)
         units = recurrent.shape[0]
+        transposed = tf.transpose(recurrent)  # once: a product that transposes takes twice as long
 
         def back(d_h: Tensor, kept: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            h, gates, candidate, candidate_sum = kept
+            h, gates, candidate, candidate_sum, *moving = kept
             z, r = gates[:, :units], gates[:, units:]
-            d_candidate = d_h * (1 - z) * (1 - candidate * candidate)
-            d_z = d_h * (h - candidate) * z * (1 - z)
+            moved = d_h * (1 - z) * moving[0] if moving else d_h * (1 - z)
+            d_candidate = moved * (1 - candidate * candidate)
+            d_z = moved * (h - candidate) * z
             d_r = d_candidate * candidate_sum * r * (1 - r)
             d_inner = tf.concat([d_z, d_r, d_candidate * r], 1)
-            d_before = d_h * z + _product(d_inner, recurrent, transpose_b=True)
-            return d_before, tf.concat([d_z, d_r, d_candidate], 1), d_inner
+            d_before = d_h - moved + _product(d_inner, transposed)
+            return d_before, d_inner, d_candidate
 
         def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
-            kept = (before, gates, candidates, sums)
-            (d_initial,), (d_inputs, d_inner) = _run_back(
-                lambda d, kept: _split(back(d[0], kept), 1), upstream, kept, 1, (3, 3)
+            kept = (before, gates, candidates, sums, *(() if moves is None else (moves,)))
+            (d_initial,), (d_inner, d_candidates) = _run_back(
+                lambda d, kept: _split(back(d[0], kept), 1), upstream, kept, 1, (3, 1)
             )
+            # What a gate adds up, it adds up alike; the candidate's inner sum is multiplied by r first.
+            d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
-            return d_inputs, _outer(before, d_inner, recurrent), tf.reduce_sum(d_inner, 0), d_initial
+            d_b = tf.reduce_sum(d_inner, 0)
+            d_a = tf.concat([d_b[: 2 * units], tf.reduce_sum(d_candidates, [0, 1])], 0)
+            return d_inputs, _outer(before, d_inner, recurrent), d_a, d_b, d_initial
 
         return h, gradient
 
-    return states(inputs, recurrent, bias, initial)
+    return states(inputs, recurrent, *biases, initial)
 
 
 def lstm_loop(
@@ -122,6 +145,7 @@ def lstm_loop(
         h_before = tf.concat([h0[None], h[:-1]], 0)
         c_before = tf.concat([c0[None], c[:-1]], 0)
         units = recurrent.shape[0]
+        transposed = tf.transpose(recurrent)
 
         def back(d: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> tuple[Any, Any]:
             number, c_before, c, gates = kept
@@ -138,7 +162,7 @@ def lstm_loop(
                 ],
                 1,
             )
-            d_before = at(number, _product(d_total, recurrent, transpose_b=True), d[0])
+            d_before = at(number, _product(d_total, transposed), d[0])
             return (d_before, at(number, inside_c * f, d[1])), (d_total,)
 
         def gradient(up_h: Tensor, up_c: Tensor) -> tuple[Tensor, ...]:
@@ -158,7 +182,7 @@ def gru_over_words(
     mask: Tensor,
     sums_of: Callable[[Tensor], Tensor],
     recurrent: Tensor,
-    bias: Tensor,
+    biases: tuple[Tensor, Tensor],
     initial: Tensor,
 ) -> Tensor:
     """`gru_loop` without training, where padding costs nothing: only what `mask` shows is multiplied.
@@ -167,14 +191,16 @@ def gru_over_words(
         inputs: (steps, batch, size).
         mask: (steps, batch, 1) bool, false where h stays as it is.
         sums_of: (n, size) of `inputs` to the (n, 3 units) that `gru_loop` reads.
-        recurrent, bias, initial: as in `gru_loop`.
+        recurrent, biases, initial: as in `gru_loop`.
 
     Returns:
         (steps, batch, units).
     """
-    return _run_packed(lambda x, h: _gru_step(x, h, recurrent, bias)[:1], inputs, mask, sums_of, (initial,))[
-        0
-    ]
+    merged = _merged(*biases)
+    (states,) = _run_packed(
+        lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,)
+    )
+    return states
 
 
 def lstm_over_words(
@@ -189,7 +215,22 @@ def lstm_over_words(
     return h, c
 
 
-def _gru_step(x: Tensor, h: Tensor, recurrent: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns a GRU's biases as a step adds them: to the product of the state, and to the candidate."""
+    import tensorflow as tf
+
+    gates = 2 * of_state.shape[0] // 3
+    return of_state + tf.concat([of_inputs[:gates], tf.zeros_like(of_inputs[gates:])], 0), of_inputs[gates:]
+
+
+def _gru_step(
+    x: Tensor,
+    h: Tensor,
+    recurrent: Tensor,
+    bias: Tensor,
+    candidate_bias: Tensor,
+    moves: Tensor | None = None,
+) -> tuple[Tensor, ...]:
     """Returns the next h, then the gates, the candidate and its inner sum, which the gradient needs."""
     import tensorflow as tf
 
@@ -198,8 +239,10 @@ def _gru_step(x: Tensor, h: Tensor, recurrent: Tensor, bias: Tensor) -> tuple[Te
     gate_sums, candidate_sum = tf.split(_product(h, recurrent) + bias, sizes, 1)
     gates = tf.sigmoid(x_gates + gate_sums)
     z, r = tf.split(gates, 2, 1)
-    candidate = tf.tanh(x_candidate + r * candidate_sum)
-    return z * h + (1 - z) * candidate, gates, candidate, candidate_sum
+    candidate = tf.tanh(x_candidate + candidate_bias + r * candidate_sum)
+    # A step that is masked moves by exactly 0.
+    share = 1 - z if moves is None else (1 - z) * moves
+    return h + share * (candidate - h), gates, candidate, candidate_sum
 
 
 def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
@@ -214,11 +257,11 @@ def _lstm_step(x: Tensor, h: Tensor, c: Tensor, recurrent: Tensor) -> tuple[Tens
     return o * tf.tanh(new_c), new_c, tf.concat([i_f, g, o], 1)
 
 
-def _product(a: Tensor, b: Tensor, **options: Any) -> Tensor:
+def _product(a: Tensor, b: Tensor) -> Tensor:
     """Multiplies in the dtype of `b`, and returns that of `a`."""
     import tensorflow as tf
 
-    return tf.cast(tf.matmul(tf.cast(a, b.dtype), b, **options), a.dtype)
+    return tf.cast(tf.matmul(tf.cast(a, b.dtype), b), a.dtype)
 
 
 def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
