@@ -4,7 +4,9 @@
 
 The recipe `vsepp` at its full sizes, trained on a few generated scenes, since weights do not change the time,
 and exported; texts have the lengths of captions. PyTorch's side splits and looks up words in plain Python,
-packs by length and runs in inference mode. CPU time, in turns. PyTorch is in the extra `benchmark`.
+packs by length and runs in inference mode. CPU time, in turns. PyTorch is in the extra `benchmark`. Where the
+processor multiplies bfloat16, what `vsemb export --precision mixed_bfloat16` writes is measured too, beside
+the same float32 peer.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import io
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +31,21 @@ from vsemb import recipes
 from vsemb.data import scenes
 from vsemb.data.store import write_dataset
 from vsemb.files import write_json
+from vsemb.ops.processor import multiplies_bfloat16
 from vsemb.recipes.fine_tune import with_backbone
 from vsemb.recipes.run import Run
 from vsemb.recipes.serve import export_run
 from vsemb.recipes.train import train
 
 NAME = "SavedModel {}, batch {} / torch eager"
+ROUNDED = "SavedModel {} in bfloat16, batch {} / torch eager"
 GROWTH = "SavedModel {}, growth with texts"
 _CALLS = {1: 20, 8: 10}
 _FEW = ["training.epochs=1", "training.start=random", "text.min_count=1"]
 
 
-def export(variant: str, folder: Path) -> tuple[Path, Run]:
-    """Trains a variant for an epoch on few scenes; returns its SavedModel and the run."""
+def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
+    """Trains a variant for an epoch on few scenes; returns its SavedModels, by their rows, and the run."""
     data = write_dataset(
         scenes.generate({"train": 100, "val": 20, "test": 20}),
         folder / "scenes",
@@ -50,7 +55,12 @@ def export(variant: str, folder: Path) -> tuple[Path, Run]:
     recipe = with_backbone(recipes.get("vsepp", variant), data, "SmallConvNet")
     with contextlib.redirect_stdout(io.StringIO()):
         run = train(recipe.with_overrides(_FEW), data, folder / "run")
-        return export_run(run, folder / "model"), run
+        precisions = {NAME: "float32"} | ({ROUNDED: "mixed_bfloat16"} if multiplies_bfloat16() else {})
+        models = {
+            name: export_run(run, folder / precision, precision=precision)
+            for name, precision in precisions.items()
+        }
+    return models, run
 
 
 def random_texts(words: tuple[str, ...], count: int) -> list[str]:
@@ -86,12 +96,18 @@ def torch_encoder(variant: str, run: Run) -> Callable[[list[str]], np.ndarray]:
     return encode
 
 
+def embedded(encode: Callable[..., Any], texts: list[str]) -> np.ndarray:
+    """What a SavedModel's signature makes of texts."""
+    return encode(text=tf.constant(texts))["embedding"].numpy()
+
+
 def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list[dict[str, Any]]:
     """The rows of one variant."""
     with tempfile.TemporaryDirectory() as folder:
-        path, run = export(variant, Path(folder))
-        loaded = tf.saved_model.load(str(path))
-    function = loaded.signatures["encode_text"]
+        paths, run = export(variant, Path(folder))
+        loaded = {name: tf.saved_model.load(str(path)) for name, path in paths.items()}
+        words = run.tokenizer.vocabulary.words
+    encoders = {name: model.signatures["encode_text"] for name, model in loaded.items()}
     try:
         peer = torch_encoder(variant, run)
         set_threads(threads)
@@ -100,23 +116,24 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
         return [left_out(NAME.format(variant, batch), reason) for batch in batches]
     rows, taken = [], []
     for batch in batches:
-        texts = random_texts(run.tokenizer.vocabulary.words, batch)
+        texts = random_texts(words, batch)
         calls = _CALLS.get(batch, 3)
 
-        def ours(texts: list[str] = texts, calls: int = calls) -> float:
-            call: Callable[[], Any] = lambda: function(text=tf.constant(texts))["embedding"].numpy()  # noqa: E731
-            return cpu_seconds(lambda: [call() for _ in range(calls)]) / calls
+        def each(call: Callable[[], Any], calls: int = calls) -> Callable[[], float]:
+            return lambda: cpu_seconds(lambda: [call() for _ in range(calls)]) / calls
 
-        def theirs(texts: list[str] = texts, calls: int = calls) -> float:
-            return cpu_seconds(lambda: [peer(texts) for _ in range(calls)]) / calls
-
-        shapes = function(text=tf.constant(texts))["embedding"].shape, peer(texts).shape
-        assert tuple(shapes[0]) == shapes[1], shapes
-        seconds = interleaved({"ours": ours, "peer": theirs}, rounds)
-        taken.append(seconds["ours"])
-        rows.append(
-            row(NAME.format(variant, batch), f"{batch} texts", seconds["peer"] / seconds["ours"], **seconds)
-        )
+        calls_of: dict[str, Callable[[], Any]] = {
+            name: partial(embedded, encode, texts) for name, encode in encoders.items()
+        }
+        calls_of["peer"] = partial(peer, texts)
+        shapes = {tuple(call().shape) for call in calls_of.values()}
+        assert len(shapes) == 1, shapes
+        seconds = interleaved({name: each(call) for name, call in calls_of.items()}, rounds)
+        taken.append(seconds[NAME])
+        for name in encoders:
+            ours, theirs = seconds[name], seconds["peer"]
+            size = f"{batch} texts"
+            rows.append(row(name.format(variant, batch), size, theirs / ours, ours=ours, peer=theirs))
     if len(batches) > 1:
         rows.append(row(GROWTH.format(variant), f"{len(batches)} sizes", exponent(batches, taken)))
     return rows

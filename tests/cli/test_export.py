@@ -97,6 +97,11 @@ def test_options_of_the_other_kind_of_run_are_one_line(
         (captions, ["--template", "a {}"], "--template"),
         (captions, ["--index", "index"], "--index"),
         (captions, ["--parser", "en"], "--parser"),
+        (
+            captions,
+            ["--precision", "mixed_bfloat16"],
+            "--precision='mixed_bfloat16'. Expected: none for a run",
+        ),
         (captions, ["--beam", "0"], "beam=0"),
         (captions, ["--candidates", "10"], "candidates=10"),
         (tiny_run, ["--beam", "3"], "--beam=3. Expected: none for a run that writes no captions"),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from vsemb.data.features import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
+from vsemb.export.contract import Contract
 from vsemb.export.golden import compare as compare_answers
 from vsemb.image.backbones import BackboneConfig
 from vsemb.recipes.classify import classify_images, embed_classes
@@ -64,6 +65,36 @@ def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run, tmp_path):
     assert image_input(tiny_run) is None and run_encoders(tiny_run).encode_image is None
     path = export_run(tiny_run, tmp_path / "model")
     assert "encode_image" not in tf.saved_model.load(str(path)).signatures
+
+
+@pytest.mark.parametrize("kind", ["pixels", "features"])
+def test_an_export_in_bfloat16(kind, tiny_pixel_run, tiny_run, scenes, tmp_path):
+    run = {"pixels": tiny_pixel_run, "features": tiny_run}[kind]
+    exact, rounded = (
+        tf.saved_model.load(str(export_run(run, tmp_path / name, precision=name))).signatures
+        for name in ("float32", "mixed_bfloat16")
+    )
+    inputs = {"encode_text": {"text": tf.constant(scenes.split("val").captions)}}
+    if kind == "pixels":
+        split = scenes.split("val")
+        encoded = [split.read_image(row) for row in range(len(split))]
+        inputs["encode_image"] = {"image_bytes": tf.constant(encoded)}
+    for name, given in inputs.items():
+        wanted, found = (side[name](**given)["embedding"].numpy() for side in (exact, rounded))
+        # Numbers of eight bits, and sums of them; a network of other weights is at 0.9 and less.
+        assert (found != wanted).any() and (found * wanted).sum(axis=1).min() > 0.999
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
+    contracts = [(tmp_path / "contracts" / f"{name}.json") for name in ("float32", "mixed_bfloat16")]
+    tolerances = [Contract.read(path).tolerance for path in contracts]
+    assert tolerances[1] > tolerances[0]
+    assert "mixed_bfloat16" in (tmp_path / "contracts" / "mixed_bfloat16.md").read_text()
+    assert run.model.compute_dtype == "float32"
+
+
+def test_a_precision_that_does_not_exist(tiny_run, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="precision='auto'"):
+        export_run(tiny_run, tmp_path / "model", precision="auto")
+    assert not (tmp_path / "model").exists()
 
 
 def test_no_backbone_is_built_for_texts(backbone_run):

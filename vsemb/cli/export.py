@@ -24,13 +24,14 @@ from vsemb.cli.parsers import add_parser, use_parser
 EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
   vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
   vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
+  vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
   vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5"""
 
 # Options of runs that write captions, and of the others.
 _OF_CAPTIONS = {"--beam": "beam", "--n-best": "n_best", "--length-penalty": "length_penalty"}
 _OF_CAPTIONS |= {"--max-words": "max_words", "--candidates": "candidates"}
 _OF_EMBEDDINGS = {"--classes": "classes", "--classes-file": "classes_file", "--template": "template"}
-_OF_EMBEDDINGS |= {"--index": "index", "--parser": "parser"}
+_OF_EMBEDDINGS |= {"--index": "index", "--parser": "parser", "--precision": "precision"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_classes(parser)
     parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
     add_parser(parser)
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "mixed_bfloat16"),
+        help="what it computes in (the recipe's; float32 where that is auto). mixed_bfloat16 is for large "
+        "batches on processors that multiply it by themselves; embeddings then have two digits",
+    )
     add_search(parser.add_argument_group("runs that write captions"))
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
 
@@ -92,7 +99,15 @@ def _embeddings(arguments: argparse.Namespace) -> Path:
             raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
         classes = embed_classes(opened, names, arguments.template, report=_report)
     index = SearchIndex.open(arguments.index) if arguments.index else None
-    return export_run(opened, arguments.out, arguments.version, classes=classes, index=index, report=_report)
+    return export_run(
+        opened,
+        arguments.out,
+        arguments.version,
+        classes=classes,
+        index=index,
+        precision=arguments.precision,
+        report=_report,
+    )
 
 
 def _captions(arguments: argparse.Namespace) -> Path:

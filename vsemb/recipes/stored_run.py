@@ -21,17 +21,17 @@ import json
 import os
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import keras
 
-from vsemb.errors import DataError, one_line
+from vsemb.errors import DataError, one_line, unknown_name
 from vsemb.files import read_json, sha256_bytes, sha256_file
 from vsemb.recipes import texts
-from vsemb.recipes.schema import Recipe
+from vsemb.recipes.schema import PRECISIONS, Recipe
 from vsemb.recipes.stored_presets import with_kept_presets
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -40,6 +40,8 @@ RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt
 BEST, STATE, LOGS, BACKBONE = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs", "backbone"
 BACKBONE_WEIGHTS, BACKBONE_CONFIG = "backbone.weights.h5", "backbone.json"
 REGIONS_CONFIG = "regions.json"
+# `auto` is a question that training asks; what is done with a run has one answer on all machines.
+_COMPUTED = tuple(name for name in PRECISIONS if name != "auto")
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -97,6 +99,20 @@ class StoredRun:
     def as_opened(recipe: Recipe, path: Path) -> Recipe:
         """Returns the recipe as runs are opened with it: presets are read from where the run keeps them."""
         return with_kept_presets(recipe, path)
+
+    def computed_in(self, precision: str) -> Self:
+        """Returns the run with a model that computes in another precision, from the same weights.
+
+        Args:
+            precision: `float32` or `mixed_bfloat16`.
+
+        Raises:
+            InvalidArgumentError: for another.
+        """
+        if precision not in _COMPUTED:
+            raise unknown_name("precision", precision, _COMPUTED)
+        training = replace(self.recipe.training, precision=precision)
+        return replace(self, recipe=replace(self.recipe, training=training))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
