@@ -88,7 +88,11 @@ def test_an_export_in_bfloat16(kind, tiny_pixel_run, tiny_run, scenes, tmp_path)
     tolerances = [Contract.read(path).tolerance for path in contracts]
     assert tolerances[1] > tolerances[0]
     assert "mixed_bfloat16" in (tmp_path / "contracts" / "mixed_bfloat16.md").read_text()
-    assert run.model.compute_dtype == "float32"
+    read = run.tokenizer
+    other = run.computed_in("mixed_bfloat16")
+    dtypes = [{layer.compute_dtype for layer in side.model._flatten_layers()} for side in (run, other)]
+    assert dtypes[0] == {"float32"} and "bfloat16" in dtypes[1]
+    assert other.tokenizer is read and other.fingerprint == run.fingerprint
 
 
 def test_a_precision_that_does_not_exist(tiny_run, tmp_path):

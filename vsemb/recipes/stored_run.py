@@ -112,7 +112,10 @@ class StoredRun:
         if precision not in _COMPUTED:
             raise unknown_name("precision", precision, _COMPUTED)
         training = replace(self.recipe.training, precision=precision)
-        return replace(self, recipe=replace(self.recipe, training=training))
+        other = replace(self, recipe=replace(self.recipe, training=training))
+        # All else that has been read or chosen, a parser among it, is as it was.
+        vars(other).update({name: vars(self)[name] for name in vars(self).keys() - vars(other) - {"model"}})
+        return other
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
