@@ -38,8 +38,8 @@ from vsemb.files import write_json
 from vsemb.recipes import build, optimizers
 from vsemb.recipes.precision import settled
 
-# An epoch of 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and nothing
-# of one on 30,000 captions.
+# An epoch of at least 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and
+# nothing of one on 30,000 captions.
 WORDS, FEATURES, IMAGES = 8000, 2048, 1536
 BASE = "vsemb"
 

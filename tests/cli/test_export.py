@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.cli.__main__ import main
+from vsemb.export.contract import Contract
 
 
 def test_says_where_and_how_to_serve_it(tiny_pixel_run, tmp_path, capsys):
@@ -33,6 +34,17 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
     assert "is no run" in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_precision_is_that_of_the_model_and_its_classes(tiny_pixel_run, tmp_path, capsys):
+    arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
+    assert main(arguments) == 0
+    assert main([*arguments, "--precision", "mixed_bfloat16", "--classes", "red circle"]) == 0
+    assert (
+        "clients of version 1 will notice: outputs are exact to 5e-03, not 1e-05" in capsys.readouterr().err
+    )
+    assert Contract.read(tmp_path / "contracts" / "scenes.json").tolerance == 5e-3
+    assert "mixed_bfloat16: embeddings have two digits" in (tmp_path / "contracts" / "scenes.md").read_text()
 
 
 def test_classes_become_a_signature(tiny_pixel_run, tmp_path, capsys):

@@ -60,6 +60,14 @@ def test_pixel_contract(frozen_statistics: bool, tmp_path) -> None:
     check_layer(make, [PIXELS], tmp_path)
 
 
+def test_pixels_are_not_rounded_to_the_precision_of_the_head() -> None:
+    pixels = keras.Input((2, 2, 3))
+    network = keras.Model(pixels, keras.layers.Flatten()(pixels))
+    encoder = PixelEncoder(network, ImageEncoder(12, projection=False), dtype="mixed_bfloat16")
+    odd = np.full((1, 2, 2, 3), 201.0, np.float32)  # bfloat16 has 200 and 202
+    np.testing.assert_array_equal(encoder(odd), odd.reshape(1, 12))
+
+
 def test_a_frozen_backbone_is_not_trained() -> None:
     encoder = PixelEncoder(backbone(), ImageEncoder(4), train_backbone=False)
     encoder(PIXELS)

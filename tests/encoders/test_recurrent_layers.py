@@ -154,6 +154,36 @@ def test_no_steps_but_one_and_unknown_sizes(kind: Any) -> None:
     assert run(x[:0]).shape == (0, UNITS)
 
 
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_gradients_of_unknown_sizes_with_a_mask_and_a_state_to_begin_with(kind: Any) -> None:
+    theirs, ours = both(kind)
+    # Of a row without steps Keras returns zeros, and not the state that it begins with.
+    x, mask = inputs_of(), tf.constant(mask_of("right") | (np.arange(STEPS) == 0))
+    state = tf.constant(np.random.default_rng(7).normal(size=(len(LENGTHS), UNITS)))
+    begin = [state] * (2 if kind is LSTM else 1)
+
+    def gradients(layer: Any) -> Any:
+        @tf.function(
+            autograph=False,
+            input_signature=[
+                tf.TensorSpec((None, None, SIZE), tf.float64),
+                tf.TensorSpec((None, None), tf.bool),
+                *[tf.TensorSpec((None, UNITS), tf.float64)] * len(begin),
+            ],
+        )
+        def run(x: tf.Tensor, mask: tf.Tensor, *states: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch([x, *states])
+                out = layer(x, mask=mask, initial_state=list(states), training=True)
+                loss = tf.reduce_sum(out * tf.cast(tf.range(UNITS), out.dtype))
+            return out, *tape.gradient(loss, [x, *states, *(v.value for v in layer.trainable_weights)])
+
+        return run(x, mask, *begin)
+
+    for found, wanted in zip(gradients(ours), gradients(theirs), strict=True):
+        np.testing.assert_allclose(found, wanted, **EXACT)
+
+
 def test_is_saved_and_loaded(tmp_path) -> None:
     _, ours = both(GRU, "float32")
 

@@ -147,10 +147,11 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
     publish_contract(first, base, lines.append)
     assert lines == []
     later = broken(content, lambda it: (it["golden"].pop("classify"), it["signatures"].pop("classify")))
-    later.update(model_version=2, similarity={"name": "Dot", "config": {}})
+    later.update(model_version=2, similarity={"name": "Dot", "config": {}}, tolerance=5e-3)
     publish_contract(Contract.from_json(later), base, lines.append)
     assert lines == [
         "clients of version 1 will notice: the signature classify is gone",
+        f"clients of version 1 will notice: outputs are exact to 5e-03, not {first.tolerance:.0e}",
         "clients of version 1 will notice: the similarity is Dot, not Cosine",
     ]
     assert Contract.read(contract_path(base)).model_version == 2

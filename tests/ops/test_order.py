@@ -96,7 +96,7 @@ def test_it_is_a_partial_order() -> None:
 
 @pytest.mark.parametrize("rows", [3, 16, 37, 1003, 5001])
 def test_equal_points_have_equal_scores_wherever_they_stand(rows: int) -> None:
-    # 5,001 are two blocks of different size; a duplicate must tie with its original.
+    # 1,003 are one block, 5,001 five, the last of another size; a duplicate must tie with its original.
     specific, general = points(2, 1, 19)
     matrix = order_violation_matrix(specific, np.tile(general, (rows, 1))).numpy()
     assert (matrix == matrix[:, :1]).all()

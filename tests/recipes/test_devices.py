@@ -24,10 +24,12 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """The folder of all runs, see `both_ways`."""
     folder = tmp_path_factory.mktemp("both-ways")
     fixtures = {"scenes": "scenes", "flowers": "flowers_path", "regions": "region_scenes"}
-    fixtures |= {"tagged": "tagged_scenes", "entailment": "snli_path"}
+    fixtures |= {"entailment": "snli_path"}
     fixtures |= {"region_run": "region_run", "kiros_run": "kiros_run"}
     if importlib.util.find_spec("spacy"):
         fixtures["trees"] = "parsed_scenes"
+    if importlib.util.find_spec("pycocoevalcap"):
+        fixtures["tagged"] = "tagged_scenes"
     found = {name: request.getfixturevalue(fixture) for name, fixture in fixtures.items()}
     paths = {name: str(getattr(value, "path", value)) for name, value in found.items()}
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")
@@ -41,7 +43,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("name", CASES)
 def test_two_devices_train_as_one(runs: Path, name: str) -> None:
     if not (runs / name).exists():
-        pytest.skip("the extra parse is not installed")
+        pytest.skip(f"the extra {'parse' if name == 'trees' else 'captions'} is not installed")
     failed = runs / name / "failed.txt"
     assert not failed.exists(), failed.read_text()[-3000:]
     assert_same(runs / name / "one", runs / name / "two", **CLOSE)

@@ -83,7 +83,7 @@ def test_an_export_in_bfloat16(kind, tiny_pixel_run, tiny_run, scenes, tmp_path)
         wanted, found = (side[name](**given)["embedding"].numpy() for side in (exact, rounded))
         # Numbers of eight bits, and sums of them; a network of other weights is at 0.9 and less.
         assert (found != wanted).any() and (found * wanted).sum(axis=1).min() > 0.999
-        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
     contracts = [(tmp_path / "contracts" / f"{name}.json") for name in ("float32", "mixed_bfloat16")]
     tolerances = [Contract.read(path).tolerance for path in contracts]
     assert tolerances[1] > tolerances[0]

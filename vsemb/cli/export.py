@@ -45,8 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         choices=("float32", "mixed_bfloat16"),
-        help="what it computes in (the recipe's; float32 where that is auto). mixed_bfloat16 is for large "
-        "batches on processors that multiply it by themselves; embeddings then have two digits",
+        help="what texts, and what stands behind an image network, are computed in (the recipe's; float32 "
+        "where that is auto). mixed_bfloat16 is for large batches of texts on processors that multiply it by "
+        "themselves; embeddings then have two digits",
     )
     add_search(parser.add_argument_group("runs that write captions"))
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
@@ -92,6 +93,8 @@ def _embeddings(arguments: argparse.Namespace) -> Path:
     names = chosen_classes(arguments)
     opened = open_run(arguments.run)
     assert isinstance(opened, Run | EntailmentRun)
+    if arguments.precision is not None:
+        opened = opened.computed_in(arguments.precision)
     use_parser(arguments, opened)
     classes = None
     if names is not None:
@@ -99,15 +102,7 @@ def _embeddings(arguments: argparse.Namespace) -> Path:
             raise invalid_argument("classes", names, "none for an entailment run", "It knows no images.")
         classes = embed_classes(opened, names, arguments.template, report=_report)
     index = SearchIndex.open(arguments.index) if arguments.index else None
-    return export_run(
-        opened,
-        arguments.out,
-        arguments.version,
-        classes=classes,
-        index=index,
-        precision=arguments.precision,
-        report=_report,
-    )
+    return export_run(opened, arguments.out, arguments.version, classes=classes, index=index, report=_report)
 
 
 def _captions(arguments: argparse.Namespace) -> Path:

@@ -137,7 +137,8 @@ class PixelEncoder(keras.layers.Layer):
         frozen_statistics: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
+        super().__init__(**{"autocast": False, **kwargs})
         self.backbone = backbone
         self.head = head
         self.train_backbone = train_backbone

@@ -281,6 +281,11 @@ def publish_contract(contract: Contract, base: Path, report: Callable[[str], Non
         else:
             for change in changes(before.signatures, contract.signatures):
                 report(f"clients of version {before.model_version} will notice: {change}")
+            if before.tolerance != contract.tolerance:
+                report(
+                    f"clients of version {before.model_version} will notice: outputs are exact to "
+                    f"{contract.tolerance:.0e}, not {before.tolerance:.0e}"
+                )
             # Where nothing is embedded any more, or yet, the signatures have said so.
             if before.similarity and contract.similarity and before.similarity != contract.similarity:
                 report(

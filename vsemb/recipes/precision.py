@@ -13,7 +13,8 @@ def settled(recipe: Recipe) -> Recipe:
     """Returns the recipe to train by: with a precision in the place of `auto`.
 
     `auto` is `mixed_bfloat16` on processors that multiply bfloat16 by themselves, and `float32` on others.
-    Weights are float32 in both. What is done with a run afterwards is computed in float32, on every machine.
+    Weights are float32 in both. What is done with a run afterwards is computed in float32, on every machine,
+    unless `vsemb export --precision` asks for another.
 
     Args:
         recipe: the recipe.

@@ -172,9 +172,10 @@ def export_run(
         version: its number; None for the next.
         classes: what the signature `classify` tells apart, from `vsemb.recipes.classify.embed_classes`.
         index: what `search_text` and `search_image` search, of this very run; None leaves them out.
-        precision: what it computes in, `float32` or `mixed_bfloat16`; None for the recipe's, in which `auto`
-            is `float32` here. In bfloat16 large batches take less time where the processor multiplies it by
-            itself, single texts more, and embeddings have two digits.
+        precision: what texts, and what stands behind an image network, are computed in: `float32` or
+            `mixed_bfloat16`; None for the recipe's, in which `auto` is `float32` here. In bfloat16 large
+            batches of texts take less time where the processor multiplies it by itself, single texts more,
+            and embeddings have two digits. Classes and an index keep the precision they were made in.
         report: called with a line for each thing that clients of the export before will notice.
 
     Raises:
@@ -281,7 +282,10 @@ def model_facts(run: StoredRun) -> ModelFacts:
     looks = _images_run(run)
     notes = [_OTHER_NAMES] if names else []
     if recipe.training.dtype != "float32":
-        notes.append(f"It computes in {recipe.training.dtype}.")
+        notes.append(
+            f"Texts, and what stands behind an image network, are computed in {recipe.training.dtype}: "
+            "embeddings have two digits."
+        )
     if "preset" in info:
         own = "with its weights" if recipe.text.weights else "with random weights"
         notes.append(f"It was not trained here: it is the preset {info['preset']} of keras-hub, {own}.")

@@ -103,6 +103,8 @@ class StoredRun:
     def computed_in(self, precision: str) -> Self:
         """Returns the run with a model that computes in another precision, from the same weights.
 
+        The text tower does, and what stands behind an image network; the network itself stays in float32.
+
         Args:
             precision: `float32` or `mixed_bfloat16`.
 
@@ -111,6 +113,8 @@ class StoredRun:
         """
         if precision not in _COMPUTED:
             raise unknown_name("precision", precision, _COMPUTED)
+        if self.recipe.training.dtype == precision:
+            return self
         training = replace(self.recipe.training, precision=precision)
         other = replace(self, recipe=replace(self.recipe, training=training))
         # All else that has been read or chosen, a parser among it, is as it was.
