@@ -18,6 +18,7 @@ import tensorflow as tf
 from vsemb.errors import DataError
 from vsemb.text.given_pieces import GivenPieces
 from vsemb.text.normalize import WHITE_SPACE, readable
+from vsemb.text.unigram import likeliest, substrings
 from vsemb.text.vocabulary import Vocabulary
 
 #: Stands for the blank in front of a word.
@@ -186,74 +187,23 @@ class SentencePieceTokenizer(GivenPieces):
 
     def _pieces_of(self, words: tf.Tensor) -> tf.RaggedTensor:
         """The likeliest pieces of words: (words,) string -> (words, None) ragged int32."""
-        letters = tf.strings.unicode_split(words, "UTF-8")[:, :MAX_WORD]
-        counts = tf.cast(letters.row_lengths(), tf.int32)[:, None]
-        # One column more, so that there is one.
-        dense = tf.pad(letters.to_tensor(""), [[0, 0], [0, 1]], constant_values="")
-        steps = tf.shape(dense)[1]
-        ends = tf.range(1, steps + 1)
-        # The piece of each length that ends behind each letter: (words, ends, lengths).
-        ids, text = [], tf.fill(tf.shape(dense), "")
-        for length in range(1, self._longest + 1):
-            first = tf.pad(dense, [[0, 0], [length - 1, 0]], constant_values="")[:, :steps]
-            text = tf.strings.join([first, text])
-            found = self.ids.lookup(text)
-            if length == 1:
-                found = tf.where(found >= 0, found, self._unknown)
-            fits = (found >= 0) & (ends >= length) & (ends <= counts)
-            ids.append(tf.where(fits, found, self._none))
-        return self._backwards(tf.stack(ids, axis=2), counts[:, 0], dense)
-
-    def _lengths(self, scores: tf.Tensor) -> tf.Tensor:
-        """Letters of the last piece of the best segmentation up to each letter: (words, ends) int32.
-
-        Of equal ones the longer piece, as in the library.
-        """
-        shape = tf.shape(scores)
-        first = tf.concat([tf.zeros((shape[0], 1)), tf.fill((shape[0], self._longest - 1), -np.inf)], axis=1)
-        lengths = tf.TensorArray(tf.int32, shape[1], element_shape=[None])
-
-        def step(end: tf.Tensor, before: tf.Tensor, lengths: tf.TensorArray) -> tuple[tf.Tensor, ...]:
-            # `before[:, l]` is the best score of what ends l letters before the one before this.
-            totals = before + scores[:, end]
-            length = self._longest - tf.argmax(totals[:, ::-1], axis=1, output_type=tf.int32)
-            before = tf.concat([tf.reduce_max(totals, axis=1, keepdims=True), before[:, :-1]], axis=1)
-            return end + 1, before, lengths.write(end, length)
-
-        _, _, lengths = tf.while_loop(
-            lambda end, *_: end < shape[1],
-            step,
-            (tf.constant(0), first, lengths),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape(None)),
-        )
-        return tf.transpose(lengths.stack())
-
-    def _backwards(self, ids: tf.Tensor, counts: tf.Tensor, letters: tf.Tensor) -> tf.RaggedTensor:
-        """Follows the best segmentation of each word from its end; see `_pieces_of`."""
-        lengths = self._lengths(tf.gather(self._scores, ids))
-        steps = tf.shape(letters)[1]
-        chosen = tf.gather(ids, lengths - 1, batch_dims=2)
-        kept = tf.TensorArray(tf.bool, steps, element_shape=[None])
-
-        def step(end: tf.Tensor, at: tf.Tensor, kept: tf.TensorArray) -> tuple[tf.Tensor, ...]:
-            here = tf.equal(at, end)
-            return end - 1, tf.where(here, end - lengths[:, end - 1], at), kept.write(end - 1, here)
-
-        _, _, kept = tf.while_loop(
-            lambda end, *_: end > 0,
-            step,
-            (steps, counts, kept),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape(None)),
-        )
-        pieces = tf.where(tf.transpose(kept.stack()), chosen, -1)
+        counts = tf.minimum(tf.strings.length(words, unit="UTF8_CHAR"), MAX_WORD)
+        texts, there = substrings(words, counts, self._longest)
+        found = self.ids.lookup(texts)
+        # A letter is unknown where it is no piece.
+        ids = tf.where(found >= 0, found, tf.one_hot(0, self._longest, self._unknown, self._none))
+        ids = tf.where(there, ids, self._none)
+        lengths, ends = likeliest(tf.gather(self._scores, ids), counts)
+        pieces = tf.where(ends, tf.gather(ids, lengths - 1, batch_dims=2), -1)
         if self._bytes is None:
             return tf.ragged.boolean_mask(pieces, pieces >= 0)
+        letters = texts[:, :, 0]
         codes = tf.cast(tf.io.decode_raw(letters, tf.uint8, fixed_length=4), tf.int32)
         there = tf.range(4) < tf.strings.length(letters)[:, :, None]
         spelled = tf.where(there, tf.gather(self._bytes, codes), -1)
         alone = tf.pad(pieces[:, :, None], [[0, 0], [0, 0], [0, 3]], constant_values=-1)
         every = tf.where(tf.equal(pieces, self._unknown)[:, :, None], spelled, alone)
-        flat = tf.reshape(every, tf.stack([tf.shape(every)[0], 4 * steps]))
+        flat = tf.reshape(every, tf.stack([tf.shape(every)[0], 4 * tf.shape(every)[1]]))
         return tf.ragged.boolean_mask(flat, flat >= 0)
 
     def _joined(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:

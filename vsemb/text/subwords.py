@@ -14,6 +14,7 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument
 from vsemb.text.normalize import split_words
 from vsemb.text.tokenizers import Tokenizer
+from vsemb.text.unigram import likeliest, substrings
 from vsemb.text.vocabulary import Vocabulary
 
 #: Stands in front of a piece that continues a word (WordPiece).
@@ -178,44 +179,15 @@ class UnigramTokenizer(SubwordTokenizer):
         self.scores = np.concatenate([never[:2], vocabulary.scores, never[2:]])
 
     def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        lengths = tf.strings.length(words, unit="UTF8_CHAR")
-        rows = tf.size(words)
-        sizes = tf.range(self.longest, 0, -1)
-        unknown = tf.where(sizes == 1, self.unknown_score, -np.inf)
-        scores = tf.constant(self.scores)
-
-        def best_end(end: tf.Tensor, before: tf.Tensor, written: Any) -> Any:
-            # before: (n, longest), the best scores of the first `end - size` characters.
-            start = end - sizes
-            found = _substrings(words, tf.tile(start[None], [rows, 1]), sizes)
-            ids = self.table.lookup(found)
-            of_piece = tf.where(ids > UNKNOWN_ID, tf.gather(scores, ids), unknown)
-            total = tf.where(start >= 0, before + of_piece, -np.inf)
-            best = tf.argmax(total, axis=1)  # The first of equals, the longest, as in SentencePiece.
-            before = tf.concat([before[:, 1:], tf.gather(total, best, axis=1, batch_dims=1)[:, None]], axis=1)
-            return end + 1, before, written.write(end - 1, tf.gather(sizes, best))
-
-        nothing = tf.tile(tf.where(sizes == 1, 0.0, -np.inf)[None], [rows, 1])
-        most = tf.reduce_max(tf.concat([lengths, [1]], axis=0))
-        _, _, written = tf.while_loop(
-            lambda end, *_: end <= most,
-            best_end,
-            [1, nothing, tf.TensorArray(tf.int32, 0, dynamic_size=True, element_shape=[None])],
-        )
-        last_sizes = tf.concat([tf.zeros([rows, 1], tf.int32), tf.transpose(written.stack())], axis=1)
-
-        def piece_before(step: tf.Tensor, end: tf.Tensor, written: Any) -> Any:
-            size = tf.gather(last_sizes, end, axis=1, batch_dims=1)
-            piece = tf.strings.substr(words, end - size, size, unit="UTF8_CHAR")
-            return step + 1, end - size, written.write(step, piece)
-
-        _, _, written = tf.while_loop(
-            lambda step, end, *_: (step == 0) | tf.reduce_any(end > 0),
-            piece_before,
-            [0, lengths, _columns(words)],
-        )
-        pieces = tf.reverse(tf.transpose(written.stack()), [1])
-        return _unknown_joined(tf.ragged.boolean_mask(pieces, tf.not_equal(pieces, "")), self.table)
+        counts = tf.strings.length(words, unit="UTF8_CHAR")
+        texts, there = substrings(words, counts, self.longest)
+        ids = self.table.lookup(texts)
+        of_unknown = tf.one_hot(0, self.longest, self.unknown_score, -np.inf)
+        of_pieces = tf.where(ids > UNKNOWN_ID, tf.gather(tf.constant(self.scores), ids), of_unknown)
+        lengths, chosen = likeliest(tf.where(there, of_pieces, -np.inf), counts)
+        starts = tf.where(chosen, tf.range(1, tf.shape(lengths)[1] + 1) - lengths, 0)
+        pieces = tf.strings.substr(words[:, None], starts, tf.where(chosen, lengths, 0), unit="UTF8_CHAR")
+        return _unknown_joined(tf.ragged.boolean_mask(pieces, chosen), self.table)
 
 
 class BPETokenizer(SubwordTokenizer):
