@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from vsemb import errors
@@ -15,6 +16,15 @@ def test_order_of_an_invalid_argument() -> None:
         "Leave it out for 0.2."
     )
     assert isinstance(error, ValueError) and isinstance(error, errors.VsembError)
+
+
+def test_a_long_value_is_cut_and_an_array_is_one_line() -> None:
+    long = str(errors.invalid_argument("texts", ["a dog on a beach"] * 1000, "a string"))
+    assert len(long) < 600 and long.endswith("…. Expected: a string.")
+    array = str(errors.invalid_argument("rows", np.zeros((2, 2)), "a vector"))
+    assert "\n" not in array and "rows=array([[0., 0.], [0., 0.]])" in array
+    # What is short stays as it was written.
+    assert "path='two  blanks'" in str(errors.invalid_argument("path", "two  blanks", "a path"))
 
 
 @pytest.mark.parametrize(

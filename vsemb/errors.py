@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-# More names than this do not fit the two lines of a message.
-_LISTED = 20
+# More names than this do not fit the two lines of a message, nor do longer values.
+_LISTED, _LONGEST = 20, 500
 
 
 class VsembError(Exception):
@@ -49,7 +49,10 @@ def invalid_argument(
     >>> print(invalid_argument("margin", -1, "a number >= 0"))
     Invalid value for argument `margin`. Received: margin=-1. Expected: a number >= 0.
     """
-    message = f"Invalid value for argument `{name}`. Received: {name}={received!r}. Expected: {allowed}."
+    shown = repr(received)
+    if len(shown) > _LONGEST or "\n" in shown:
+        shown = one_line(shown)
+    message = f"Invalid value for argument `{name}`. Received: {name}={shown}. Expected: {allowed}."
     return InvalidArgumentError(f"{message} {fix}" if fix else message)
 
 
@@ -85,7 +88,7 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     )
 
 
-def one_line(text: object, longest: int = 500) -> str:
+def one_line(text: object, longest: int = _LONGEST) -> str:
     """Returns a text, or an error's message, without line breaks and no longer than a message should be.
 
     Example:
