@@ -57,7 +57,7 @@ def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
         run = train(recipe.with_overrides(_FEW), data, folder / "run")
         precisions = {NAME: "float32"} | ({ROUNDED: "mixed_bfloat16"} if multiplies_bfloat16() else {})
         models = {
-            name: export_run(run, folder / precision, precision=precision)
+            name: export_run(run.computed_in(precision), folder / precision)
             for name, precision in precisions.items()
         }
     return models, run

@@ -104,7 +104,7 @@ def train(case: Case, paths: dict[str, str], out: Path, strategy: Any) -> None:
 
 
 def main() -> None:
-    """Trains all cases that OUT has not."""
+    """Trains all cases whose dataset is there, both ways."""
     from vsemb.training.strategies import open_devices
 
     paths, out = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])

@@ -159,7 +159,6 @@ def export_run(
     *,
     classes: ClassPrompts | None = None,
     index: SearchIndex | None = None,
-    precision: str | None = None,
     report: Callable[[str], None] = print,
 ) -> Path:
     """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
@@ -167,20 +166,15 @@ def export_run(
     Neither the dataset nor the network is needed.
 
     Args:
-        run: the run.
+        run: the run; `run.computed_in("mixed_bfloat16")` for a model in bfloat16.
         out: the model's directory.
         version: its number; None for the next.
         classes: what the signature `classify` tells apart, from `vsemb.recipes.classify.embed_classes`.
         index: what `search_text` and `search_image` search, of this very run; None leaves them out.
-        precision: what texts, and what stands behind an image network, are computed in: `float32` or
-            `mixed_bfloat16`; None for the recipe's, in which `auto` is `float32` here. In bfloat16 large
-            batches of texts take less time where the processor multiplies it by itself, single texts more,
-            and embeddings have two digits. Classes and an index keep the precision they were made in.
         report: called with a line for each thing that clients of the export before will notice.
 
     Raises:
         StaleIndexError: if the index was made with other weights.
-        InvalidArgumentError: for a precision that does not exist.
         VsembError: as `export_savedmodel`.
 
     Example:
@@ -191,8 +185,6 @@ def export_run(
         if isinstance(run, Run) and run.sets:
             check_sets(run.tokenizer, corpus=f"{len(index)} items")
         check_run(index, run)
-    if precision is not None:
-        run = run.computed_in(precision)
     return export_savedmodel(
         run.model,
         run.tokenizer,

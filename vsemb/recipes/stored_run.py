@@ -103,7 +103,9 @@ class StoredRun:
     def computed_in(self, precision: str) -> Self:
         """Returns the run with a model that computes in another precision, from the same weights.
 
-        The text tower does, and what stands behind an image network; the network itself stays in float32.
+        The text tower does, and what stands behind an image network; the network itself stays in float32. In
+        bfloat16 large batches of texts take less time where the processor multiplies it by itself, single
+        texts more, and embeddings have two digits.
 
         Args:
             precision: `float32` or `mixed_bfloat16`.

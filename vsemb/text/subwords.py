@@ -185,8 +185,7 @@ class UnigramTokenizer(SubwordTokenizer):
         of_unknown = tf.one_hot(0, self.longest, self.unknown_score, -np.inf)
         of_pieces = tf.where(ids > UNKNOWN_ID, tf.gather(tf.constant(self.scores), ids), of_unknown)
         lengths, chosen = likeliest(tf.where(there, of_pieces, -np.inf), counts)
-        starts = tf.where(chosen, tf.range(1, tf.shape(lengths)[1] + 1) - lengths, 0)
-        pieces = tf.strings.substr(words[:, None], starts, tf.where(chosen, lengths, 0), unit="UTF8_CHAR")
+        pieces = tf.gather(texts, lengths - 1, batch_dims=2)
         return _unknown_joined(tf.ragged.boolean_mask(pieces, chosen), self.table)
 
 
