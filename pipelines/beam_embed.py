@@ -83,7 +83,7 @@ def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.files import sha256_file
-    from vsemb.recipes.run import Run
+    from vsemb.runs.run import Run
     from vsemb.search import IndexSettings
 
     kind = "text" if arguments.texts or arguments.captions else "image"

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam.preparing import prepare
-    from vsemb.data.prepare import manifest_summary
+    from vsemb.data.writing.prepare import manifest_summary
 
     manifest = prepare(flags=flags, report=lambda line: print(line, file=sys.stderr), **vars(arguments))
     print(f"{arguments.out}: {manifest['name']}, fingerprint {manifest['fingerprint'][:16]}")

@@ -15,13 +15,13 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from vsemb.data.class_batches import ClassBatches
 from vsemb.data.sources import PixelImages
 from vsemb.data.store import Dataset
 from vsemb.errors import VsembError
 from vsemb.files import replacing
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
-from vsemb.text.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.class_batches import ClassBatches
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
 

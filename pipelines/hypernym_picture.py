@@ -26,7 +26,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
-    from vsemb.data.wordnet import WordNet
+    from vsemb.data.readers.wordnet import WordNet
 
 #: Concepts, each by its first word and, since words have senses, the first word of something above it.
 SUBSET = (
@@ -111,7 +111,7 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
     Raises:
         DataError: for a word with no such sense.
     """
-    from vsemb.data.wordnet import transitive_closure
+    from vsemb.data.readers.wordnet import transitive_closure
 
     words = np.array(wordnet.words())
     closure = transitive_closure(wordnet.edges)
@@ -144,11 +144,11 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     """
     import keras
 
-    from vsemb.data.hypernym_pairs import PairSet
     from vsemb.evaluation.binary import accuracy, find_threshold
-    from vsemb.evaluation.hypernymy import pair_energies
-    from vsemb.losses import MaxMargin
-    from vsemb.models import HypernymModel
+    from vsemb.systems.entailment.max_margin import MaxMargin
+    from vsemb.systems.hypernymy.metrics import pair_energies
+    from vsemb.systems.hypernymy.model import HypernymModel
+    from vsemb.systems.hypernymy.pairs import PairSet
 
     every = np.array([(u, v) for u in range(concepts) for v in range(concepts) if u != v], np.int32)
     labels = PairSet(closure, concepts).contains(every).astype(np.float32)
@@ -302,7 +302,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.out.is_dir():
             raise invalid_argument("--out", str(arguments.out), "the name of a PNG file")
-        from vsemb.data.wordnet import find_wordnet, read_wordnet
+        from vsemb.data.readers.wordnet import find_wordnet, read_wordnet
 
         labels, closure = subset(read_wordnet(find_wordnet(arguments.wordnet)), SUBSET)
         drawing = compare(labels, embed(closure, len(labels)), closure)

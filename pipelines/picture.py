@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
-from vsemb.recipes.run import Run
+from vsemb.runs.run import Run
 
 QUERIES = (
     "a large blue shape on a black background",

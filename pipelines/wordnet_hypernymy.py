@@ -5,12 +5,12 @@
 | paper | symbol | where |
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
-| equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
-| section 3.1 | (u', v'), one end drawn anew | `vsemb/data/hypernym_pairs.py`, `corrupt` |
-| section 3.1 | f, a non-negative vector a concept | `vsemb/models/hypernym.py`, `HypernymModel` |
-| section 3.2 | transitive closure, 4,000 + 4,000 held out | `vsemb/data/wordnet.py`, `hypernym_pairs.py` |
-| section 3.3 | Adam 0.01, 500 + 500 pairs a batch, early stopping | `vsemb/training/hypernymy.py` |
-| table 1 | accuracy at the threshold fitted on dev | `vsemb/evaluation/hypernymy.py` |
+| equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/systems/entailment/max_margin.py` |
+| section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/pairs.py`, `corrupt` |
+| section 3.1 | f, a non-negative vector a concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
+| section 3.2 | transitive closure, 4,000 + 4,000 held out | `vsemb/data/readers/wordnet.py`, `pairs.py` |
+| section 3.3 | Adam 0.01, 500 + 500 pairs a batch, early stopping | `vsemb/systems/hypernymy/training.py` |
+| table 1 | accuracy at the threshold fitted on dev | `vsemb/systems/hypernymy/metrics.py` |
 
 Deviations from the paper, and what undoes them:
 
@@ -43,10 +43,10 @@ from vsemb.errors import VsembError
 if TYPE_CHECKING:
     import numpy as np
 
-    from vsemb.data.hypernym_pairs import PairSet, PairSplit
-    from vsemb.data.wordnet import WordNet
-    from vsemb.evaluation.hypernymy import PairMetrics, Reconstruction
-    from vsemb.models.hypernym import HypernymModel
+    from vsemb.data.readers.wordnet import WordNet
+    from vsemb.systems.hypernymy.metrics import PairMetrics, Reconstruction
+    from vsemb.systems.hypernymy.model import HypernymModel
+    from vsemb.systems.hypernymy.pairs import PairSet, PairSplit
 
 CLOSURE = "closure"
 
@@ -134,8 +134,8 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
     """Builds the closure, the split and the corrupted pairs."""
     import numpy as np
 
-    from vsemb.data.hypernym_pairs import PairSet, labelled_pairs, split_pairs
-    from vsemb.data.wordnet import transitive_closure
+    from vsemb.data.readers.wordnet import transitive_closure
+    from vsemb.systems.hypernymy.pairs import PairSet, labelled_pairs, split_pairs
 
     concepts = len(wordnet.names)
     closure = transitive_closure(wordnet.edges)
@@ -158,8 +158,13 @@ def closure_row(task: Task) -> Row:
     """Measures the baseline that learns nothing: true is what follows from train and dev."""
     import numpy as np
 
-    from vsemb.data.wordnet import transitive_closure
-    from vsemb.evaluation.hypernymy import closure_errors, evaluate_pairs, membership_energies, reconstruct
+    from vsemb.data.readers.wordnet import transitive_closure
+    from vsemb.systems.hypernymy.metrics import (
+        closure_errors,
+        evaluate_pairs,
+        membership_energies,
+        reconstruct,
+    )
 
     started, concepts = time.perf_counter(), len(task.wordnet.names)
     known = np.unique(np.concatenate([task.split.train, task.split.dev]), axis=0)
@@ -175,9 +180,9 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
     """Trains and measures one model."""
     import numpy as np
 
-    from vsemb.evaluation.hypernymy import evaluate_pairs, pair_energies, reconstruct
-    from vsemb.models import HypernymModel
-    from vsemb.training import train_hypernymy
+    from vsemb.systems.hypernymy.metrics import evaluate_pairs, pair_energies, reconstruct
+    from vsemb.systems.hypernymy.model import HypernymModel
+    from vsemb.systems.hypernymy.training import train_hypernymy
 
     setting, started, concepts = SETTINGS[name], time.perf_counter(), len(task.wordnet.names)
     model = HypernymModel(concepts, comparison=name, scale=setting.scale, seed=seed)
@@ -227,7 +232,7 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
     """Writes the vectors, whole and as tables of the most general concepts for TensorBoard's projector."""
     import numpy as np
 
-    from vsemb.data.wordnet import transitive_closure
+    from vsemb.data.readers.wordnet import transitive_closure
     from vsemb.files import replacing_directory
 
     vectors = np.abs(np.asarray(model.vectors))
@@ -243,7 +248,7 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Runs the whole comparison and prints its table."""
-    from vsemb.data.wordnet import find_wordnet, read_wordnet
+    from vsemb.data.readers.wordnet import find_wordnet, read_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
 

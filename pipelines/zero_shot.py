@@ -27,12 +27,12 @@ from vsemb.cli.__main__ import main as vsemb
 from vsemb.cli.tables import table
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
-from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics
 from vsemb.files import write_json
-from vsemb.recipes.run import Run
-from vsemb.recipes.sje import ENCODERS
-from vsemb.recipes.train import train
-from vsemb.recipes.zero_shot import ZeroShotTask
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
+from vsemb.systems.zero_shot.sje import ENCODERS
 
 #: Encoders without captions, or without word order, that figure 4a and typing errors say nothing about.
 WITHOUT_TEXT = ("attributes",)

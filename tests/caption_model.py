@@ -15,12 +15,12 @@ FACTS = {"words": len(WORDS), "beam": 4, "length_penalty": 0.0, "max_words": LON
 
 def caption_parts(regions: bool = False, dtype: str | None = None, **options: Any):
     """Returns a captioner and its image input; options are those of `NeuralCaptioner`."""
-    from vsemb.captioning import NeuralCaptioner
     from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.export import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
-    from vsemb.image.regions import RegionConfig, RegionExtractor
-    from vsemb.models import MultimodalRNN
+    from vsemb.systems.captions.captioner import NeuralCaptioner
+    from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
+    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
     from vsemb.text import Vocabulary
 
     keras.utils.set_random_seed(8)

@@ -7,19 +7,19 @@ from pathlib import Path
 import numpy as np
 
 from tests.conftest import word_sums
-from vsemb.data import scenes as generator
-from vsemb.data.features import write_precomputed
+from vsemb.data import synthetic as generator
+from vsemb.data.features.compute import write_precomputed
 from vsemb.data.store import Dataset, write_dataset
-from vsemb.recipes.run import Run
 from vsemb.recipes.schema import Recipe
-from vsemb.recipes.train import train
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
 
 COUNTS = {"train": 120, "val": 16, "test": 48}
 
 
 def write_class_scenes(path: Path) -> Dataset:
     """Writes scenes of classes such as "red circle", 15 of them in test, with features that tell captions."""
-    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     records = generator.generate(COUNTS, seed=5, image_size=32, class_zero_shot_splits=True)
     dataset = write_dataset(records, path, name="class-scenes", source=source)
     splits = [dataset.split(name) for name in dataset.splits]

@@ -69,12 +69,12 @@ def word_sums(captions: list[str]) -> np.ndarray:
 @pytest.fixture(scope="session")
 def scenes_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a tiny scenes dataset, 32 x 32 pixels, five captions an image, with features."""
-    from vsemb.data import scenes as generator
-    from vsemb.data.features import write_precomputed
+    from vsemb.data import synthetic as generator
+    from vsemb.data.features.compute import write_precomputed
     from vsemb.data.store import write_dataset
 
     path = tmp_path_factory.mktemp("data") / "scenes"
-    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     records = generator.generate(COUNTS, seed=5, image_size=32)
     dataset = write_dataset(records, path, name="scenes", source=source, images_per_shard=20)
     ids, features = [], []
@@ -97,13 +97,13 @@ def scenes(scenes_path: Path):
 @pytest.fixture(scope="session")
 def flowers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of tiny flowers: 40, 8 and 12 classes of two images, with attributes and features."""
-    from vsemb.data.attributes import write_attributes
-    from vsemb.data.features import write_precomputed
-    from vsemb.data.scenes import flowers as generator
+    from vsemb.data.features.compute import write_precomputed
     from vsemb.data.store import Dataset, write_dataset
+    from vsemb.systems.zero_shot import flowers as generator
+    from vsemb.systems.zero_shot.attributes import write_attributes
 
     path = tmp_path_factory.mktemp("data") / "flowers"
-    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     records = generator.generate({"train": 80, "val": 16, "test": 24}, image_size=32)
     dataset = write_dataset(records, path, name="flowers", source=source)
     write_attributes(path, generator.attributes())
@@ -134,7 +134,7 @@ def tiny_recipe():
 @pytest.fixture(scope="session")
 def tiny_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of two epochs on the features of `scenes`; treat it as read-only."""
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     return train(tiny_recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny")
 
@@ -142,8 +142,8 @@ def tiny_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="session")
 def tiny_pixel_run(scenes, tiny_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of two epochs on the pixels of `scenes`, with a SmallConvNet of its own."""
-    from vsemb.recipes.fine_tune import with_backbone
-    from vsemb.recipes.train import train
+    from vsemb.runs.fine_tune import with_backbone
+    from vsemb.runs.train import train
 
     recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(["image.size=32"])
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-pixels")
@@ -161,9 +161,9 @@ def spacy_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, tmp_path_factory: pytest.TempPathFactory):
     """A copy of `scenes` whose captions are parsed; treat it as read-only."""
-    from vsemb.data.parsing import parse_dataset
     from vsemb.data.store import Dataset
-    from vsemb.text.parsers import open_parser
+    from vsemb.systems.trees.parsers import open_parser
+    from vsemb.systems.trees.parsing import parse_dataset
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "parsed"))
     parse_dataset(dataset, open_parser(spacy_pipeline))
@@ -179,7 +179,7 @@ def tree_recipe(tiny_recipe):
 @pytest.fixture(scope="session")
 def tree_run(parsed_scenes, tree_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of two epochs on the dependency trees of `parsed_scenes`; treat it as read-only."""
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     return train(tree_recipe, parsed_scenes, tmp_path_factory.mktemp("runs") / "tree")
 
@@ -187,10 +187,10 @@ def tree_run(parsed_scenes, tree_recipe, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def region_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
     """A copy of `scenes` with six regions an image; treat it as read-only."""
-    from vsemb.data.regions import cache_regions
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
-    from vsemb.image.regions import RegionConfig
+    from vsemb.systems.regions.image import RegionConfig
+    from vsemb.systems.regions.regions import cache_regions
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "regions"))
     backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")
@@ -211,7 +211,7 @@ def region_recipe():
 @pytest.fixture(scope="session")
 def region_run(region_scenes, region_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of two epochs on the regions of `region_scenes`; treat it as read-only."""
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     return train(region_recipe, region_scenes, tmp_path_factory.mktemp("runs") / "regions")
 
@@ -227,7 +227,7 @@ def caption_recipe():
 @pytest.fixture(scope="session")
 def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `CaptionRun` of two epochs on the features of `scenes`; treat it as read-only."""
-    from vsemb.recipes.caption_run import train_captions
+    from vsemb.systems.captions.caption_run import train_captions
 
     return train_captions(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
 
@@ -236,8 +236,8 @@ def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory
 def pixel_caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `CaptionRun` of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    from vsemb.recipes.caption_run import train_captions
-    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.runs.fine_tune import with_backbone
+    from vsemb.systems.captions.caption_run import train_captions
 
     recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
         ["image.size=32", "training.epochs=1", "training.select=cider", "batches.size=48"]
@@ -249,7 +249,7 @@ def pixel_caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathF
 def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempPathFactory):
     """A `CaptionRun` of two epochs on the snippets that `region_run` cuts; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.recipes.caption_run import train_captions
+    from vsemb.systems.captions.caption_run import train_captions
 
     recipe = recipes.get("multimodal-rnn-regions").with_overrides(TINY_CAPTIONS)
     out = tmp_path_factory.mktemp("runs") / "region-captions"
@@ -260,8 +260,8 @@ def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempP
 def tagged_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
     """A copy of `scenes` whose captions have made-up parts of speech; treat it as read-only."""
     from vsemb.data.store import Dataset
-    from vsemb.data.tags import write_tags
-    from vsemb.text.tagging import words_of
+    from vsemb.systems.language.taggers import words_of
+    from vsemb.systems.language.tags import write_tags
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "tagged"))
     known = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}
@@ -288,7 +288,7 @@ def language_recipe(tmp_path_factory: pytest.TempPathFactory):
 def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of `kiros2014` of two epochs on the features of `scenes`; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     recipe = recipes.get("kiros2014").with_overrides(list(TINY))
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "kiros")
@@ -298,7 +298,7 @@ def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
 def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: pytest.TempPathFactory):
     """A `LanguageRun` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    from vsemb.recipes.language_run import train_language
+    from vsemb.systems.language.language_run import train_language
 
     out = tmp_path_factory.mktemp("runs") / "language"
     return train_language(language_recipe, tagged_scenes, out, encoder=kiros_run)

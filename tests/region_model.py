@@ -15,11 +15,13 @@ TEXTS = ["a red circle", "a blue square above the red circle", "Square!"]
 
 def region_parts(similarity: str = "region-word", dtype: str | None = None, **options: Any):
     """Returns a model, its tokenizer and its image input; options are those of the regions."""
-    from vsemb.encoders import RegionEncoder, WordEmbedding, WordSequenceEncoder
+    from vsemb.encoders import WordEmbedding
     from vsemb.export import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
-    from vsemb.image.regions import RegionConfig, RegionExtractor
     from vsemb.models import DualEncoder
+    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
+    from vsemb.systems.regions.region_encoder import RegionEncoder
+    from vsemb.systems.regions.word_sequence import WordSequenceEncoder
     from vsemb.text import Vocabulary, WordTokenizer
 
     keras.utils.set_random_seed(8)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.data.store import Split
-from vsemb.recipes.run import Run
+from vsemb.runs.run import Run
 
 
 class Scenes:

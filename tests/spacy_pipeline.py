@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
-    from vsemb.text.parsers import Parser
+    from vsemb.systems.trees.parsers import Parser
 
 #: words, heads (places from 0, the root its own), relations and tags of what it is trained on.
 SENTENCES = [
@@ -77,7 +77,7 @@ def captions_of(dataset: Dataset) -> int:
 
 def conllu_of(dataset: Dataset, parser: Parser, path: Path) -> Path:
     """Writes all captions of a dataset as another program would write their trees, in another order."""
-    from vsemb.text.trees import Sentence, write_conllu
+    from vsemb.systems.trees.trees import Sentence, write_conllu
 
     sentences = [
         Sentence(name, text, parser([text])[0])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from vsemb.cli.__main__ import COMMANDS, command_parser
-from vsemb.data.scenes import generate
 from vsemb.data.store import write_dataset
+from vsemb.data.synthetic import generate
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -11,17 +11,9 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.ops.attention import cross_attention_scores
-from vsemb.similarities import (
-    Cosine,
-    CrossAttention,
-    Dot,
-    OrderViolation,
-    RegionWord,
-    ReversedOrderViolation,
-    SetSimilarity,
-    Similarity,
-)
+from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation, Similarity
+from vsemb.systems.regions.attention import cross_attention_scores
+from vsemb.systems.regions.similarities import CrossAttention, RegionWord, SetSimilarity
 
 
 def embeddings(similarity: Similarity, rows: int, seed: int, items: int = 4) -> np.ndarray:

@@ -27,10 +27,11 @@ def parse(texts: Sequence[str]) -> list[str]:
 
 def tree_parts(similarity: str = "dot", **options: Any):
     """Returns a model and its tokenizer; options are those of the encoder."""
-    from vsemb.encoders import ImageEncoder, TreeLSTMEncoder, WordEmbedding
+    from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.models import DualEncoder
+    from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
+    from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
     from vsemb.text import Vocabulary
-    from vsemb.text.tree_tokenizer import TreeTokenizer
 
     keras.utils.set_random_seed(6)
     tokenizer = TreeTokenizer(Vocabulary(WORDS), max_length=9)

@@ -26,11 +26,11 @@ from typing import Any
 import PIL
 
 from pipelines.beam import storage
-from vsemb.data.examine import UNREADABLE, examine_all, signature
 from vsemb.data.manifest import VERSION
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteImage
-from vsemb.data.writing import journal_line
+from vsemb.data.writing.validate import UNREADABLE, examine_all, signature
+from vsemb.data.writing.writer import journal_line
 from vsemb.errors import DataError, VsembError
 
 

@@ -10,8 +10,8 @@ from pipelines.beam.embed_job import Model
 from pipelines.beam.vectors import read_vectors
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
-from vsemb.recipes.indexing import check_indexable, index_items, index_source
-from vsemb.recipes.run import Run
+from vsemb.runs.indexing import check_indexable, index_items, index_source
+from vsemb.runs.run import Run
 from vsemb.search import IndexSettings, SearchIndex, check_index_directory, write_index
 
 

@@ -20,7 +20,7 @@ from vsemb.errors import DataError, unknown_name
 from vsemb.export.contract import Contract, version_contract_path
 from vsemb.export.versions import existing_versions
 from vsemb.files import replacing_directory, sha256_bytes
-from vsemb.recipes.indexing import split_names
+from vsemb.runs.indexing import split_names
 
 if TYPE_CHECKING:
     import apache_beam as beam

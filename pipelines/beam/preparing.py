@@ -20,14 +20,14 @@ from pipelines.beam import storage
 from pipelines.beam.blocks import BlockSummary, BlockTask, examine_block, write_blocks
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
-from vsemb.data.finishing import FinishedSplit, write_index_and_manifest
 from vsemb.data.manifest import MANIFEST
-from vsemb.data.prepare import described_source, write_beside
 from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset, description, holds_dataset, is_prepared
-from vsemb.data.workarea import WorkArea
-from vsemb.data.writing import BadImageFound
+from vsemb.data.writing.finalize import FinishedSplit, write_index_and_manifest
+from vsemb.data.writing.prepare import described_source, write_beside
+from vsemb.data.writing.staging import WorkArea
+from vsemb.data.writing.writer import BadImageFound
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
@@ -86,7 +86,7 @@ def prepare(
     report: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Does what `vsemb.data.prepare.prepare` does, with the images examined and written by a Beam pipeline.
+    """Does what `vsemb.data.writing.prepare.prepare` does; a Beam pipeline examines and writes the images.
 
     The dataset is the same, byte for byte, whatever the number of workers, the runner and the size of the
     blocks, and also after interruptions, as long as all workers have the same version of Pillow.
@@ -112,8 +112,8 @@ def prepare(
         The manifest.
 
     Raises:
-        DataError: for what `vsemb.data.prepare.prepare` refuses, or a job that failed. What was finished is
-            kept, and the same call goes on.
+        DataError: for what `vsemb.data.writing.prepare.prepare` refuses, or a job that failed. What was
+            finished is kept, and the same call goes on.
         InvalidArgumentError: for an option that is not allowed.
         MissingExtraError: if Beam is not installed.
 

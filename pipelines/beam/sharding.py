@@ -16,7 +16,7 @@ from typing import Any
 from pipelines.beam import storage
 from pipelines.beam.blocks import BlockSummary
 from vsemb.data.manifest import index_line, shard_name
-from vsemb.data.shards import ShardWriter
+from vsemb.data.writing.shards import ShardWriter
 from vsemb.errors import DataError
 from vsemb.files import sha256_bytes
 

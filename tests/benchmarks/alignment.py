@@ -33,9 +33,9 @@ from vsemb.cli.tables import table
 from vsemb.evaluation import retrieval_ranks
 from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
-from vsemb.ops.attention import cross_attention_scores
-from vsemb.ops.sets import region_word_scores
-from vsemb.similarities import CrossAttention, RegionWord, SetSimilarity
+from vsemb.systems.regions.attention import cross_attention_scores
+from vsemb.systems.regions.set_scores import region_word_scores
+from vsemb.systems.regions.similarities import CrossAttention, RegionWord, SetSimilarity
 
 REGIONS, WORDS, CAPTIONS = 20, 20, 5
 _LOOP_IMAGES, _LOOP_TEXTS = 10, 500

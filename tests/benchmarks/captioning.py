@@ -24,11 +24,11 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.captioning.beam_search import beam_search
 from vsemb.cli.tables import table
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.models import MultimodalRNN
+from vsemb.systems.captions.beam_search import beam_search
+from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 
 WORDS, UNITS, FEATURES, STEPS = 2600, 512, 2048, 20
 

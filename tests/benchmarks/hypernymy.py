@@ -22,9 +22,9 @@ import numpy as np
 
 from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
 from vsemb.files import write_json
-from vsemb.losses import MaxMargin
-from vsemb.models import HypernymModel
-from vsemb.training.hypernymy import EpochLoop
+from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.hypernymy.model import HypernymModel
+from vsemb.systems.hypernymy.training import EpochLoop
 
 CONCEPTS, DIM, BATCH, RATE = 82115, 50, 500, 0.01
 SPARSE_ADAM, KERAS = "hypernymy epoch / torch SparseAdam", "hypernymy epoch / Keras' fit"

@@ -28,14 +28,14 @@ import tensorflow as tf
 
 from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
 from vsemb import recipes
-from vsemb.data import scenes
+from vsemb.data import synthetic as scenes
 from vsemb.data.store import write_dataset
 from vsemb.files import write_json
 from vsemb.ops.processor import multiplies_bfloat16
-from vsemb.recipes.fine_tune import with_backbone
-from vsemb.recipes.run import Run
-from vsemb.recipes.serve import export_run
-from vsemb.recipes.train import train
+from vsemb.runs.fine_tune import with_backbone
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run
+from vsemb.runs.train import train
 
 NAME = "SavedModel {}, batch {} / torch eager"
 ROUNDED = "SavedModel {} in bfloat16, batch {} / torch eager"

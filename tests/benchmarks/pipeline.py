@@ -33,7 +33,7 @@ from PIL import Image
 
 from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
 from vsemb.data.batches import PairBatches
-from vsemb.data.feature_store import FeatureStore
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
 from vsemb.files import write_json
 from vsemb.image.decode import decode_images

@@ -40,14 +40,14 @@ from tests.benchmarks.serving_cases import Answer, Case, make_cases, wrong
 from tests.benchmarks.serving_latency import measure_latency
 from vsemb import recipes
 from vsemb.cli.tables import table
-from vsemb.data import scenes
+from vsemb.data import synthetic as scenes
 from vsemb.data.store import write_dataset
 from vsemb.export.versions import existing_versions
 from vsemb.files import write_json
-from vsemb.recipes.fine_tune import with_backbone
-from vsemb.recipes.run import Run
-from vsemb.recipes.serve import export_run
-from vsemb.recipes.train import train
+from vsemb.runs.fine_tune import with_backbone
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run
+from vsemb.runs.train import train
 from vsemb.serving import Server
 
 QUICKSTART = Path("quickstart")

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.serving_cases import COLOURS, SHAPES, TOLERANCE
-from vsemb.recipes.run import Run
-from vsemb.recipes.serve import run_encoders
+from vsemb.runs.run import Run
+from vsemb.runs.serve import run_encoders
 
 
 def measure_latency(path: Path, run: Run, rounds: int = 15) -> dict[str, Any]:

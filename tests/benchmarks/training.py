@@ -35,8 +35,8 @@ from vsemb.cli.tables import table
 from vsemb.data.batches import PairBatches
 from vsemb.encoders import recurrent
 from vsemb.files import write_json
-from vsemb.recipes import build, optimizers
-from vsemb.recipes.precision import settled
+from vsemb.runs import build, optimizers
+from vsemb.runs.precision import settled
 
 # An epoch of at least 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and
 # nothing of one on 30,000 captions.

@@ -28,9 +28,10 @@ import tensorflow as tf
 
 from tests.benchmarks.timing import median_seconds
 from vsemb.cli.tables import table
-from vsemb.encoders import RecurrentSentenceEncoder, TreeLSTMEncoder, WordEmbedding
+from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.ops import trees
+from vsemb.systems.trees import ops as trees
+from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
 
 WORDS, WORD_DIM = 8000, 300
 _SENTENCES = 6400  # cut into batches of similar lengths
@@ -97,7 +98,7 @@ def training_step(encoder: keras.layers.Layer, column: int | None) -> Callable[[
 
 def reference_step(encoder: keras.layers.Layer) -> Callable[[tf.Tensor], tf.Tensor]:
     """The same step through `tree_lstm_states_reference`, traced at once."""
-    import vsemb.encoders.tree_lstm as module
+    import vsemb.systems.trees.tree_lstm as module
 
     fast = module.tree_lstm_states
     module.tree_lstm_states = trees.tree_lstm_states_reference
@@ -112,7 +113,7 @@ def reference_step(encoder: keras.layers.Layer) -> Callable[[tf.Tensor], tf.Tens
 @tf.function(input_signature=[tf.TensorSpec([None, None, 2], tf.int32)])
 def schedule(ids: tf.Tensor) -> tf.Tensor:
     """What is done for a batch before any state is computed, as a number that needs most of it."""
-    from vsemb.ops.tree_levels import _schedule
+    from vsemb.systems.trees.levels import _schedule
 
     heads, mask, depth, slot = trees._shape(ids[..., 1], ids[..., 0] > 0, 2)
     plan = _schedule(tf, heads, mask, depth, slot, 4)

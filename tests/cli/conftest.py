@@ -11,7 +11,7 @@ from tests.conftest import TINY
 def tiny_order_run(scenes, tmp_path_factory: pytest.TempPathFactory):
     """A `Run` of an order-embedding, two epochs on the features of `scenes`; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     recipe = recipes.get("order-embedding").with_overrides([*TINY, "optimizer.learning_rate=0.01"])
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-order")

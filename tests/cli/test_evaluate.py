@@ -13,10 +13,10 @@ from vsemb.cli.__main__ import main
 from vsemb.cli.tables import retrieval_table
 from vsemb.data.store import Split
 from vsemb.evaluation import Embedder
-from vsemb.recipes.measure import evaluate_run
-from vsemb.recipes.run import Run
-from vsemb.recipes.zero_shot import ZeroShotTask
-from vsemb.text.class_names import ClassTokenizer
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.run import Run
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
 
 

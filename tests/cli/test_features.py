@@ -7,7 +7,7 @@ import json
 import pytest
 
 from vsemb.cli.__main__ import main
-from vsemb.data.feature_store import FeatureStore, feature_fingerprint
+from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.image.backbones import BackboneConfig, weights_sha256
 
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32"]

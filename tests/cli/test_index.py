@@ -80,7 +80,7 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
 
 
 def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, monkeypatch):
-    from vsemb.recipes.indexing import compare_backends
+    from vsemb.runs.indexing import compare_backends
     from vsemb.search import IndexSettings
     from vsemb.search.backends import BACKENDS
 

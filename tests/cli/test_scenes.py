@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from vsemb.cli.__main__ import main
-from vsemb.data import scenes
-from vsemb.data.attributes import read_attributes
-from vsemb.data.scenes import flowers
+from vsemb.data import synthetic as scenes
+from vsemb.systems.zero_shot import flowers
+from vsemb.systems.zero_shot.attributes import read_attributes
 
 
 def test_writes_a_dataset_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,9 @@ from vsemb.cli.tables import (
     table,
     zero_shot_table,
 )
-from vsemb.evaluation.entailment import EntailmentMetrics
 from vsemb.evaluation.retrieval import RetrievalMetrics
-from vsemb.evaluation.zero_shot import CurvePoint, ZeroShotMetrics
+from vsemb.systems.entailment.metrics import EntailmentMetrics
+from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
 
 
 def test_columns_of_text_and_numbers_without_trailing_blanks():

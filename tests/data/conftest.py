@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +55,3 @@ class Tiny:
 def tiny() -> Tiny:
     """Makes records and writes them."""
     return Tiny()
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory) -> Path:
-    """The folder of a dataset with cached regions; `with_regions` is a copy that a test may change."""
-    from tests.data.region_folders import CONFIG, IMAGES, REGIONS
-    from vsemb.data.regions import cache_regions
-
-    dataset = Tiny().write(Tiny().records(IMAGES), tmp_path_factory.mktemp("regions") / "data")
-    cache_regions(dataset, CONFIG, REGIONS, weights=None, batch_size=4)
-    return dataset.path
-
-
-@pytest.fixture
-def with_regions(made: Path, tmp_path: Path):
-    """A `Dataset` with cached regions, which a test may change."""
-    return Dataset.open(shutil.copytree(made, tmp_path / "data"))

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.data.batches import PairBatches, image_batches, pad_ids, text_batches
-from vsemb.data.features import FeatureStore
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer

@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.batches import PairBatches, image_batches
-from vsemb.data.features import FeatureStore
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages, PixelImages
 from vsemb.errors import DataError
 from vsemb.image.augmentation import Distortion

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.data import workarea
 from vsemb.data.records import ImageRecord
+from vsemb.data.writing import staging as workarea
 from vsemb.errors import DataError, InvalidArgumentError
 
 

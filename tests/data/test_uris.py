@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from vsemb.data import uris
-from vsemb.data.examine import examine, signature
 from vsemb.data.readers import read
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder, located
+from vsemb.data.writing.validate import examine, signature
 from vsemb.errors import DataError
 
 

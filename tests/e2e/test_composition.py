@@ -6,11 +6,11 @@ import pytest
 
 from tests.scenes_composition import Scenes
 from vsemb import recipes
-from vsemb.data import scenes as generator
+from vsemb.data import synthetic as generator
 from vsemb.data.store import write_dataset
 from vsemb.evaluation import Embedder
-from vsemb.recipes.fine_tune import with_backbone
-from vsemb.recipes.train import train
+from vsemb.runs.fine_tune import with_backbone
+from vsemb.runs.train import train
 from vsemb.search import compose
 
 SMALL = (
@@ -23,7 +23,7 @@ SMALL = (
 @pytest.mark.slow
 def test_composed_phrases_find_scenes_that_show_both(tmp_path):
     records = generator.generate({"train": 3000, "val": 200, "test": 500}, seed=5, image_size=48)
-    source = {"format": "scenes", "path_name": "vsemb.data.scenes", "sha256": {}, "options": {}}
+    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     dataset = write_dataset(records, tmp_path / "scenes", name="scenes", source=source)
     recipe = with_backbone(recipes.get("order-embedding"), dataset, "SmallConvNet").with_overrides(
         list(SMALL)

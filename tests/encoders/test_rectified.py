@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from tests.contract import check_config
-from vsemb.encoders import RectifiedCell
+from vsemb.encoders import ReLUCell
 
 
-def states_of(cell: RectifiedCell, inputs: np.ndarray) -> np.ndarray:
+def states_of(cell: ReLUCell, inputs: np.ndarray) -> np.ndarray:
     return keras.layers.RNN(cell, return_sequences=True)(inputs.astype(np.float32)).numpy()
 
 
 def test_by_hand() -> None:
-    cell = RectifiedCell(2)
+    cell = ReLUCell(2)
     cell.build((None, 2))
     cell.set_weights([np.array([[0.5, 1.0], [-1.0, 0.0]]), np.array([0.1, -0.2])])
     # (1, 0) + b = (1.1, -0.2 -> 0); then (0.55, 1.1) + (0, 1) + b = (0.65, 1.9);
@@ -25,8 +25,8 @@ def test_by_hand() -> None:
 
 
 def test_config() -> None:
-    check_config(RectifiedCell(3))
-    check_config(RectifiedCell(3, keras.initializers.RandomUniform(-0.1, 0.1)))
+    check_config(ReLUCell(3))
+    check_config(ReLUCell(3, keras.initializers.RandomUniform(-0.1, 0.1)))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -37,7 +37,7 @@ def test_states_of_long_sentences_stay_small_and_apart(seed: int) -> None:
     length = np.linalg.norm(inputs, axis=-1).mean()
 
     def longest_and_likeness(initializer: str | None) -> tuple[float, float]:
-        states = states_of(RectifiedCell(256, initializer), inputs)[0]
+        states = states_of(ReLUCell(256, initializer), inputs)[0]
         unit = states / np.linalg.norm(states, axis=1, keepdims=True)
         return np.linalg.norm(states, axis=1).max() / length, float(unit[-1] @ unit[-2])
 

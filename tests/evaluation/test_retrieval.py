@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.ops.test_ranks import slow_ranks
-from tests.ops.test_sets import slow_region_word
 from tests.oracles import oracle
+from tests.systems.regions.test_set_scores import slow_region_word
 from vsemb import similarities
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval, retrieval_ranks

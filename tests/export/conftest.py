@@ -13,7 +13,7 @@ import pytest
 def served_everything(tiny_pixel_run):
     """A `ServedModel` of a run on pixels with classes and a corpus of ten items; treat it as read-only."""
     from vsemb.export import ClassPrompts, Corpus, ServedModel
-    from vsemb.recipes.serve import image_input
+    from vsemb.runs.serve import image_input
 
     run, random = tiny_pixel_run, np.random.default_rng(0)
     vectors = random.normal(size=(10, 16)).astype(np.float32)

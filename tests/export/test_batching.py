@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.encoders import ConvolutionalSentenceEncoder, ImageEncoder, WordEmbedding
+from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.export import ServedModel
 from vsemb.export.golden import compare, golden_images, golden_k, golden_texts
 from vsemb.models import DualEncoder
-from vsemb.recipes.serve import run_encoders
+from vsemb.runs.serve import run_encoders
+from vsemb.systems.zero_shot.convolutional import ConvolutionalSentenceEncoder
 from vsemb.text import CharacterTokenizer
 
 

@@ -14,20 +14,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.encoders import (
-    CHARACTER_STAGES,
-    AttributeEncoder,
-    ConvolutionalSentenceEncoder,
-    ImageEncoder,
-    WordEmbedding,
-)
+from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.errors import DataError
 from vsemb.export import ClassPrompts, ServedModel, savedmodel
 from vsemb.export.golden import golden_images, golden_texts
 from vsemb.export.savedmodel import export_savedmodel
 from vsemb.models import DualEncoder
-from vsemb.recipes.serve import image_input
-from vsemb.text import CharacterTokenizer, ClassTokenizer, Vocabulary
+from vsemb.runs.serve import image_input
+from vsemb.systems.zero_shot.attribute_encoder import AttributeEncoder
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.convolutional import CHARACTER_STAGES, ConvolutionalSentenceEncoder
+from vsemb.text import CharacterTokenizer, Vocabulary
 
 ALONE = """
     import json, sys
@@ -144,7 +141,7 @@ def test_a_killed_export_leaves_no_version(tmp_path, tiny_run):
     code = """
         import os, signal, sys
         from vsemb.export import savedmodel
-        from vsemb.recipes.run import Run
+        from vsemb.runs.run import Run
 
         # Killed when all files are written, at the latest moment before publication.
         savedmodel.verify = lambda *args: os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.data.feature_store import feature_fingerprint
+from vsemb.data.features.store import feature_fingerprint
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, weights_sha256
 from vsemb.image.preset_networks import PatchPooling

@@ -14,8 +14,12 @@ import keras
 import numpy as np
 
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, RecurrentSentenceEncoder, WordEmbedding
-from vsemb.losses import InfoNCE, MaxMargin, NextWordCrossEntropy, PairwiseRanking
-from vsemb.models import DualEncoder, EntailmentModel, LogitScale, MultimodalRNN
+from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.models import DualEncoder, LogitScale
+from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
+from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
+from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.entailment.model import EntailmentModel
 
 WORDS, STEPS, ROWS = 9, 5, 6
 

@@ -20,8 +20,9 @@ import tensorflow as tf
 
 from tests.models.replicas_script import DIM, ROWS, STEPS, WORDS, batches
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
-from vsemb.losses import InfoNCE, PairwiseRanking, RowLoss, SigmoidLoss, StructuredJointEmbedding
+from vsemb.losses import InfoNCE, PairwiseRanking, RowLoss, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale, in_batch
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 # Of a replica's four rows a chunk takes three and leaves one.
 SIZES = {"chunk_size": 3, "block_size": 3}

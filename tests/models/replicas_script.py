@@ -16,22 +16,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.encoders import (
-    ImageEncoder,
-    LinearSentenceEncoder,
-    RegionEncoder,
-    WordEmbedding,
-    WordSequenceEncoder,
-)
-from vsemb.losses import (
-    InfoNCE,
-    MaxMargin,
-    NextWordCrossEntropy,
-    PairwiseRanking,
-    StructuredJointEmbedding,
-)
-from vsemb.models import DualEncoder, EntailmentModel, LogitScale, MultimodalRNN
+from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
+from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.models import DualEncoder, LogitScale
 from vsemb.similarities import OrderViolation
+from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
+from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
+from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.entailment.model import EntailmentModel
+from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.word_sequence import WordSequenceEncoder
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 from vsemb.training import RisingMomentumSGD
 
 ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4

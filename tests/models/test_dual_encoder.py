@@ -14,13 +14,14 @@ from vsemb.encoders import (
     HybridSentenceEncoder,
     ImageEncoder,
     LinearSentenceEncoder,
+    ProjectionMLP,
     RecurrentSentenceEncoder,
-    TwinColumn,
     WordEmbedding,
 )
 from vsemb.errors import InvalidArgumentError
-from vsemb.losses import InfoNCE, PairwiseRanking, StructuredJointEmbedding
+from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 DIM, WORDS = 4, 9
 
@@ -349,7 +350,7 @@ def test_l2_of_every_matrix_and_of_nothing_else() -> None:
     words = WordEmbedding(WORDS, 3)
     sequence = RecurrentSentenceEncoder(words, DIM, units=5)
     bag = BagOfWordsEncoder(WordEmbedding(WORDS, DIM))
-    column = TwinColumn(ImageEncoder(6, projection=False, standardize=True), DIM)
+    column = ProjectionMLP(ImageEncoder(6, projection=False, standardize=True), DIM)
     model = DualEncoder(column, HybridSentenceEncoder(sequence, bag), l2=2.0)
     model.build({"image": (None, 6), "text": (None, None)})
     model.compile("sgd", loss=PairwiseRanking(0.2))

@@ -14,20 +14,14 @@ from vsemb.encoders import (
     LinearSentenceEncoder,
     PixelEncoder,
     RecurrentSentenceEncoder,
-    RegionEncoder,
     WordEmbedding,
-    WordSequenceEncoder,
 )
 from vsemb.errors import InvalidArgumentError, VsembError
-from vsemb.losses import (
-    LOSSES,
-    CombinedLoss,
-    InfoNCE,
-    PairwiseRanking,
-    SigmoidLoss,
-    StructuredJointEmbedding,
-)
+from vsemb.losses import LOSSES, CombinedLoss, InfoNCE, PairwiseRanking, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale
+from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.word_sequence import WordSequenceEncoder
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 ROWS, WORDS, DIM = 7, 9, 4
 

@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.losses import (
-    LOSSES,
-    CombinedLoss,
-    InfoNCE,
-    PairwiseRanking,
-    RowLoss,
-    SigmoidLoss,
-    StructuredJointEmbedding,
-)
+from vsemb.losses import LOSSES, CombinedLoss, InfoNCE, PairwiseRanking, RowLoss, SigmoidLoss
 from vsemb.models.in_batch import InBatchLoss
 from vsemb.models.logit_scale import LogitScale
 from vsemb.similarities import get as get_similarity
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 ROWS, DIM = 7, 4
 

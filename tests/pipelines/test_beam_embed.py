@@ -11,9 +11,9 @@ import pytest
 from tests.pipelines.beam_options import PROCESSES
 from vsemb.cli.__main__ import main as vsemb
 from vsemb.data.store import Dataset
-from vsemb.recipes.indexing import build_index
-from vsemb.recipes.run import Run
-from vsemb.recipes.serve import export_run
+from vsemb.runs.indexing import build_index
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run
 from vsemb.search import SearchIndex
 
 pytest.importorskip("apache_beam", reason="the extra beam is not installed")

@@ -49,8 +49,8 @@ def servers() -> Iterator[Servers]:
 def test_a_run_with_a_service_is_the_run_without(
     scenes, tiny_pixel_run, tiny_recipe, servers, tmp_path
 ) -> None:
-    from vsemb.recipes.fine_tune import with_backbone
-    from vsemb.recipes.train import train
+    from vsemb.runs.fine_tune import with_backbone
+    from vsemb.runs.train import train
 
     address = servers.start("dispatcher", "--port", "0").rpartition(" ")[2]
     for _ in range(2):

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from pipelines import class_backbone, zero_shot
-from vsemb.data.features import cache_features
+from vsemb.data.features.compute import cache_features
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
 

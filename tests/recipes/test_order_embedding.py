@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from vsemb import recipes
-from vsemb.data.features import FeatureStore
+from vsemb.data.features.store import FeatureStore
 from vsemb.errors import InvalidArgumentError
-from vsemb.recipes import build, texts
-from vsemb.recipes.indexing import index_source
-from vsemb.recipes.run import Run
-from vsemb.recipes.train import train
+from vsemb.runs import build, texts
+from vsemb.runs.indexing import index_source
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
 from vsemb.similarities import Cosine, OrderViolation, ReversedOrderViolation
 
 TINY = ["text.units=16", "text.word_dim=16", "embedding_dim=32", "batches.size=16", "training.seed=1"]

@@ -87,7 +87,7 @@ def test_batching_config_keeps_the_rules_of_the_batching_session(compose, contai
     # A single text is padded to nothing, and what the client sends at once is taken.
     assert sizes[0] == 1 and Client("http://host", MODEL).batch_size <= parsed.max_batch_size.value
     assert 0 < parsed.batch_timeout_micros.value <= 10_000 and parsed.max_enqueued_batches.value >= 1
-    # Trees of several lengths would otherwise fail together, see tests/export/test_trees.py.
+    # Trees of several lengths would otherwise fail together, see tests/systems/trees/test_signature.py.
     assert parsed.pad_variable_length_inputs
     threads = str(parsed.num_batch_threads.value)
     assert compose["services"]["serving"]["deploy"]["resources"]["limits"]["cpus"] == threads

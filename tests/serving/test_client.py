@@ -30,7 +30,7 @@ def server(run, scenes, tmp_path_factory):
     """A server of two versions with all signatures; the corpus is the images of the validation split."""
     from vsemb.evaluation import Embedder
     from vsemb.export import ClassPrompts, Corpus, export_savedmodel
-    from vsemb.recipes.serve import image_input
+    from vsemb.runs.serve import image_input
 
     split = scenes.split("val")
     vectors = Embedder(run.model).images(run.images_of(scenes, split), len(split))

@@ -16,8 +16,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.asking import ask
-from vsemb.recipes.indexing import build_index
-from vsemb.recipes.serve import export_run
+from vsemb.runs.indexing import build_index
+from vsemb.runs.serve import export_run
 from vsemb.serving import Server
 
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.text import CharacterTokenizer, ClassTokenizer, Vocabulary, WordTokenizer
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "犬"])
 TEXTS = ["A dog's 犬", "zebra", "", "dog dog dog dog"]

@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from tests.models.test_dual_encoder import make_batch, make_model
 from vsemb.errors import DataError
-from vsemb.losses import InfoNCE, PairwiseRanking, StructuredJointEmbedding
+from vsemb.losses import InfoNCE, PairwiseRanking
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 from vsemb.training import MetricsLog, SelectBest, averaged_weights
 from vsemb.training.collapse import CollapseWarning
 

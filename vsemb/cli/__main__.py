@@ -43,6 +43,19 @@ COMMANDS = {
     "demo": "try a run in the browser",
 }
 
+# Commands that a system brings: name -> module.
+SYSTEM_COMMANDS = {
+    "regions": "vsemb.systems.regions.regions_command",
+    "parse": "vsemb.systems.trees.parse_command",
+    "tag": "vsemb.systems.language.tag_command",
+    "classify": "vsemb.systems.zero_shot.classify_command",
+    "align": "vsemb.systems.regions.align_command",
+    "regions-search": "vsemb.systems.regions.search_command",
+    "magnitudes": "vsemb.systems.regions.norms_command",
+    "caption": "vsemb.systems.captions.caption_command",
+    "caption-regions": "vsemb.systems.captions.caption_regions_command",
+}
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Returns the top-level parser; sub-commands parse their own arguments."""
@@ -63,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def command_module(name: str) -> ModuleType:
     """Imports the module of a command."""
-    return importlib.import_module(f"vsemb.cli.{name.replace('-', '_')}")
+    return importlib.import_module(SYSTEM_COMMANDS.get(name, f"vsemb.cli.{name.replace('-', '_')}"))
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

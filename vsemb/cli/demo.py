@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.cli.parsers import add_parser, use_parser
+from vsemb.systems.trees.parser_option import add_parser, use_parser
 
 EXAMPLE = """  vsemb demo runs/vsepp --open
   vsemb demo runs/order --data data/flickr8k --split test --port 8080
@@ -35,9 +35,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.data.store import Dataset
-    from vsemb.recipes.captioning import open_captioning_run, writes_captions
-    from vsemb.recipes.demo import serve_demo
-    from vsemb.recipes.run import Run
+    from vsemb.demo import serve_demo
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.captioning import open_captioning_run, writes_captions
 
     opener = open_captioning_run if writes_captions(arguments.run) else Run.open
     opened = opener(arguments.run)

@@ -26,13 +26,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.cli.evaluate_captions import CAPTIONS, add_captions, run_captions, run_perplexity
-from vsemb.cli.parsers import add_parser, use_parser
+from vsemb.systems.captions.evaluate_command import CAPTIONS, add_captions, run_captions, run_perplexity
+from vsemb.systems.trees.parser_option import add_parser, use_parser
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
-    from vsemb.recipes.run import Run
-    from vsemb.recipes.zero_shot import ZeroShotTask
+    from vsemb.runs.run import Run
+    from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
   vsemb evaluate runs/coco --data data/coco --split test --folds 5
@@ -106,11 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.store import Dataset
     from vsemb.errors import DataError, invalid_argument
     from vsemb.files import write_json
-    from vsemb.recipes.caption_run import CaptionRun
-    from vsemb.recipes.entailment_run import EntailmentRun, evaluate_entailment_run
-    from vsemb.recipes.language_run import LanguageRun
-    from vsemb.recipes.measure import evaluate_run
-    from vsemb.recipes.tasks import open_run
+    from vsemb.runs.measure import evaluate_run
+    from vsemb.runs.tasks import open_run
+    from vsemb.systems.captions.caption_run import CaptionRun
+    from vsemb.systems.entailment.run import EntailmentRun, evaluate_entailment_run
+    from vsemb.systems.language.language_run import LanguageRun
 
     _refuse_mixed(arguments)
     if arguments.captions:
@@ -200,9 +200,9 @@ def _refuse(arguments: argparse.Namespace, defaults: dict[str, Any], where: str)
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> ZeroShotTask:
     """Refuses what cannot be measured or drawn before anything is."""
     from vsemb.errors import invalid_argument
-    from vsemb.evaluation.zero_shot import check_seed
-    from vsemb.recipes.zero_shot import ZeroShotTask
-    from vsemb.text.class_names import ClassTokenizer
+    from vsemb.systems.zero_shot.class_names import ClassTokenizer
+    from vsemb.systems.zero_shot.metrics import check_seed
+    from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
     shares = arguments.typos or []
     wrong = [share for share in shares if not 0 <= share <= 1]
@@ -236,7 +236,7 @@ def _zero_shot(arguments: argparse.Namespace, task: ZeroShotTask) -> dict[str, A
 def _pointing(arguments: argparse.Namespace, opened: Run, dataset: Dataset) -> dict[str, Any]:
     """Measures and prints; returns what is written as JSON."""
     from vsemb.cli.tables import pointing_table
-    from vsemb.recipes.pointing import measure_pointing
+    from vsemb.systems.regions.pointing import measure_pointing
 
     metrics, chosen = measure_pointing(
         opened, dataset, arguments.split, affinities=arguments.affinity, bootstrap=arguments.bootstrap

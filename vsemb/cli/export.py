@@ -17,9 +17,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from vsemb.cli.caption import add_search
-from vsemb.cli.classify import add_classes, chosen_classes
-from vsemb.cli.parsers import add_parser, use_parser
+from vsemb.systems.captions.caption_command import add_search
+from vsemb.systems.trees.parser_option import add_parser, use_parser
+from vsemb.systems.zero_shot.classify_command import add_classes, chosen_classes
 
 EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
   vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.cli.tables import table
     from vsemb.export.description import serving_command, signature_table
     from vsemb.files import write_json
-    from vsemb.recipes.stored_run import read_recipe
+    from vsemb.runs.stored_run import read_recipe
 
     task = read_recipe(Path(arguments.run)).task
     writes = task in ("captions", "language")
@@ -82,12 +82,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _embeddings(arguments: argparse.Namespace) -> Path:
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.classify import embed_classes
-    from vsemb.recipes.entailment_run import EntailmentRun
-    from vsemb.recipes.run import Run
-    from vsemb.recipes.serve import export_run
-    from vsemb.recipes.tasks import open_run
+    from vsemb.runs.run import Run
+    from vsemb.runs.serve import export_run
+    from vsemb.runs.tasks import open_run
     from vsemb.search import SearchIndex
+    from vsemb.systems.entailment.run import EntailmentRun
+    from vsemb.systems.zero_shot.classify import embed_classes
 
     _refuse(arguments, _OF_CAPTIONS, "none for a run that writes no captions")
     names = chosen_classes(arguments)
@@ -106,8 +106,8 @@ def _embeddings(arguments: argparse.Namespace) -> Path:
 
 
 def _captions(arguments: argparse.Namespace) -> Path:
-    from vsemb.recipes.captioning import CaptionOptions, open_captioning_run
-    from vsemb.recipes.serve import export_captions
+    from vsemb.runs.serve import export_captions
+    from vsemb.systems.captions.captioning import CaptionOptions, open_captioning_run
 
     _refuse(arguments, _OF_EMBEDDINGS, "none for a run that writes captions")
     opened = open_captioning_run(arguments.run)

@@ -62,11 +62,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.data.features import cache_features
+    from vsemb.data.features.compute import cache_features
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
     from vsemb.presets import is_preset
-    from vsemb.recipes.fine_tune import lent_backbone
+    from vsemb.runs.fine_tune import lent_backbone
 
     mirror = arguments.mirror
     if mirror is None:

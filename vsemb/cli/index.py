@@ -79,9 +79,9 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     from pathlib import Path
 
     from vsemb.data.store import Dataset
-    from vsemb.recipes.build import similarity_name
-    from vsemb.recipes.indexing import build_index, check_indexable, index_directory, measure_candidates
-    from vsemb.recipes.run import Run
+    from vsemb.runs.build import similarity_name
+    from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
+    from vsemb.runs.run import Run
     from vsemb.search import IndexSettings, check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
@@ -141,8 +141,8 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
     from vsemb.data.store import Dataset
     from vsemb.errors import DataError, invalid_argument
-    from vsemb.recipes.indexing import check_indexable, compare_backends, open_index, open_indexed
-    from vsemb.recipes.run import Run
+    from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
+    from vsemb.runs.run import Run
     from vsemb.search import is_index
     from vsemb.search.comparison import COMPARED
 

@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
-    from vsemb.recipes.lengths import compare_lengths
-    from vsemb.recipes.run import Run
+    from vsemb.runs.lengths import compare_lengths
+    from vsemb.runs.run import Run
 
     if arguments.examples < 0:
         raise invalid_argument("examples", arguments.examples, "an integer >= 0")

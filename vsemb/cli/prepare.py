@@ -108,7 +108,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs `vsemb prepare`."""
-    from vsemb.data.prepare import prepare, summary
+    from vsemb.data.writing.prepare import prepare, summary
 
     given = vars(arguments)
     dataset = prepare(report=lambda line: print(line, file=sys.stderr), **given)

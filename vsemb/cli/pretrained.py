@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.recipes.build import backbone_config
-    from vsemb.recipes.pretrained import pretrained_run
+    from vsemb.runs.build import backbone_config
+    from vsemb.runs.pretrained import pretrained_run
 
     made = pretrained_run(arguments.preset, arguments.out, weights=arguments.weights, seed=arguments.seed)
     images, scale = backbone_config(made.recipe), made.model.logit_scale

@@ -34,8 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     from vsemb.cli.tables import table
     from vsemb.data.store import Dataset
-    from vsemb.recipes.projecting import project_run
-    from vsemb.recipes.run import Run
+    from vsemb.runs.projecting import project_run
+    from vsemb.runs.run import Run
 
     opened = Run.open(arguments.run)
     path, shapes = project_run(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.cli.parsers import add_parser, use_parser
+from vsemb.systems.trees.parser_option import add_parser, use_parser
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb.files import write_json
-    from vsemb.recipes.captioning import writes_captions
+    from vsemb.systems.captions.captioning import writes_captions
 
     report = _report_captions if writes_captions(arguments.run) else _report_retrieval
     path, measured = report(arguments)
@@ -73,8 +73,8 @@ def _report_retrieval(arguments: argparse.Namespace) -> tuple[Path, dict[str, An
     from vsemb.cli.tables import retrieval_table
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.report import write_report
-    from vsemb.recipes.run import Run
+    from vsemb.report import write_report
+    from vsemb.runs.run import Run
 
     if arguments.limit is not None:
         raise invalid_argument("limit", arguments.limit, "nothing for a run that writes no captions")
@@ -97,8 +97,8 @@ def _report_captions(arguments: argparse.Namespace) -> tuple[Path, dict[str, Any
     from vsemb.cli.tables import table
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.captioning import open_captioning_run
-    from vsemb.recipes.report import write_caption_report
+    from vsemb.systems.captions.captioning import open_captioning_run
+    from vsemb.systems.captions.report import write_caption_report
 
     if arguments.arithmetic:
         allowed = "nothing for a run that writes captions"

@@ -88,7 +88,7 @@ _Plan = tuple["Iterable[ImageRecord]", dict[str, Any], dict[str, int], "Callable
 
 
 def _shapes(arguments: argparse.Namespace) -> _Plan:
-    from vsemb.data import scenes
+    from vsemb.data import synthetic as scenes
 
     images = _images(arguments, 0)
     novel = arguments.novel
@@ -101,14 +101,14 @@ def _shapes(arguments: argparse.Namespace) -> _Plan:
         "image_size": arguments.size,
         "class_zero_shot_splits": arguments.zero_shot,
     }
-    described = _source("vsemb.data.scenes", {**options, "images": images, "generator": scenes.VERSION})
+    described = _source("vsemb.data.synthetic", {**options, "images": images, "generator": scenes.VERSION})
     return scenes.generate(images, **options), described, images, None
 
 
 def _flowers(arguments: argparse.Namespace) -> _Plan:
-    from vsemb.data.attributes import write_attributes
-    from vsemb.data.scenes import flowers
     from vsemb.errors import invalid_argument
+    from vsemb.systems.zero_shot import flowers
+    from vsemb.systems.zero_shot.attributes import write_attributes
 
     for option in ("zero_shot", "novel"):
         if getattr(arguments, option):
@@ -120,7 +120,7 @@ def _flowers(arguments: argparse.Namespace) -> _Plan:
     images = _images(arguments, 1)
     options = {"seed": arguments.seed, "image_size": arguments.size}
     described = _source(
-        "vsemb.data.scenes.flowers",
+        "vsemb.systems.zero_shot.flowers",
         {**options, "fine_grained": True, "images": images, "generator": flowers.VERSION},
     )
     return (

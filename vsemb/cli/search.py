@@ -14,10 +14,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from vsemb.cli.parsers import add_parser, use_parser
+from vsemb.systems.trees.parser_option import add_parser, use_parser
 
 if TYPE_CHECKING:
-    from vsemb.recipes.searching import Query, Result
+    from vsemb.runs.searching import Query, Result
 
 EXAMPLE = """  vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
   vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from vsemb.cli.tables import table
     from vsemb.files import write_json
-    from vsemb.recipes.searching import Query
+    from vsemb.runs.searching import Query
     from vsemb.search import is_index
 
     several = {name: tuple(getattr(arguments, name)) for name in ("minus", "plus", "compose", "abstract")}
@@ -88,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.run import Run
-    from vsemb.recipes.searching import search_run
+    from vsemb.runs.run import Run
+    from vsemb.runs.searching import search_run
 
     if arguments.index_run is not None:
         raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
@@ -111,8 +111,8 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
 
 def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.indexing import open_indexed
-    from vsemb.recipes.searching import search_index
+    from vsemb.runs.indexing import open_indexed
+    from vsemb.runs.searching import search_index
 
     index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
     try:

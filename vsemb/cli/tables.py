@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vsemb.evaluation.entailment import EntailmentMetrics
-    from vsemb.evaluation.pointing import PointingMetrics, PointingShare
     from vsemb.evaluation.retrieval import RetrievalMetrics
-    from vsemb.evaluation.zero_shot import ZeroShotMetrics
-    from vsemb.recipes.caption_measure import CaptionTable
-    from vsemb.recipes.perplexities import PerplexityRow
-    from vsemb.recipes.region_search import FoundRegion
+    from vsemb.systems.captions.caption_measure import CaptionTable
+    from vsemb.systems.captions.perplexities import PerplexityRow
+    from vsemb.systems.entailment.metrics import EntailmentMetrics
+    from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
+    from vsemb.systems.regions.region_search import FoundRegion
+    from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
 
 _RANKS = {"median_rank": "median", "mean_rank": "mean"}
 
@@ -91,7 +91,7 @@ def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen:
     Args:
         measured: share of mistyped characters -> metrics.
         split: its name.
-        seen: see `vsemb.recipes.zero_shot.ZeroShotTask`.
+        seen: see `vsemb.systems.zero_shot.recognition.ZeroShotTask`.
     """
     rows = []
     for share, metrics in measured.items():
@@ -128,7 +128,7 @@ def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -
     """Lays out pointing metrics, in percent, with their intervals where they are there.
 
     Args:
-        metrics: see `vsemb.evaluation.pointing.evaluate_pointing`.
+        metrics: see `vsemb.systems.regions.pointing_metrics.evaluate_pointing`.
         split: its name.
         chosen: the affinity that is best on the validation split, which is marked; None marks none.
     """
@@ -159,7 +159,7 @@ def captions_table(found: CaptionTable) -> str:
     """Lays out the scores of captions in percent, a row a run or baseline, with notes below.
 
     Args:
-        found: see `vsemb.recipes.caption_measure.measure_captions`.
+        found: see `vsemb.systems.captions.caption_measure.measure_captions`.
     """
     columns: dict[str, list[float | None]] = {
         **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
@@ -191,7 +191,7 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
     """Lays out perplexities, a row a run or baseline.
 
     Args:
-        rows: see `vsemb.recipes.perplexities.measure_perplexities`.
+        rows: see `vsemb.systems.captions.perplexities.measure_perplexities`.
         split: its name.
         difference: why the rows do not compare, if they do not.
     """
@@ -212,7 +212,7 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
 
 def regions_table(found: Sequence[FoundRegion], score: str) -> str:
     """Lays out regions that were found, with what they were found by."""
-    from vsemb.recipes.pictures import decimals
+    from vsemb.runs.pictures import decimals
 
     digits = decimals(region.score for region in found)
     rows = [

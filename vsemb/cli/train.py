@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     from vsemb import recipes
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.stored_run import STATE
+    from vsemb.runs.stored_run import STATE
 
     recipe = recipes.get(arguments.recipe, arguments.variant)
     train_task = {
@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     from vsemb.data.store import Dataset
-    from vsemb.recipes.train import train
+    from vsemb.runs.train import train
 
     dataset = Dataset.open(arguments.data)
     recipe = _changed(recipe, dataset, arguments)
@@ -167,9 +167,9 @@ def _train_retrieval(recipe: Recipe, arguments: argparse.Namespace) -> list[str]
 
 
 def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
-    from vsemb.data.entailment import EntailmentData
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.entailment_run import train_entailment
+    from vsemb.systems.entailment.data import EntailmentData
+    from vsemb.systems.entailment.run import train_entailment
 
     if arguments.fine_tune is not None:
         raise invalid_argument("fine-tune", arguments.fine_tune, "nothing: entailment has no images")
@@ -192,8 +192,8 @@ def _train_entailment(recipe: Recipe, arguments: argparse.Namespace) -> list[str
 
 def _train_captions(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     from vsemb.data.store import Dataset
-    from vsemb.recipes.caption_run import train_captions
-    from vsemb.recipes.run import Run
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.caption_run import train_captions
 
     dataset = Dataset.open(arguments.data)
     recipe = _changed(recipe, dataset, arguments)
@@ -212,8 +212,8 @@ def _train_captions(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
 def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
-    from vsemb.recipes.language_run import train_language
-    from vsemb.recipes.run import Run
+    from vsemb.runs.run import Run
+    from vsemb.systems.language.language_run import train_language
 
     if arguments.fine_tune is not None:
         raise invalid_argument("fine-tune", arguments.fine_tune, "nothing: language models see no images")
@@ -233,7 +233,7 @@ def _train_language(recipe: Recipe, arguments: argparse.Namespace) -> list[str]:
 
 def _changed(recipe: Recipe, dataset: Dataset, arguments: argparse.Namespace) -> Recipe:
     """Applies --set, and --fine-tune."""
-    from vsemb.recipes.fine_tune import with_backbone
+    from vsemb.runs.fine_tune import with_backbone
 
     recipe = recipe.with_overrides(arguments.set)
     if arguments.fine_tune is None:
@@ -245,7 +245,7 @@ def _changed(recipe: Recipe, dataset: Dataset, arguments: argparse.Namespace) ->
 
 def _selected(info: dict[str, Any]) -> list[str]:
     """What was selected on validation: the best CIDEr, or the lowest perplexity."""
-    from vsemb.evaluation.perplexity import perplexity
+    from vsemb.systems.captions.perplexity import perplexity
 
     if "best_cider" in info:
         best = f"CIDEr {info['best_cider']:.1f}"

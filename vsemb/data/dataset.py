@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.attributes import ClassAttributes, read_attributes
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
@@ -22,8 +21,9 @@ from vsemb.files import sha256_bytes
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from vsemb.data.parses import Parses
-    from vsemb.data.tags import CaptionTags
+    from vsemb.systems.language.tags import CaptionTags
+    from vsemb.systems.trees.parses import Parses
+    from vsemb.systems.zero_shot.attributes import ClassAttributes
 
 
 class Dataset:
@@ -104,6 +104,8 @@ class Dataset:
         Raises:
             DataError: if their file is broken.
         """
+        from vsemb.systems.zero_shot.attributes import read_attributes
+
         return read_attributes(self.path)
 
     @functools.cached_property
@@ -116,7 +118,7 @@ class Dataset:
         # The text room loads TensorFlow, which a dataset that has no parses can do without.
         if not (self.path / "parses").exists():
             return None
-        from vsemb.data.parses import Parses
+        from vsemb.systems.trees.parses import Parses
 
         return Parses.open(self)
 
@@ -129,7 +131,7 @@ class Dataset:
         """
         if not (self.path / "tags").exists():
             return None
-        from vsemb.data.tags import CaptionTags
+        from vsemb.systems.language.tags import CaptionTags
 
         return CaptionTags.open(self)
 

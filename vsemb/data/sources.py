@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.features import FeatureStore
-from vsemb.data.regions import RegionStore
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.image.augmentation import Distortion
@@ -79,32 +78,6 @@ class FeatureImages:
         first, last = self._store.training_views[0], self._store.training_views[-1]
         view = tf.random.stateless_uniform((tf.shape(images)[0],), seed, first, last + 1, tf.int32)
         return tf.gather(images, view, axis=1, batch_dims=1)
-
-
-class RegionImages:
-    """Features of the regions of a split's images, from their cache; read from disk batch by batch.
-
-    Args:
-        store: the cache.
-        split: the split.
-        most: only the first so many regions, of which the whole image is the first; None for all.
-    """
-
-    def __init__(self, store: RegionStore, split: Split, most: int | None = None) -> None:
-        self._store = store
-        self._ids = split.ids
-        self._count = store.count if most is None else min(most, store.count)
-
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec((self._count, self._store.dim), tf.float32)
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self._store.rows(self._ids[rows], self._count)
-
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        del seed
-        return images
 
 
 class PixelImages:

@@ -14,8 +14,8 @@ import PIL
 from vsemb.data.dataset import Dataset, Split
 from vsemb.data.manifest import MANIFEST, VERSION, read_manifest
 from vsemb.data.records import ImageRecord
-from vsemb.data.workarea import WorkArea
-from vsemb.data.writing import BadImageFound, SourceChanged, complete
+from vsemb.data.writing.staging import WorkArea
+from vsemb.data.writing.writer import BadImageFound, SourceChanged, complete
 from vsemb.errors import DataError, VsembError, invalid_argument
 
 __all__ = ["Dataset", "Split", "write_dataset"]

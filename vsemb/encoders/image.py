@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-from vsemb.encoders.places import PlaceEncoder
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
+
+if TYPE_CHECKING:
+    from vsemb.systems.captions.spatial_features import SpatialFeatureEncoder
+
 
 Tensor = Any
 
@@ -113,7 +116,7 @@ class PixelEncoder(keras.layers.Layer):
     Args:
         backbone: model from pixels, (batch, size, size, 3) float in 0..255, to (batch, features),
             as `vsemb.image.backbones.build_backbone` makes them.
-        head: from features to the embedding: an `ImageEncoder`, or a `PlaceEncoder` of a flat map.
+        head: from features to the embedding: an `ImageEncoder`, or a `SpatialFeatureEncoder` of a flat map.
         train_backbone: whether the backbone's weights are trained. Its batch normalisations use their
             stored statistics when it is pretrained (`frozen_statistics`).
         frozen_statistics: run the backbone in inference mode also while training, as is usual when
@@ -131,7 +134,7 @@ class PixelEncoder(keras.layers.Layer):
     def __init__(
         self,
         backbone: keras.Model,
-        head: ImageEncoder | PlaceEncoder,
+        head: ImageEncoder | SpatialFeatureEncoder,
         *,
         train_backbone: bool = True,
         frozen_statistics: bool = True,

@@ -10,8 +10,8 @@ from keras import ops
 Tensor = Any
 
 
-@keras.saving.register_keras_serializable("vsemb")
-class RectifiedCell(keras.layers.Layer):
+@keras.saving.register_keras_serializable("vsemb", name="RectifiedCell")
+class ReLUCell(keras.layers.Layer):
     """One step of h_t = max(0, e_t + W h_{t-1} + b) (Karpathy, Fei-Fei 2015, equation 4).
 
     For use in `keras.layers.RNN`. Unlike `keras.layers.SimpleRNN` it has no matrix of its own for the
@@ -37,7 +37,7 @@ class RectifiedCell(keras.layers.Layer):
 
     Example: W is the identity and b is 0, so 3 - 4 is cut off at 0 in front of the last step.
 
-    >>> cell = RectifiedCell(1, recurrent_initializer="identity")
+    >>> cell = ReLUCell(1, recurrent_initializer="identity")
     >>> layer = keras.layers.RNN(cell, return_sequences=True)
     >>> layer(ops.array([[[1.0], [2.0], [-4.0], [5.0]]])).numpy().ravel().tolist()
     [1.0, 3.0, 0.0, 5.0]

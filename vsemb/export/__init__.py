@@ -1,6 +1,5 @@
 """Export room: a trained model as a SavedModel with string and byte inputs."""
 
-from vsemb.export.captions import ServedCaptioner
 from vsemb.export.card import ModelFacts
 from vsemb.export.corpus import Corpus
 from vsemb.export.image_input import ImageInput
@@ -12,7 +11,6 @@ __all__ = [
     "Corpus",
     "ImageInput",
     "ModelFacts",
-    "ServedCaptioner",
     "ServedModel",
     "export_captioner",
     "export_savedmodel",

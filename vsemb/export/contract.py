@@ -74,7 +74,8 @@ class Contract:
         sha256: of the files of the SavedModel.
         max_tokens: the words, or other pieces, of a text or tree that are read; None where there is no limit
             or, in contracts of earlier exports, it is not said.
-        captions: how captions are written, see `vsemb.export.ServedCaptioner`; None where none are.
+        captions: how captions are written, see `vsemb.systems.captions.signature.ServedCaptioner`; None where
+            none are.
     """
 
     model: str

@@ -20,8 +20,6 @@ from vsemb.export.golden import (
 )
 from vsemb.export.served import Case, tensors
 from vsemb.image.decode import MAX_PIXELS
-from vsemb.models import EntailmentModel
-from vsemb.models.entailment import COMPARISONS
 from vsemb.text.normalize import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -65,6 +63,8 @@ def embedding_cases(served: ServedModel) -> list[Case]:
 
 def embedding_promises(served: ServedModel, golden: Mapping[str, Golden]) -> dict[str, Any]:
     """Returns what a contract says of embeddings: their size, how they compare, what is read at most."""
+    from vsemb.systems.entailment.model import COMPARISONS, EntailmentModel
+
     model = served.model
     similarity = COMPARISONS[model.comparison]() if isinstance(model, EntailmentModel) else model.similarity
     return {

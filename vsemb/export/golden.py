@@ -39,7 +39,7 @@ def golden_trees(tokenizer: Any) -> Arrays:
     """Returns trees to try an export with, and rows that are none: `tokens` and `heads`, padded alike.
 
     Args:
-        tokenizer: a `vsemb.text.tree_tokenizer.TreeTokenizer`.
+        tokenizer: a `vsemb.systems.trees.tree_tokenizer.TreeTokenizer`.
     """
     # A vocabulary may be of one word.
     words = (tokenizer.vocabulary.words or ("dog",)) * 6

@@ -14,7 +14,7 @@ from vsemb.image.decode import decode_images
 from vsemb.image.views import encode_images
 
 if TYPE_CHECKING:
-    from vsemb.image.regions import RegionExtractor
+    from vsemb.systems.regions.image import RegionExtractor
 
 
 @dataclass(frozen=True, eq=False)

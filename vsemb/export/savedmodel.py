@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from vsemb import __version__
 from vsemb.errors import DataError
-from vsemb.export.captions import ServedCaptioner
 from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path, write_card
 from vsemb.export.contract import Contract, Golden, hashes, publish_contract, version_contract_path
 from vsemb.export.corpus import Corpus
@@ -27,10 +26,11 @@ from vsemb.export.served import REASON, Served, tensors
 from vsemb.export.signatures import ClassPrompts, ServedModel
 from vsemb.export.versions import publishing
 from vsemb.export.warmup import write_warmup
-from vsemb.models import DualEncoder, EntailmentModel
+from vsemb.models import DualEncoder
 
 if TYPE_CHECKING:
-    from vsemb.captioning.captioner import Captioner
+    from vsemb.systems.captions.captioner import Captioner
+    from vsemb.systems.entailment.model import EntailmentModel
 
 
 def export_savedmodel(
@@ -64,7 +64,7 @@ def export_savedmodel(
     Args:
         model: the trained model.
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
-            `vsemb.text.tree_tokenizer.TreeTokenizer`; its lookup tables go into the SavedModel.
+            `vsemb.systems.trees.tree_tokenizer.TreeTokenizer`; its lookup tables go into the SavedModel.
         out: the model's directory, e.g. `savedmodels/flickr8k`.
         image_input: from bytes to the model's image input; None leaves `encode_image` out.
         classes: what `classify` tells apart; None leaves it out.
@@ -109,10 +109,11 @@ def export_captioner(
     captions, of which beam and how long they may be is fixed here.
 
     Args:
-        captioner: from the images of a model to captions, such as `vsemb.captioning.NeuralCaptioner`.
+        captioner: from the images of a model to captions, such as
+            `vsemb.systems.captions.captioner.NeuralCaptioner`.
         out: the model's directory, e.g. `savedmodels/captions`.
         image_input: from bytes to the images that the captioner takes.
-        facts: how it writes, see `vsemb.export.ServedCaptioner`.
+        facts: how it writes, see `vsemb.systems.captions.signature.ServedCaptioner`.
         version: its number, from 1; None for the next.
         fingerprint: of the run, for the contract.
         card: what the model card says beside what the captioner itself tells.
@@ -130,6 +131,8 @@ def export_captioner(
 
         export_captioner(NeuralCaptioner(model, vocabulary), "savedmodels/captions", image_input=image_input)
     """
+    from vsemb.systems.captions.signature import ServedCaptioner
+
     served = ServedCaptioner(captioner, image_input, facts)
     return _published(served, out, version, fingerprint, card, report)
 

@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.export.alignment import (
-    aligned,
-    check_sets,
-    filled_up,
-    find_regions,
-    of_sets,
-    padded_words,
-    row_counts,
-)
 from vsemb.export.contract import Golden
 from vsemb.export.corpus import Corpus
 from vsemb.export.embedding_cases import embedding_cases, embedding_promises
@@ -34,9 +25,12 @@ from vsemb.export.rows import (
     one_row_at_least,
 )
 from vsemb.export.served import Case, tables_of, tolerance_of
-from vsemb.export.trees import Parse, from_the_left, parsed_texts, takes_trees
-from vsemb.models import DualEncoder, EntailmentModel
+from vsemb.models import DualEncoder
 from vsemb.similarities import Similarity
+
+if TYPE_CHECKING:
+    from vsemb.systems.entailment.model import EntailmentModel
+    from vsemb.systems.trees.signature import Parse
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +93,12 @@ class ServedModel:
     text, as many as the tokenizer reads at most, or the regions of an image, and a row of zeros is none. It
     has `align`, and neither classes nor a corpus. Where regions are not proposed in graph, `encode_image`
     and `align` take candidates too, `boxes` float32 (batch, candidates, 4), see
-    `vsemb.export.alignment.find_regions`.
+    `vsemb.systems.regions.signature.find_regions`.
 
     Args:
         model: the trained model; one for entailment embeds texts alone.
         tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
-            `vsemb.text.tree_tokenizer.TreeTokenizer`.
+            `vsemb.systems.trees.tree_tokenizer.TreeTokenizer`.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
         classes: what images are classified among, if at all.
         corpus: what is searched, if anything.
@@ -112,7 +106,7 @@ class ServedModel:
 
     Raises:
         InvalidArgumentError: for classes where images cannot be embedded, or a corpus of another size of
-            embedding than the model's; for a model of sets see `vsemb.export.alignment.check_sets`.
+            embedding than the model's; for a model of sets see `vsemb.systems.regions.signature.check_sets`.
 
     Attributes:
         encode_text: `text` string (batch,) -> {"embedding", "valid"}.
@@ -148,6 +142,9 @@ class ServedModel:
         corpus: Corpus | None = None,
         parse: Parse | None = None,
     ) -> None:
+        from vsemb.systems.regions.signature import check_sets, of_sets
+        from vsemb.systems.trees.signature import takes_trees
+
         if classes is not None and image_input is None:
             fix = "A run on precomputed features, or one for sentences alone, holds no image network."
             raise invalid_argument(
@@ -218,6 +215,8 @@ class ServedModel:
 
     def text_rows(self, text: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
+        from vsemb.systems.trees.signature import parsed_texts
+
         rows = tf.shape(text)[0]
         if self.encode_tree is not None:
             given = tf.convert_to_tensor(text).numpy().tolist()
@@ -226,12 +225,16 @@ class ServedModel:
 
     def tree_rows(self, tokens: tf.Tensor, heads: tf.Tensor) -> Outputs:
         """What `encode_tree` computes, step by step where it is called outside a graph."""
+        from vsemb.systems.trees.signature import from_the_left, takes_trees
+
         assert takes_trees(self.tokenizer)
         rows = tf.shape(tokens)[0]
         ids = self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))
         return first_rows(self._id_rows(ids), rows)
 
     def _id_rows(self, ids: tf.Tensor) -> Outputs:
+        from vsemb.systems.regions.signature import filled_up
+
         with kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
         if self.sets:
@@ -240,6 +243,8 @@ class ServedModel:
 
     def image_rows(self, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> Outputs:
         """What `encode_image` computes, step by step where it is called outside a graph."""
+        from vsemb.systems.regions.signature import find_regions, row_counts
+
         assert self.image_input is not None
         rows = tf.shape(image_bytes)[0]
         if self.image_input.regions is None:
@@ -260,6 +265,8 @@ class ServedModel:
         boxes: tf.Tensor | None = None,
     ) -> Outputs:
         """What `align` computes, step by step where it is called outside a graph."""
+        from vsemb.systems.regions.signature import aligned, padded_words, row_counts
+
         rows = tf.shape(image_bytes)[0]
         given = [image_bytes, text, affinity, *([] if boxes is None else [boxes])]
         with tf.control_dependencies(row_counts(*given)):

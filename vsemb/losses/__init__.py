@@ -12,31 +12,39 @@ from typing import Any
 from vsemb.errors import unknown_name
 from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE
-from vsemb.losses.max_margin import MaxMargin
-from vsemb.losses.next_word import NextWordCrossEntropy
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.losses.row import RowLoss
 from vsemb.losses.sigmoid import SigmoidLoss
-from vsemb.losses.structured import StructuredJointEmbedding
 
 __all__ = [
     "CombinedLoss",
     "InfoNCE",
-    "MaxMargin",
-    "NextWordCrossEntropy",
     "PairwiseRanking",
     "RowLoss",
     "SigmoidLoss",
-    "StructuredJointEmbedding",
     "get",
 ]
 
-LOSSES: dict[str, type[RowLoss]] = {
+LOSSES: dict[str, type[RowLoss]]
+
+_LOSSES: dict[str, type[RowLoss]] = {
     "ranking": PairwiseRanking,
     "infonce": InfoNCE,
     "sigmoid": SigmoidLoss,
-    "structured": StructuredJointEmbedding,
 }
+
+
+def _losses() -> dict[str, type[RowLoss]]:
+    # A loss of a system imports this room's base class, so it is imported when asked for.
+    from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
+
+    return {**_LOSSES, "structured": StructuredJointEmbedding}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LOSSES":
+        return _losses()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def get(name: str, **arguments: Any) -> RowLoss:
@@ -55,10 +63,11 @@ def get(name: str, **arguments: Any) -> RowLoss:
     >>> get("ranking", margin=0.2).margin
     0.2
     """
-    if name not in LOSSES:
-        raise unknown_name("loss", name, LOSSES)
-    known = inspect.signature(LOSSES[name]).parameters
+    losses = _losses()
+    if name not in losses:
+        raise unknown_name("loss", name, losses)
+    known = inspect.signature(losses[name]).parameters
     for argument in arguments:
         if argument not in known:
             raise unknown_name(f"argument of loss {name!r}", argument, known)
-    return LOSSES[name](**arguments)
+    return losses[name](**arguments)

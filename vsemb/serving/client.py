@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.serving.client_alignment import Alignment, Phrase, alignments_of, to_affinities, to_boxes
-from vsemb.serving.client_captions import Caption, ImageCaptions, captions_of, check_n
 from vsemb.serving.client_inputs import (
     check_options,
     no_rows,
@@ -25,7 +23,6 @@ from vsemb.serving.client_inputs import (
     to_texts,
 )
 from vsemb.serving.client_results import Classes, Embeddings, Found, classes_of, found_of, joined
-from vsemb.serving.client_trees import AnyTree, ParserLike, TextParser, trees_in_parts
 from vsemb.serving.transports import (
     Arrays,
     ServingError,
@@ -36,15 +33,17 @@ from vsemb.serving.transports import (
     attempted,
 )
 
+if TYPE_CHECKING:
+    from vsemb.systems.captions.client import ImageCaptions
+    from vsemb.systems.regions.client import Alignment
+    from vsemb.systems.trees.client import AnyTree, ParserLike
+
+
 __all__ = [
-    "Alignment",
-    "Caption",
     "Classes",
     "Client",
     "Embeddings",
     "Found",
-    "ImageCaptions",
-    "Phrase",
     "ServingError",
     "SignatureInfo",
     "TensorInfo",
@@ -66,8 +65,8 @@ class Client(AbstractContextManager["Client"]):
         batch_size: rows of a request at most; longer inputs are sent in parts.
         batch_bytes: bytes of text and images in a request at most, unless a single row has more.
         parser: what makes trees of texts for a model that takes nothing but dependency trees: a name or path
-            as for `vsemb.text.parsers.open_parser`, opened when it is first needed, or a function from a list
-            of texts to as many trees, see `encode_tree`.
+            as for `vsemb.systems.trees.parsers.open_parser`, opened when it is first needed, or a function
+            from a list of texts to as many trees, see `encode_tree`.
 
     Raises:
         InvalidArgumentError: for an argument that is not allowed.
@@ -92,6 +91,8 @@ class Client(AbstractContextManager["Client"]):
         batch_bytes: int = 16 * 2**20,
         parser: ParserLike | None = None,
     ) -> None:
+        from vsemb.systems.trees.client import TextParser
+
         check_options(
             version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes
         )
@@ -211,7 +212,8 @@ class Client(AbstractContextManager["Client"]):
 
         Args:
             trees: n of them, each a pair of words and heads, or what has both, such as
-                `vsemb.text.trees.Tree`. A head is the number of a word, counted from 1, and 0 for the root.
+                `vsemb.systems.trees.trees.Tree`. A head is the number of a word, counted from 1, and 0 for
+                the root.
 
         Returns:
             What is no tree is not valid.
@@ -224,6 +226,8 @@ class Client(AbstractContextManager["Client"]):
 
             client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
         """
+        from vsemb.systems.trees.client import trees_in_parts
+
         parts = trees_in_parts(trees, self.batch_size)
         found = [self.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
         return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
@@ -279,6 +283,8 @@ class Client(AbstractContextManager["Client"]):
             for phrase in client.align(["dog.jpg"], ["a dog on a beach"], affinity=0.5)[0].phrases:
                 print(phrase.text, phrase.box)
         """
+        from vsemb.systems.regions.client import alignments_of, to_affinities
+
         rows, contents = to_texts(texts), to_images(images)
         if len(rows) != len(contents):
             received = f"{len(rows)} texts for {len(contents)} images"
@@ -310,6 +316,8 @@ class Client(AbstractContextManager["Client"]):
 
             print(client.caption(["dog.jpg"])[0].captions[0].text)
         """
+        from vsemb.systems.captions.client import captions_of, check_n
+
         contents = to_images(images)
         check_n(n, self._signature("caption").outputs)
         return captions_of(self.predict("caption", image_bytes=contents), n)
@@ -349,6 +357,8 @@ class Client(AbstractContextManager["Client"]):
             trees: n queries, as `encode_tree`.
             k: results of each, 1 to 1,000.
         """
+        from vsemb.systems.trees.client import trees_in_parts
+
         parts = trees_in_parts(trees, self.batch_size)
         return joined([self._search("search_tree", k, tokens=tokens, heads=heads) for tokens, heads in parts])
 
@@ -362,6 +372,8 @@ class Client(AbstractContextManager["Client"]):
         return self._search("search_image", k, image_bytes=to_images(images))
 
     def _boxes(self, boxes: Sequence[Any] | None, rows: int) -> Arrays:
+        from vsemb.systems.regions.client import to_boxes
+
         return {} if boxes is None else {"boxes": to_boxes(boxes, rows)}
 
     def _takes_trees(self, verb: str) -> bool:

@@ -1,13 +1,10 @@
 """Text room: strings to ids, in graph, the same code in training and serving."""
 
 from vsemb.text.characters import ALPHABET, CharacterTokenizer, alphabet_vocabulary
-from vsemb.text.class_names import ClassTokenizer
 from vsemb.text.cooccurrence import cooccurrence_vectors
 from vsemb.text.piece_learning import learn_sentencepieces, learn_wordpieces
 from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 from vsemb.text.tokenizers import Tokenizer, WordTokenizer
-from vsemb.text.tree_tokenizer import TreeTokenizer, tree_vocabulary
-from vsemb.text.trees import Sentence, Tree, is_parsed, read_conllu, write_conllu
 from vsemb.text.vectors import read_word_vectors
 from vsemb.text.vocabulary import Vocabulary
 
@@ -15,22 +12,14 @@ __all__ = [
     "ALPHABET",
     "BPETokenizer",
     "CharacterTokenizer",
-    "ClassTokenizer",
-    "Sentence",
     "Tokenizer",
-    "Tree",
-    "TreeTokenizer",
     "UnigramTokenizer",
     "Vocabulary",
     "WordPieceTokenizer",
     "WordTokenizer",
     "alphabet_vocabulary",
     "cooccurrence_vectors",
-    "is_parsed",
     "learn_sentencepieces",
     "learn_wordpieces",
-    "read_conllu",
     "read_word_vectors",
-    "tree_vocabulary",
-    "write_conllu",
 ]

@@ -2,27 +2,22 @@
 
 from vsemb.training.adam import Adam
 from vsemb.training.averaging import averaged_weights
-from vsemb.training.hypernymy import HypernymHistory, train_hypernymy
 from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.momentum import RisingMomentumSGD
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
 from vsemb.training.strategies import Devices, open_devices
-from vsemb.training.validation import EntailmentValidation, RetrievalValidation, ZeroShotValidation
+from vsemb.training.validation import RetrievalValidation
 
 __all__ = [
     "Adam",
     "Devices",
-    "EntailmentValidation",
-    "HypernymHistory",
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",
     "RisingMomentumSGD",
     "SelectBest",
     "TrainingState",
-    "ZeroShotValidation",
     "averaged_weights",
     "open_devices",
-    "train_hypernymy",
 ]

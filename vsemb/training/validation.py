@@ -7,13 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from vsemb.data.entailment import EntailmentSplit
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.evaluation.embed import Embedder
-from vsemb.evaluation.entailment import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
-from vsemb.evaluation.zero_shot import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.averaging import averaged_weights
 
@@ -75,75 +72,3 @@ class RetrievalValidation(SplitValidation):
             for name, value in getattr(metrics, side).items():
                 logs[f"val_{short}_{name}"] = value
         logs["val_recall_sum"] = metrics.recall_sum
-
-
-class ZeroShotValidation(SplitValidation):
-    """Measures recognition of classes that were not trained on, after every epoch, and adds it to the logs.
-
-    Later callbacks see `val_top1` (mean of per-class accuracies), `val_average_precision` (AP@50), both in
-    percent, and `val_zero_shot`, their mean. Put this callback before those.
-
-    Args:
-        split: the validation split; its images have classes.
-        images: its images.
-        tokenizer: the model's tokenizer.
-
-    Raises:
-        DataError: if an image has no class.
-
-    Example:
-
-        model.fit(batches.dataset(), epochs=5, callbacks=[ZeroShotValidation(split, images, tokenizer)])
-    """
-
-    def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
-        super().__init__(split, images, tokenizer)
-        self._names, self._classes = split.class_ids()
-
-    def measure(self) -> ZeroShotMetrics:
-        """Measures the model as it is now."""
-        images, texts = self.embed()
-        text_classes = self._classes[self.split.caption_rows]
-        return evaluate_zero_shot(
-            images, self._classes, texts, text_classes, self.model.similarity, names=self._names
-        )
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        metrics = self.measure()
-        logs = {} if logs is None else logs
-        logs["val_top1"] = metrics.top1
-        logs["val_average_precision"] = metrics.average_precision
-        logs["val_zero_shot"] = (metrics.top1 + metrics.average_precision) / 2
-
-
-class EntailmentValidation(keras.callbacks.Callback):
-    """Measures entailment on a split after every epoch and adds it to the logs.
-
-    Later callbacks see `val_accuracy` (at the split's own best threshold), `val_average_precision`,
-    `val_roc_auc`, all in [0, 1]. Put this callback before those.
-
-    Args:
-        split: the validation split.
-
-    Example:
-
-        model.fit(batches.dataset(), epochs=10, callbacks=[EntailmentValidation(splits["val"])])
-    """
-
-    def __init__(self, split: EntailmentSplit) -> None:
-        super().__init__()
-        self.split = split
-        self._measure: EnergyMeasure | None = None
-
-    def measure(self) -> EntailmentMetrics:
-        """Measures the model as it is now."""
-        if self._measure is None or self._measure.model is not self.model:
-            self._measure = EnergyMeasure(self.model)
-        with averaged_weights(self.model):
-            return evaluate_entailment(self._measure(self.split), self.split.classes)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        metrics = self.measure()
-        logs = {} if logs is None else logs
-        for name in ("accuracy", "average_precision", "roc_auc"):
-            logs[f"val_{name}"] = getattr(metrics, name)

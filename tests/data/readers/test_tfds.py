@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.data.prepare import prepare
 from vsemb.data.readers import read
+from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.data.features import FeatureStore
-from vsemb.data.prepare import prepare
+from vsemb.data.features.store import FeatureStore
 from vsemb.data.readers import read
+from vsemb.data.writing.prepare import prepare
 from vsemb.errors import DataError
 
 FEATURES = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)

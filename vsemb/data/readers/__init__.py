@@ -18,9 +18,9 @@ READERS = {
     "table": "vsemb.data.readers.table",
     "tfds": "vsemb.data.readers.tfds",
     "vsepp": "vsemb.data.readers.vsepp",
-    "cub": "vsemb.data.readers.cub",
-    "flowers102": "vsemb.data.readers.flowers102",
-    "wnid": "vsemb.data.readers.wnid",
+    "cub": "vsemb.systems.zero_shot.readers.cub",
+    "flowers102": "vsemb.systems.zero_shot.readers.flowers102",
+    "wnid": "vsemb.systems.zero_shot.readers.wnid",
 }
 
 

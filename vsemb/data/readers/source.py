@@ -7,14 +7,17 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.attributes import ClassAttributes
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder, RemoteImage
 from vsemb.errors import DataError
+
+if TYPE_CHECKING:
+    from vsemb.systems.zero_shot.attributes import ClassAttributes
+
 
 _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}

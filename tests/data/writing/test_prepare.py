@@ -1,0 +1,97 @@
+"""`prepare`: from a source on disk to a dataset, its report and its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from vsemb.data.writing.prepare import prepare, summary
+from vsemb.errors import DataError
+
+
+def picture(path, seed: int = 0, kind: str = "JPEG", **options) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (6, 4), (seed, 100, 200)).save(path, kind, **options)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Nine good photos in a table, in a folder whose name and whose files' names are not ASCII."""
+    folder = tmp_path / "fotos-ü"
+    rows = ["file,caption,split"]
+    for number in range(9):
+        picture(folder / f"bär {number}.jpg", number)
+        rows.append(f"bär {number}.jpg,ein Bär Nr. {number} 🐻,{'val' if number == 8 else 'train'}")
+    (folder / "table.csv").write_text("\n".join(rows), encoding="utf-8")
+    return folder
+
+
+def test_the_manifest_names_sources_without_paths(photos, tmp_path):
+    dataset = prepare(photos, tmp_path / "out", format="table")
+    assert dataset.name == "out"
+    assert dataset.split("val").keys == ["bär 8.jpg"]
+    assert dataset.split("val").captions == ["ein Bär Nr. 8 🐻"]
+    source = dataset.manifest["source"]
+    assert source["format"] == "table"
+    assert source["path_name"] == "fotos-ü"
+    assert source["sha256"] == {"table.csv": hashlib.sha256((photos / "table.csv").read_bytes()).hexdigest()}
+    assert str(tmp_path) not in json.dumps(dataset.manifest)
+
+
+def test_missing_files_make_one_line(photos, tmp_path):
+    with open(photos / "table.csv", "a", encoding="utf-8") as file:
+        file.write("".join(f"\nmissing{number}.jpg,x,test" for number in range(1000)))
+        file.write("\nbroken.jpg,x,test")
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
+    dataset = prepare(photos, tmp_path / "out", format="table", name="bears")
+    lines = summary(dataset)
+    assert lines[:2] == ["train: 8 images, 8 captions", "val: 1 images, 1 captions"]
+    assert lines[2] == ("left out 1000 images: no such file (missing0.jpg, missing1.jpg, missing2.jpg, ...)")
+    assert "left out 1 images: " in lines[3] and "(broken.jpg)" in lines[3]
+    assert lines[4:] == ["all 1001 that were left out are listed in the manifest."]
+    assert len(dataset.manifest["skipped"]) == 1001
+    with pytest.raises(DataError, match="'missing0.jpg': no such file.*--on-bad-image skip"):
+        prepare(photos, tmp_path / "other", format="table", on_bad_image="fail")
+
+
+def test_images_that_came_or_changed_are_noticed(photos, tmp_path):
+    (photos / "bär 3.jpg").rename(tmp_path / "aside.jpg")
+    assert prepare(photos, tmp_path / "out", format="table").manifest["skipped"]
+    lines: list[str] = []
+    prepare(photos, tmp_path / "out", format="table", report=lines.append)
+    assert "nothing to do" in lines[-1]
+    (tmp_path / "aside.jpg").rename(photos / "bär 3.jpg")
+    with pytest.raises(DataError, match="another source.*--overwrite"):
+        prepare(photos, tmp_path / "out", format="table")
+    dataset = prepare(photos, tmp_path / "out", format="table", overwrite=True)
+    assert not dataset.manifest["skipped"]
+
+
+def test_exif_and_foreign_formats_are_normal_in_the_output(photos, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(photos / "bär 0.jpg", exif=exif)
+    picture(photos / "bär 1.jpg", kind="GIF")  # the content decides, not the ending
+    split = prepare(photos, tmp_path / "out", format="table").split("train")
+    assert (split.entries[0]["width"], split.entries[0]["height"]) == (4, 6)
+    assert [Image.open(io.BytesIO(split.read_image(row))).format for row in range(3)] == [
+        "JPEG",
+        "PNG",
+        "JPEG",
+    ]
+
+
+def test_empty_captions_are_counted(photos, tmp_path):
+    with open(photos / "table.csv", "a", encoding="utf-8") as file:
+        file.write("\nbär 0.jpg, ,train")
+    assert summary(prepare(photos, tmp_path / "out", format="table"))[-1] == "left out 1 empty captions"
+
+
+def test_a_split_that_loses_all_its_images_is_not_there(photos, tmp_path):
+    (photos / "bär 8.jpg").write_bytes(b"")
+    dataset = prepare(photos, tmp_path / "out", format="table")
+    assert dataset.splits == ("train",)

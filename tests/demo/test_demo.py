@@ -1,0 +1,195 @@
+"""What the demonstration's tabs compute, and the HTML it is shown as; no page."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from html import unescape
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vsemb.demo import Answer, Demo
+from vsemb.demo.answers import _shares
+from vsemb.demo.cards import Cards, hint, notes
+from vsemb.demo.page import label
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.run import Run
+from vsemb.runs.searching import Query, search_run
+
+
+@pytest.fixture(scope="module")
+def run(tiny_pixel_run, tmp_path_factory):
+    return Run.open(shutil.copytree(tiny_pixel_run.path, tmp_path_factory.mktemp("demo") / "run"))
+
+
+@pytest.fixture(scope="module")
+def demo(run, scenes):
+    return Demo(run, scenes, "val", report=lambda line: None)
+
+
+def found(results):
+    return [(result.item.key, pytest.approx(result.score, abs=1e-5)) for result in results]
+
+
+def test_answers_are_those_of_the_search_command(demo, run, scenes):
+    key = scenes.split("val").keys[3]
+    cases = [
+        (demo.by_text("two shapes", 5).images, Query("two shapes"), {}),
+        (demo.by_image(key, 5).images, Query(image=key), {}),
+        (demo.by_image(key, 5).captions, Query(image=key), {"captions": True}),
+        (demo.arithmetic(key, ["red"], ["blue"], 5).images, Query(None, key, ("red",), ("blue",)), {}),
+        (
+            demo.arithmetic(key, ["red"], ["blue"], 5, resort=True).images,
+            Query(None, key, ("red",), ("blue",)),
+            {"resort": 20},
+        ),
+    ]
+    for results, query, options in cases:
+        wanted = search_run(run, scenes, query, k=5, split="val", report=lambda line: None, **options)
+        assert [(result.item.key, result.score) for result in results] == found(wanted)
+        assert [result.rank for result in results] == [1, 2, 3, 4, 5]
+
+
+def test_a_dropped_image_is_not_its_own_answer(demo, scenes):
+    val = scenes.split("val")
+    by_bytes, by_key = demo.by_image(val.read_image(2), 11), demo.by_image(val.keys[2], 11)
+    assert val.keys[2] not in {result.item.key for result in by_bytes.images}
+    assert [(r.item.key, r.score) for r in by_bytes.images] == found(by_key.images)
+
+
+def test_unknown_words_are_named(demo):
+    assert demo.by_text("a red zyzzyva circle", 3).notes == ("Not known to the run: zyzzyva.",)
+    assert demo.by_text("a red circle", 3).notes == ()
+    with pytest.raises(InvalidArgumentError, match=r"Not known: zyzzyva\."):
+        demo.by_text("zyzzyva", 3)
+    with pytest.raises(InvalidArgumentError, match="at least one word"):
+        demo.by_text("  ", 3)
+
+
+def test_what_cannot_be_answered_is_refused(demo, scenes):
+    key = scenes.split("val").keys[0]
+    for image, message in (
+        (b"", "empty"),
+        (b"no image", "known format"),
+        (b"\xff\xd8\xff\xe0", "unreadable"),
+    ):
+        with pytest.raises(DataError, match=message):
+            demo.by_image(image, 3)
+    with pytest.raises(InvalidArgumentError, match=f"no-such.*{re.escape(demo.items[0].key)}"):
+        demo.by_image("no-such", 3)
+    for k in (0, 49):
+        with pytest.raises(InvalidArgumentError, match="from 1 to 48"):
+            demo.by_text("a circle", k)
+    with pytest.raises(InvalidArgumentError, match="1 to 20 sentences"):
+        demo.compare(key, [])
+    with pytest.raises(InvalidArgumentError, match="similarity is no order"):
+        demo.of_texts("compose", ["a circle", "a square"], 3)
+    assert "nearest images" in demo.arithmetic(key, [], [], 3).notes[0]
+
+
+def test_compared_sentences_are_scored_by_the_similarity(demo, run, scenes):
+    key = scenes.split("val").keys[1]
+    texts = ["a red circle", "zyzzyva", "a blue square on a black background"]
+    comparison = demo.compare(key, texts)
+    assert comparison.notes == ("Left out, since no word of it is known: zyzzyva",)
+    (result,) = [r for r in demo.by_text(texts[0], 12).images if r.item.key == key]
+    scores = {each.text: each.score for each in comparison.sentences}
+    assert scores[texts[0]] == pytest.approx(result.score, abs=1e-5)
+    assert list(scores.values()) == sorted(scores.values(), reverse=True) and len(scores) == 2
+    with pytest.raises(InvalidArgumentError, match="zyzzyva"):
+        demo.compare(key, ["zyzzyva"])
+
+
+def test_bars_are_a_cosine_or_relative():
+    # -1 .. -3 span 2: the best is whole, the worst empty, -2 half.
+    assert _shares(np.array([-2.0, -1.0, -3.0]), False).tolist() == [0.5, 1.0, 0.0]
+    assert _shares(np.array([-2.0, -2.0]), False).tolist() == [1.0, 1.0]
+    assert _shares(np.array([0.25, -0.5]), True).tolist() == [0.25, 0.0]
+
+
+def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_recipe):
+    from vsemb.runs.train import train
+
+    recipe = tiny_recipe.with_overrides(["similarity=order", "training.epochs=1"])
+    trained = train(recipe, scenes, tmp_path / "order")
+    demo = Demo(trained, scenes, "val", report=lambda line: None)
+    assert demo.has_order
+    texts = ("a red circle", "a blue square")
+    for operation in ("compose", "abstract"):
+        wanted = search_run(
+            trained, scenes, Query(**{operation: texts}), k=5, split="val", report=lambda line: None
+        )
+        got = demo.of_texts(operation, texts, 5).images
+        assert [(result.item.key, result.score) for result in got] == found(wanted)
+    with pytest.raises(InvalidArgumentError, match="two or more"):
+        demo.of_texts("compose", texts[:1], 3)
+    # Its features are precomputed: a new image cannot be embedded, one of the dataset's can.
+    with pytest.raises(DataError, match="cannot embed images"):
+        demo.by_image(scenes.split("train").read_image(0), 3)
+    assert len(demo.by_image(scenes.split("val").keys[0], 3).images) == 3
+
+
+def test_cards_show_the_image_they_name(demo, scenes):
+    import base64
+
+    cards = Cards(demo)
+    answer = demo.by_text("a red circle", 4)
+    html = cards.answer(answer)
+    sources = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', html)
+    assert len(sources) == 4
+    split = scenes.split("val")
+    for source, result in zip(sources, answer.images, strict=True):
+        shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(source))), np.float32)
+        row = split.keys.index(result.item.key)
+        # The page shows a small image larger, by the same filter.
+        image = Image.open(io.BytesIO(split.read_image(row))).convert("RGB")
+        stored = np.asarray(image.resize(shown.shape[1::-1], Image.Resampling.LANCZOS), np.float32)
+        assert shown.shape == stored.shape and np.abs(shown - stored).mean() < 12
+        assert result.item.key in html and f"{result.score:.3f}" in html
+    assert "Nearest captions" not in html
+    assert html.count("<li>") == 0 and cards.answer(demo.by_image(split.keys[0], 3)).count("<li>") == 3
+    assert split.keys[0] in cards.preview(split.keys[0])
+
+
+def test_text_never_becomes_markup():
+    for text in ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b"):
+        for html in (notes([text]), hint(text)):
+            inner = html[html.index(">") + 1 : html.rindex("</p>")]
+            assert "<" not in inner and unescape(inner) == text
+    assert notes([]) == "" and Answer().images == ()
+
+
+def test_a_button_holds_the_beginning_of_a_long_caption():
+    assert label("a red  circle") == "a red circle"
+    assert label("a " + "b" * 3000) == "a " + "b" * 23 + "…"
+    long = label("a red circle " * 99)
+    assert len(long) <= 120 and long.endswith("…")
+
+
+def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes):
+    demo = Demo(region_run, region_scenes, "val", report=lambda line: None)
+    part = region_scenes.split("val")
+    assert not demo.has_arithmetic and not demo.has_order and demo.dim == 16 and len(demo) == 12
+    by_text, by_image = demo.by_text("two shapes", 5), demo.by_image(part.keys[3], 5)
+    for results, query, options in (
+        (by_text.images, Query("two shapes"), {}),
+        (by_image.images, Query(image=part.keys[3]), {}),
+        (by_image.captions, Query(image=part.keys[3]), {"captions": True}),
+    ):
+        wanted = search_run(region_run, region_scenes, query, k=5, split="val", **options)
+        assert [(result.item.key, result.score) for result in results] == [
+            (result.item.key, pytest.approx(result.score, rel=1e-4, abs=1e-4)) for result in wanted
+        ]
+    dropped = demo.by_image(part.read_image(3), 11)
+    assert part.keys[3] not in {result.item.key for result in dropped.images}
+    comparison = demo.compare(part.keys[3], ["two shapes", "a red circle"])
+    scores = {each.text: each.score for each in comparison.sentences}
+    (own,) = [r.score for r in demo.by_text("two shapes", 12).images if r.item.key == part.keys[3]]
+    assert scores["two shapes"] == pytest.approx(own, rel=1e-4, abs=1e-4)
+    with pytest.raises(InvalidArgumentError, match="`plus`.*sets of vectors"):
+        demo.arithmetic(part.keys[3], [], ["red"], 3)
+    assert Cards(demo).answer(by_text).count("<figure>") == 5
+    demo.close()

@@ -1,0 +1,344 @@
+"""The report: its numbers, its marks, its pictures, and that it needs nothing but itself."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import io
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.browser import headless_chromium
+from tests.html_tree import Node, Page
+from vsemb import recipes
+from vsemb.data.store import Dataset
+from vsemb.errors import InvalidArgumentError, MissingExtraError
+from vsemb.evaluation import Embedder, evaluate_retrieval
+from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.report import write_report
+from vsemb.report.gallery import Gallery
+from vsemb.report.space import Space
+from vsemb.report.words import FAMILIES
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
+
+SCRIPT = '<script>alert("1")</script> & a "red" circle'
+
+
+@pytest.fixture(scope="module")
+def path(tiny_run, scenes, tmp_path_factory) -> Path:
+    """A report on the 48 images of train, so that words have images enough."""
+    out = tmp_path_factory.mktemp("report") / "report.html"
+    assert write_report(tiny_run, scenes, "train", out, queries=6, seed=1)[0] == out
+    return out
+
+
+@pytest.fixture(scope="module")
+def page(path) -> Node:
+    return Page(path.read_text(encoding="utf-8")).root
+
+
+@pytest.fixture(scope="module")
+def embedded(tiny_run, scenes):
+    part, embedder = scenes.split("train"), Embedder(tiny_run.model)
+    images = embedder.images(tiny_run.images_of(scenes, part), len(part))
+    return part, images, embedder.texts(*tiny_run.tokenizer.encode(part.captions))
+
+
+def test_numbers_are_those_of_evaluate(page, embedded, tiny_run, scenes) -> None:
+    metrics = evaluate_run(tiny_run, scenes, "train")
+    part, images, texts = embedded
+    ids = part.ids, part.ids[part.caption_rows]
+    bounds = evaluate_retrieval(
+        images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1
+    ).intervals
+    rows = page.one("section", id="recall").one("tbody").all("tr")
+    for row, side in zip(rows, ("image_to_text", "text_to_image"), strict=True):
+        values = getattr(metrics, side)
+        assert [cell.text for cell in row.all("td")] == [
+            f"{values[key]:.1f} {bounds[side][key][0]:.1f}–{bounds[side][key][1]:.1f}" for key in values
+        ]
+    facts = dict(zip([n.text for n in page.all("dt")], [n.text for n in page.all("dd")], strict=True))
+    assert facts["Recipe"] == "vsepp (paper)" and facts["Fingerprint"] == tiny_run.fingerprint
+    assert facts["Selected epoch"] == f"{tiny_run.info['best_epoch'] + 1} of 2"
+    assert facts["Parameters"].replace(",", "") == str(tiny_run.model.count_params())
+    assert facts["Measured on"] == "scenes, train: 48 images, 240 captions"
+
+
+def test_marks_agree_with_the_scores(page, embedded) -> None:
+    part, images, texts = embedded
+    scores = images @ texts.T
+    queries = page.one("section", id="text-to-image").all("div", kind="by-text")
+    assert len(queries) == 6
+    for query in queries:
+        text = part.captions.index(query.one("q").text)
+        own = part.caption_rows[text]
+        places = query.one("ol").all("li")
+        best = np.argsort(-scores[:, text], kind="stable")
+        rank = int(np.sum(scores[:, text] >= scores[own, text] - 1e-6))
+        assert query.one("span", kind="rank").text == f"rank {rank}"
+        shown = [part.keys.index(str(place.attributes["data-key"])) for place in places]
+        np.testing.assert_allclose(scores[shown[:5], text], scores[best[:5], text], atol=1e-6)
+        for place, row in zip(places, shown, strict=True):
+            right = row == own
+            assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
+            assert place.one("span", kind="mark").text.startswith("✓ right" if right else "✗ wrong")
+            assert place.one("img").attributes["alt"] in part.entries[row]["captions"]
+        # The right image is always there, and comes apart where it is not among the first.
+        assert own in shown and len(places) == (5 if rank <= 5 else 6)
+    queries = page.one("section", id="image-to-text").all("div", kind="by-image")
+    assert len(queries) == 6
+    for query in queries:
+        row = part.keys.index(str(query.attributes["data-key"]))
+        own = set(part.entries[row]["captions"])
+        lines = query.one("ol").all("li")
+        assert any(line.attributes["class"] == "right" for line in lines)
+        for line in lines:
+            sign, text = (span.text for span in line.inside if isinstance(span, Node))
+            # Another image may have a caption of the same words.
+            assert line.attributes["class"] == "wrong" or text in own
+            assert sign.startswith("✓" if line.attributes["class"] == "right" else "✗")
+
+
+def test_the_worst_are_the_worst(page, embedded, tiny_run) -> None:
+    part, images, texts = embedded
+    ids = part.ids, part.ids[part.caption_rows]
+    of_images, of_texts = retrieval_ranks(images, texts, *ids, tiny_run.model.similarity)
+    worst = page.one("details", id="worst")
+    for kind, ranks in (("by-text", of_texts), ("by-image", of_images)):
+        shown = [q.one("span", kind="rank").text for q in worst.all("div", kind=kind)]
+        assert shown == [f"rank {rank + 1}" for rank in sorted(ranks, reverse=True)[:3]]
+
+
+def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
+    gallery = Gallery(Space(tiny_run, scenes, "val"))
+    ranks = np.zeros(len(gallery.space.part), np.int64)
+    ranks[2] = 7
+    texts, images = gallery.worst(ranks, np.zeros(len(gallery.space.text_list), np.int64), 3)
+    assert texts == [] and [query.picture.row for query in images if query.picture] == [2]
+
+
+def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
+    part = embedded[0]
+    said = {
+        key: set(" ".join(entry["captions"]).split())
+        for key, entry in zip(part.keys, part.entries, strict=True)
+    }
+    examples = page.one("section", id="arithmetic").all("div", kind="query")
+    assert len(examples) == 6
+    for example in examples:
+        key = str(example.attributes["data-key"])
+        minus, plus = (span.text for span in example.all("span", kind="word"))
+        assert minus in said[key] and plus not in said[key]
+        assert any({minus, plus} <= set(words) for words in FAMILIES.values())
+        found = example.all("li")
+        assert len(found) == 4 and key not in [place.attributes["data-key"] for place in found]
+        for place in found:
+            right = plus in said[str(place.attributes["data-key"])]
+            assert place.attributes["class"] == ("right" if right else "wrong")
+
+
+def test_the_plane_shows_words_and_their_images(page) -> None:
+    plane = page.one("section", id="plane").one("div", kind="plane")
+    words = [node.text for node in plane.all("b")]
+    assert any(set(words) <= set(family) for family in FAMILIES.values())
+    for image in plane.all("img"):
+        assert len(set(words) & set(str(image.attributes["alt"]).split())) <= 1
+    places = [node.attributes["style"] for node in (*plane.all("b"), *plane.all("img"))]
+    numbers = [float(n) for place in places for n in re.findall(r"[\d.]+", str(place))]
+    assert len(numbers) == 2 * len(places) and 0 < min(numbers) < 10 and 90 < max(numbers) < 100
+
+
+def test_needs_nothing_but_itself(path, page) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 1_000_000
+    assert not re.search(r"https?:|@import|url\(|(?<![\w<])//", re.sub(r'"data:[^"]*"', "", text))
+    assert not page.all("script") and not page.all("link") and not page.all("a")
+    images = page.all("img")
+    assert len(images) > 60
+    for image in images:
+        assert image.attributes["alt"]
+        head, _, body = str(image.attributes["src"]).partition(",")
+        assert head == "data:image/jpeg;base64"
+        with Image.open(io.BytesIO(base64.b64decode(body, validate=True))) as shown:
+            shown.load()
+            if "width" in image.attributes:
+                size = (int(str(image.attributes[side])) for side in ("width", "height"))
+                assert shown.size == tuple(size) and max(shown.size) == 112
+    for head in page.one("table").all("th"):
+        assert head.attributes["scope"] in ("col", "row")
+
+
+def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> None:
+    # A copy's files are newer than what it was copied from.
+    copy = shutil.copytree(tiny_run.path, tmp_path / tiny_run.path.name, copy_function=shutil.copyfile)
+    for file in copy.rglob("*.h5"):
+        os.utime(file, (0, 0))
+    again = write_report(Run.open(copy), scenes, "train", tmp_path / "again.html", queries=6, seed=1)[0]
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
+    split = scenes_copy.split("val")
+    for entry in split.entries:
+        entry["captions"] = [SCRIPT] * len(entry["captions"])
+        entry["key"] = SCRIPT
+    split.captions, split.keys = [SCRIPT] * len(split.captions), [SCRIPT] * len(split)
+    out, _ = write_report(tiny_run, scenes_copy, "val", tmp_path / "report.html")
+    root = Page(out.read_text(encoding="utf-8")).root
+    assert not root.all("script")
+    assert {node.text for node in root.all("q")} == {SCRIPT}
+    assert all(node.attributes["alt"] == SCRIPT for node in root.all("img"))
+
+
+def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
+    with headless_chromium(tmp_path / "profile") as browser:
+        browser.get(path.as_uri())
+        widths = browser.execute_script("return [...document.images].map(one => one.naturalWidth)")
+        assert len(widths) > 60 and min(widths) > 0
+        assert (
+            browser.execute_script(
+                "return performance.getEntriesByType('resource').filter("
+                "one => !one.name.startsWith('data:')).length"
+            )
+            == 0
+        )
+        assert not browser.get_log("browser")
+        colours = []
+        for scheme in ("light", "dark"):
+            features = [{"name": "prefers-color-scheme", "value": scheme}]
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            colours.append(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+        brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours]
+        assert brightness[0] > 700 > 100 > brightness[1]
+        phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
+        # Images of a query stand beside each other.
+        tops = browser.execute_script(
+            "return [...document.querySelector('.by-text ol').children].map(one => one.offsetTop)"
+        )
+        assert tops[0] == tops[1] == tops[2]
+
+
+def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
+    key, out = scenes.split("val").keys[2], tmp_path / "report.html"
+    write_report(tiny_run, scenes, "val", out, queries=1, arithmetic=[(key, "a circle", "red")])
+    example = (
+        Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
+    )
+    assert example.attributes["data-key"] == key
+    assert [span.text for span in example.all("span", kind="word")] == ["a circle", "red"]
+    for wanted, said in (
+        (("nothing.png", "red", "blue"), "nothing.png"),
+        ((key, "zyx", "blue"), "zyx"),
+        ((key, "red", " "), "' '"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=re.escape(said)):
+            write_report(tiny_run, scenes, "val", tmp_path / "refused.html", arithmetic=[wanted])
+    assert not (tmp_path / "refused.html").exists()
+
+
+def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
+    flowers = Dataset.open(flowers_path)
+    recipe = recipes.get("ds-sje-attributes").with_overrides(["training.epochs=2"])
+    run = train(recipe, flowers, tmp_path / "run")
+    out, metrics = write_report(run, flowers, "val")
+    assert out == run.path / "report.html" and metrics.images == 16
+    root = Page(out.read_text(encoding="utf-8")).root
+    part = flowers.split("val")
+    names = dict(zip(part.keys, part.class_names, strict=True))
+    queries = root.one("section", id="text-to-image").all("div", kind="by-text")
+    assert {query.one("q").text for query in queries} == set(part.class_names)
+    for query in queries:
+        for place in query.all("li"):
+            right = names[str(place.attributes["data-key"])] == query.one("q").text
+            assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
+    assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    measured = ZeroShotTask(run, flowers, "val").measure()
+    cells = [cell.text for cell in root.one("section", id="recognition").all("td")]
+    assert cells == [
+        f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)
+    ]
+    # Two images of a class share their text, of which neither could come first.
+    assert not root.all("section", id="recall")
+    assert root.one("p", kind="lead").text.endswith("recognised among 8 classes.")
+    assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
+    with pytest.raises(InvalidArgumentError, match="names of classes"):
+        write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
+
+
+def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name, *arguments, **keywords):
+        if name == "jinja2":
+            raise ImportError(name)
+        return real(name, *arguments, **keywords)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setattr(Embedder, "images", lambda *arguments: pytest.fail("embedded"))
+    with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
+        write_report(tiny_run, scenes, "val", tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:
+    scenes_copy.split("train").has_images = False
+    out, _ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", queries=2)
+    root = Page(out.read_text(encoding="utf-8")).root
+    assert not root.all("img")
+    keys = {node.text for node in root.all("div", kind="nothing")}
+    assert keys and keys <= set(scenes_copy.split("train").keys)
+    place = root.one("section", id="text-to-image").all("li")[0]
+    assert place.one("div", kind="nothing").text == place.attributes["data-key"]
+
+
+def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
+    pages = [
+        write_report(region_run, region_scenes, "val", tmp_path / name, queries=2)[0].read_text()
+        for name in ("first.html", "again.html")
+    ]
+    assert pages[0] == pages[1]
+    root, part = Page(pages[0]).root, region_scenes.split("val")
+    facts = dict(zip([n.text for n in root.all("dt")], [n.text for n in root.all("dd")], strict=True))
+    assert facts["Space"] == "sets of vectors, 16 dimensions, region-word"
+    assert facts["Images"] == "features of SmallConvNet, of up to 6 regions (grid)"
+    section = root.one("section", id="alignments")
+    figures = section.all("figure")
+    assert len(figures) == 6 and len({figure.attributes["data-key"] for figure in figures}) == 6
+    for figure in figures:
+        row = part.keys.index(str(figure.attributes["data-key"]))
+        caption = figure.one("q").text
+        assert caption in part.entries[row]["captions"]
+        scores = [pair_score(region_run, region_scenes, row, one) for one in part.entries[row]["captions"]]
+        assert figure.one("span", kind="rank").text == f"score {max(scores):.2f}"
+        picture = figure.one("img")
+        # What the picture says in words is the caption again, phrase by phrase.
+        said = re.findall("“(.*?)”", str(picture.attributes["alt"]))
+        assert " ".join(said) == caption
+        head, _, body = str(picture.attributes["src"]).partition(",")
+        assert head == "data:image/jpeg;base64"
+        with Image.open(io.BytesIO(base64.b64decode(body, validate=True))) as shown:
+            shown.load()
+            assert shown.size == tuple(int(str(picture.attributes[side])) for side in ("width", "height"))
+    assert "Arithmetic with words" in section.one("p", id="left-out").text
+    assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    with pytest.raises(InvalidArgumentError, match="sets of vectors"):
+        wanted = [(part.keys[0], "red", "blue")]
+        write_report(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
+    assert not (tmp_path / "refused.html").exists()
+
+
+def pair_score(run: Run, dataset: Dataset, row: int, caption: str) -> float:
+    part = dataset.split("val")
+    regions = run.model.encode_images(run.regions_of(dataset).rows(part.ids[[row]]))
+    return float(run.model.similarity.scores(regions, run.model.encode_texts(run.tokenizer([caption])))[0, 0])

@@ -1,0 +1,50 @@
+"""The precision `auto`: what a training computes in, and what is done with the run afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vsemb import recipes
+from vsemb.errors import InvalidArgumentError
+from vsemb.runs import build, precision
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_settled(fast: bool, monkeypatch) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: fast)
+    recipe = recipes.get("vsepp")
+    assert recipe.training.precision == "auto"
+    settled = precision.settled(recipe)
+    assert settled.training.dtype == ("mixed_bfloat16" if fast else "float32")
+    assert recipe.training.dtype == "float32"
+    for given in ("float32", "mixed_bfloat16"):
+        chosen = recipe.with_overrides([f"training.precision={given}"])
+        assert precision.settled(chosen) == chosen
+
+
+def test_another_precision_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"training\.precision='float16'"):
+        precision.settled(recipes.get("vsepp").with_overrides(["training.precision=float16"]))
+
+
+def test_training_is_in_bfloat16_and_the_run_in_float32(
+    scenes, tiny_recipe, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
+    built = []
+    original = build.build_model
+
+    def noted(recipe, *arguments):
+        built.append(recipe.training.dtype)
+        return original(recipe, *arguments)
+
+    monkeypatch.setattr(build, "build_model", noted)
+    recipe = tiny_recipe.with_overrides(["training.precision=auto", "training.epochs=1"])
+    run = train(recipe, scenes, tmp_path / "run")
+    assert run.model.text_encoder.dtype_policy.name == "float32"
+    assert built == ["mixed_bfloat16", "float32"]
+    assert Run.open(tmp_path / "run").recipe.training.precision == "auto"

@@ -1,0 +1,125 @@
+"""Runs of pretrained dual encoders give keras-hub's own numbers, and are ordinary runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.preset_files import write_clip
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.fine_tune import with_backbone
+from vsemb.runs.pretrained import pretrained_run
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+
+TEXTS = [
+    "A red circle above a blue square",
+    "two dogs: running on the beach",
+    "a photo of 12 cats, and a dog's ball!",
+    "the quick brown fox jumped over the lazy dog " * 3,
+]
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["CLIP", "SigLIP"])
+def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tmp_path: Path) -> None:
+    """The oracle: keras-hub's backbone behind its own preprocessor, at the network's own size.
+
+    Of float32 vectors of length 1, and logits of up to 100; the texts are padded to another length here, and
+    so summed in another order.
+    """
+    import keras_hub
+
+    path = shutil.copytree(preset_path(kind.lower()), tmp_path / "preset")
+    theirs = getattr(keras_hub.models, f"{kind}Backbone").from_preset(str(path))
+    preprocessor = getattr(keras_hub.models, f"{kind}Preprocessor").from_preset(str(path))
+    given = preprocessor({"prompts": TEXTS, "images": PIXELS})
+    logits = np.array(theirs({key: given[key] for key in ("images", "token_ids")})["vision_logits"])
+    wanted = theirs.get_text_embeddings(given["token_ids"]), theirs.get_vision_embeddings(given["images"])
+    pretrained_run(str(path), tmp_path / "run")
+    # All that the run needs is in it.
+    shutil.rmtree(path)
+    run = Run.open(tmp_path / "run")
+    texts = run.model.encode_texts(run.tokenizer(tf.constant(TEXTS)))
+    images = run.model.encode_images(PIXELS)
+    for found, theirs_of in zip((texts, images), wanted, strict=True):
+        unit = np.array(theirs_of) / np.linalg.norm(theirs_of, axis=1, keepdims=True)
+        np.testing.assert_allclose(found, unit, atol=2e-6)
+        assert unit.std(axis=0).max() > 1e-2, "the embeddings do not depend on what is embedded"
+    scores = run.model.logit_scale(run.model.similarity.scores(images, texts))
+    np.testing.assert_allclose(scores, logits, atol=2e-4)
+    assert run.info["preset"] == f"hub:{path}"
+
+
+def test_the_commands_take_it_as_any_run(preset_path, scenes_path, tmp_path: Path, capsys) -> None:
+    run, models = str(tmp_path / "run"), tmp_path / "models"
+    assert main(["pretrained", str(preset_path("siglip")), "--out", run]) == 0
+    assert "117.3 times the cosine, and -12.9" in capsys.readouterr().out
+    assert main(["evaluate", run, "--data", str(scenes_path), "--split", "test"]) == 0
+    assert main(["search", run, "a red circle", "--data", str(scenes_path), "--split", "test"]) == 0
+    assert main(["evaluate", run]) == 1
+    assert "Name one with --data" in capsys.readouterr().err
+    assert main(["export", run, str(models / "tiny")]) == 0
+    assert "not trained here: it is the preset" in (models / "contracts" / "tiny.md").read_text()
+    loaded = tf.saved_model.load(str(models / "tiny" / "1")).signatures["encode_text"]
+    answer = loaded(text=tf.constant(["a red circle", ""]))
+    opened = Run.open(run)
+    texts = opened.model.encode_texts(opened.tokenizer(tf.constant(["a red circle"])))
+    np.testing.assert_allclose(answer["embedding"][:1], texts, atol=1e-6)
+    assert answer["valid"].numpy().tolist() == [True, False]
+
+
+def test_random_weights_are_drawn_from_the_seed(preset_path, tmp_path: Path) -> None:
+    name = str(preset_path("clip"))
+    first, second, other = (
+        pretrained_run(name, tmp_path / str(number), weights="random", seed=seed)
+        for number, seed in enumerate((1, 1, 2))
+    )
+    embedded = [run.model.encode_images(PIXELS).numpy() for run in (first, second, other)]
+    np.testing.assert_array_equal(embedded[0], embedded[1])
+    assert np.abs(embedded[0] - embedded[2]).max() > 1e-3
+    # What is there is opened, what is something else is refused.
+    assert pretrained_run(name, tmp_path / "0", weights="random", seed=1).fingerprint == first.fingerprint
+    with pytest.raises(DataError, match="another recipe"):
+        pretrained_run(name, tmp_path / "0", weights="random", seed=2)
+
+
+def test_one_tower_is_no_dual_encoder(preset_path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="vsemb features DATA --backbone hub:"):
+        pretrained_run(str(preset_path("vit")), tmp_path / "run")
+    with pytest.raises(InvalidArgumentError, match="weights"):
+        pretrained_run(str(preset_path("clip")), tmp_path / "run", weights="imagenet")
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_starts_from_both_towers_and_opens_without_the_preset(scenes, tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "preset")
+    name = f"hub:{path}"
+    recipe = with_backbone(recipes.get("contrastive"), scenes, name).with_overrides(
+        [
+            *(f"text.{field}={value}" for field, value in (("tokenizer", name), ("encoder", name))),
+            *("text.weights=preset", "image.projection=false", "loss.temperature=0.01"),
+            *("batches.size=8", "training.epochs=1", "training.precision=float32"),
+        ]
+    )
+    assert recipe.image.weights == "preset"
+    start = pretrained_run(str(path), tmp_path / "start")
+    trained = train(recipe, scenes, tmp_path / "run")
+    assert trained.recipe.embedding_dim == 12
+    shutil.rmtree(path)
+    again = Run.open(tmp_path / "run")
+    ids = again.tokenizer(tf.constant(TEXTS))
+    moved = np.abs(again.model.encode_texts(ids) - start.model.encode_texts(ids)).max()
+    assert 0 < moved < 0.5, "one short epoch moves the preset's embeddings, and not far"
+
+
+def test_text_weights_want_a_preset(scenes) -> None:
+    recipe = recipes.get("contrastive").with_overrides(["text.weights=preset"])
+    with pytest.raises(InvalidArgumentError, match="where text.encoder names a preset"):
+        recipes.build.build_text_encoder(recipe, 10)

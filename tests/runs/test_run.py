@@ -1,0 +1,219 @@
+"""The run directory: what is in it, what it refuses, and what is noticed when it is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import TINY
+from vsemb.cli.__main__ import main
+from vsemb.data import synthetic as generator
+from vsemb.data.features.compute import write_precomputed
+from vsemb.data.features.store import FeatureStore
+from vsemb.data.store import Dataset, write_dataset
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs import run_directory as entering
+from vsemb.runs import texts
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.run import Run
+from vsemb.runs.run_directory import prepare_run
+from vsemb.runs.train import train
+
+
+@pytest.fixture
+def run_copy(tiny_run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run.path, tmp_path / "run"))
+
+
+def test_what_a_run_holds(tiny_run, tiny_recipe) -> None:
+    names = {path.name for path in tiny_run.path.iterdir()}
+    assert names == {"recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl", "checkpoints", "logs"}
+    stored = {path.name for path in (tiny_run.path / "checkpoints").iterdir()}
+    assert stored == {"best.weights.h5", "state.npz"}
+    assert list((tiny_run.path / "logs").rglob("events.out.tfevents.*"))
+    assert tiny_run.recipe == tiny_recipe
+    assert tiny_run.info["status"] == "finished"
+    rows = [json.loads(line) for line in (tiny_run.path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1]
+    best = max(rows, key=lambda row: row["val_recall_sum"])
+    assert tiny_run.info["best_epoch"] == best["epoch"]
+    # The recall sum is that of the six recalls.
+    recalls = [best[f"val_{side}_R@{k}"] for side in ("i2t", "t2i") for k in (1, 5, 10)]
+    np.testing.assert_allclose(best["val_recall_sum"], sum(recalls))
+    assert tiny_run.info["best_recall_sum"] == best["val_recall_sum"]
+
+
+def test_evaluation_gives_what_training_measured(tiny_run, scenes, tmp_path, capsys) -> None:
+    metrics = evaluate_run(Run.open(tiny_run.path), scenes, "val")
+    # Training may have taken other batches; ranks of so few images do not notice.
+    np.testing.assert_allclose(metrics.recall_sum, tiny_run.info["best_recall_sum"], atol=1e-6)
+    assert (metrics.images, metrics.texts) == (12, 60)
+    out = tmp_path / "metrics.json"
+    assert main(["evaluate", str(tiny_run.path), "--split", "val", "--json", str(out)]) == 0
+    written = json.loads(out.read_text())
+    assert written == json.loads(json.dumps(metrics.to_json()))
+    assert set(written["image_to_text"]) == {"R@1", "R@5", "R@10", "median_rank", "mean_rank"}
+    assert "R@1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "vall"], "Did you mean 'val'"),
+        (["--folds", "0"], "folds"),
+        (["--folds", "13"], "folds"),
+        (["--bootstrap", "-1"], "bootstrap"),
+        (["--data", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_evaluations_are_one_line(tiny_run, arguments, message: str, capfd) -> None:
+    assert main(["evaluate", str(tiny_run.path), *arguments]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("vsemb evaluate: ") and message in line
+
+
+def test_a_run_of_another_recipe_is_refused(tiny_run, tiny_recipe, scenes) -> None:
+    before = (tiny_run.path / "recipe.json").read_bytes()
+    other = tiny_recipe.with_overrides(["text.units=17", "loss.margin=0.3"])
+    with pytest.raises(DataError, match=r"loss.margin is 0.2 there and 0.3 now \(1 more differ\)"):
+        train(other, scenes, tiny_run.path)
+    assert (tiny_run.path / "recipe.json").read_bytes() == before
+
+
+def another_dataset(path: Path, words: str = "") -> Dataset:
+    """Scenes of another seed, with features of the same size."""
+    source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
+    records = generator.generate({"train": 48, "val": 12}, seed=6, image_size=32)
+    dataset = write_dataset(records, path, name="scenes", source=source)
+    features = np.random.default_rng(0).normal(size=(60, 16)).astype(np.float32)
+    write_precomputed(dataset, np.arange(60), features)
+    return dataset
+
+
+def test_a_run_of_another_dataset_is_refused(run_copy, tiny_recipe, tmp_path) -> None:
+    with pytest.raises(DataError, match="another dataset"):
+        train(tiny_recipe, another_dataset(tmp_path / "other"), run_copy)
+
+
+def test_other_features_are_refused(run_copy, tiny_recipe, scenes_copy) -> None:
+    old = FeatureStore.find(scenes_copy)
+    shutil.rmtree(old.directory)
+    generator = np.random.default_rng(0)
+    write_precomputed(scenes_copy, old.ids, generator.normal(size=(len(old.ids), 16)).astype(np.float32))
+    with pytest.raises(DataError, match="other features"):
+        train(tiny_recipe, scenes_copy, run_copy)
+    # Measured on the run's own dataset, the features must be those of the training.
+    with pytest.raises(DataError, match="No features"):
+        evaluate_run(Run.open(run_copy), scenes_copy, "val")
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path, tiny_recipe, scenes) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(DataError, match="is no run"):
+        train(tiny_recipe, scenes, tmp_path / "mine")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    with pytest.raises(DataError, match="is no run"):
+        Run.open(tmp_path / "mine")
+    with pytest.raises(DataError, match="is no run"):
+        Run.open(tmp_path / "nowhere")
+
+
+def tamper(path: Path, how: str) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if how == "swapped":
+        lines[2], lines[3] = lines[3], lines[2]
+    elif how == "added":
+        lines.append("zebra")
+    elif how == "doubled":
+        lines.append(lines[-1])
+    elif how == "cut":
+        lines = lines[:1]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", ["swapped", "added", "doubled", "cut"])
+def test_a_tampered_vocabulary_is_noticed(run_copy, scenes, how: str) -> None:
+    tamper(run_copy / "vocabulary.txt", how)
+    with pytest.raises(DataError, match="vocabulary"):
+        evaluate_run(Run.open(run_copy), scenes, "val")
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "run.json", "checkpoints/best.weights.h5", "vocabulary.txt"])
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]"])
+def test_missing_and_broken_files_are_clear_errors(run_copy, scenes, name: str, content, capfd) -> None:
+    if content is None:
+        (run_copy / name).unlink()
+    else:
+        (run_copy / name).write_bytes(content)
+    assert main(["evaluate", str(run_copy), "--data", str(scenes.path)]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("vsemb evaluate: ") and str(run_copy) in line
+
+
+def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_recipe, monkeypatch) -> None:
+    out = tmp_path / "run"
+    store = FeatureStore.find(scenes)
+    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
+
+    class Killed(BaseException):
+        pass
+
+    real = entering.write_json
+    for fatal in (1, 2):
+        calls = []
+
+        def write(path, value, fatal=fatal, calls=calls) -> None:
+            calls.append(path)
+            if len(calls) == fatal:
+                raise Killed
+            real(path, value)
+
+        monkeypatch.setattr(entering, "write_json", write)
+        with pytest.raises(Killed):
+            prepare_run(tiny_recipe, scenes, out, vocabulary, store)
+    monkeypatch.undo()
+    assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
+
+
+def test_a_run_of_an_earlier_version_lacks_fields_that_are_by_default(tmp_path, scenes, tiny_recipe) -> None:
+    store, out = FeatureStore.find(scenes), tmp_path / "run"
+    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
+    prepare_run(tiny_recipe, scenes, out, vocabulary, store)
+    stored = json.loads((out / "recipe.json").read_text())
+    del stored["text"]["tokenizer"], stored["loss"]["text_weight"]
+    (out / "recipe.json").write_text(json.dumps(stored))
+    assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
+    other = tiny_recipe.with_overrides(["loss.text_weight=0.5"])
+    with pytest.raises(DataError, match="loss.text_weight is 1.0 there and 0.5 now"):
+        prepare_run(other, scenes, out, vocabulary, store)
+
+
+def test_a_diverging_training_says_so(tmp_path, scenes, tiny_recipe, capfd) -> None:
+    settings = [*TINY, "optimizer.name=sgd", "optimizer.learning_rate=1e30", "similarity=dot"]
+    settings.append("text.encoder=sum")
+    arguments = ["vsepp", "--variant", "paper", "--data", str(scenes.path), "--out", str(tmp_path / "r")]
+    assert main(["train", *arguments, *(f"--set={setting}" for setting in settings)]) == 1
+    complaint = capfd.readouterr().err.splitlines()[-1]
+    assert complaint.startswith("vsemb train: ")
+    assert "learning_rate" in complaint and "finite" in complaint
+
+
+def test_a_split_that_is_not_there(tmp_path, tiny_recipe) -> None:
+    source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
+    records = generator.generate({"train": 10}, seed=6, image_size=32)
+    dataset = write_dataset(records, tmp_path / "data", name="scenes", source=source)
+    with pytest.raises(InvalidArgumentError, match="split"):
+        train(tiny_recipe, dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_features(tmp_path, tiny_recipe, scenes_copy) -> None:
+    shutil.rmtree(scenes_copy.path / "features")
+    with pytest.raises(DataError, match="vsemb features"):
+        train(tiny_recipe, scenes_copy, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,76 @@
+"""Words of captions: by hand, and against the Java program of the COCO evaluation where it is there."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vsemb.systems.captions.caption_tokens import caption_tokens
+
+#: Captions as people write them, which both programs split alike.
+WRITTEN = (
+    "A dog's ball isn't here, don't they say; we've left -- I'd go!",
+    'The "quick" (brown) fox ... jumps over a well-known, two-year-old t-shirt?',
+    "I cannot come. He is gonna run 'cause he 's late . Gimme 3,000 of 5:30",
+    "Mr. Smith of St. John's in the U.S. wears a #23 A&M jersey on rock 'n' roll",
+    "dogs' bowls and the boys’ toys – it’s “new” café — o'clock",
+    "A man!? yes!!! no , I can't , won't , shan't .",
+    "black and/or white , 1/2 of statefarm.com , at 10 % & more = less",
+    "at&t isn't AT&T",
+    "",
+    " . ",
+    "'tis ma'am 's turn",
+)
+# Of pycocoevalcap's tokenizer/ptbtokenizer.py.
+DROPPED = ["''", "'", "``", "`", "-LRB-", "-RRB-", "-LCB-", "-RCB-"]
+DROPPED += [".", "?", "!", ",", ":", "-", "--", "...", ";"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A man isn't here.", "a man is n't here"),
+        ("The dogs' and the dog's ball", "the dogs and the dog 's ball"),
+        ("Can't, won't; CANNOT!", "ca n't wo n't can not"),
+        ("a t-shirt, a close-up - a U-turn -- up", "a t-shirt a close-up a u-turn up"),
+        ("“curly” ‘quotes’ … don’t", "curly quotes do n't"),
+        ("one\ntwo\tthree\0four\u2028five", "one two three four five"),
+        ("at 3.50 for 3,000.", "at 3.50 for 3,000"),
+        ("dont 's", "dont 's"),
+        ("a ||| b", "a | | | b"),
+        ("Ein Hund läuft; 犬", "ein hund läuft 犬"),
+        ("?.,!'", ""),
+        ("", ""),
+    ],
+)
+def test_by_hand(text: str, words: str) -> None:
+    assert caption_tokens(text) == words.split()
+
+
+def test_split_again_gives_the_same() -> None:
+    for text in (WRITTEN[0], *WRITTEN[4:6]):
+        tokens = caption_tokens(text)
+        assert caption_tokens(" ".join(tokens)) == tokens
+
+
+def test_a_long_text_takes_no_longer_than_its_length() -> None:
+    for text in ("a" * 100_000, "a-" * 50_000, "a'" * 50_000, "an't" * 20_000, "'" * 100_000, "1," * 50_000):
+        caption_tokens(text)  # Seconds, were it quadratic.
+
+
+def test_equals_the_java_program() -> None:
+    spec = importlib.util.find_spec("pycocoevalcap")
+    if spec is None or shutil.which("java") is None:
+        pytest.skip("pycocoevalcap or Java is not installed")
+    jar = Path(list(spec.submodule_search_locations or ())[0]) / "tokenizer" / "stanford-corenlp-3.4.1.jar"
+    command = ["java", "-Dfile.encoding=UTF-8", "-cp", str(jar)]
+    command += ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase"]
+    given = "".join(f"{text}\n" for text in WRITTEN).encode()
+    done = subprocess.run(command, input=given, capture_output=True, check=True, timeout=120)
+    lines = done.stdout.decode().split("\n")[: len(WRITTEN)]
+    java = [[word for word in line.split() if word not in DROPPED] for line in lines]
+    assert [caption_tokens(text) for text in WRITTEN] == java

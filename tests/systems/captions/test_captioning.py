@@ -1,0 +1,187 @@
+"""Captions of splits, files and keys by every kind of run that writes some, and the options each reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb import recipes
+from vsemb.data.sources import FeatureImages
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.captions.captioner import NeuralCaptioner
+from vsemb.systems.captions.captioning import (
+    CaptionOptions,
+    caption_images,
+    caption_split,
+    captioner_of,
+    open_captioning_run,
+    writes_captions,
+)
+
+
+@pytest.fixture(scope="module")
+def written(caption_run, scenes):
+    return caption_split(caption_run, scenes, "val", CaptionOptions(n_best=3))
+
+
+def test_captions_of_a_split_are_the_captioners(written, caption_run, scenes) -> None:
+    part = scenes.split("val")
+    captioner = NeuralCaptioner(caption_run.model, caption_run.vocabulary, beam=7, n_best=3)
+    features = caption_run.images_of(scenes, part).gather(np.arange(len(part)))
+    texts, log_probs = captioner(tf.constant(features))
+    assert len(written) == 12 and {len(captions) for captions in written} == {3}
+    assert [[text for text, _ in captions] for captions in written] == [
+        [text.decode() for text in row] for row in texts.numpy()
+    ]
+    found = [[log_prob for _, log_prob in captions] for captions in written]
+    np.testing.assert_allclose(found, log_probs, rtol=1e-5)
+
+
+def test_log_probabilities_are_those_of_the_model(written, caption_run, scenes) -> None:
+    part = scenes.split("val")
+    features = caption_run.images_of(scenes, part).gather(np.arange(len(part)))
+    for row in (0, 7):
+        texts, log_probs = zip(*written[row], strict=True)
+        ids = caption_run.tokenizer(list(texts))
+        inputs = {"image": np.repeat(features[[row]], len(texts), axis=0), "text": ids}
+        likelihoods = caption_run.model.log_likelihoods(inputs).numpy().sum(axis=1)
+        # Unfinished captions have no END; these are all shorter than the longest.
+        np.testing.assert_allclose(log_probs, likelihoods, rtol=1e-4)
+        assert list(log_probs) == sorted(log_probs, reverse=True)
+
+
+def test_rows_wanted(written, caption_run, scenes) -> None:
+    rows = np.array([7, 2])
+    some = caption_split(caption_run, scenes, "val", CaptionOptions(n_best=3), rows=rows)
+    for captions, row in zip(some, rows, strict=True):
+        assert [text for text, _ in captions] == [text for text, _ in written[row]]
+    assert caption_split(caption_run, scenes, "val", rows=rows[:0]) == []
+
+
+def test_options_go_before_the_recipe(caption_run, scenes) -> None:
+    rows = np.arange(4)
+
+    def texts(**options):
+        found = caption_split(caption_run, scenes, "val", CaptionOptions(**options), rows=rows)
+        return [[text for text, _ in captions] for captions in found]
+
+    greedy, default = texts(beam=1), texts()
+    # As many as the beam holds, where no number is given.
+    assert {len(captions) for captions in greedy} == {1} and {len(each) for each in default} == {5}
+    assert texts(sample="greedy") == greedy
+    assert {len(text.split()) for captions in texts(max_words=2) for text in captions} <= {1, 2}
+    drawn = texts(sample="random", seed=3, n_best=4)
+    assert texts(sample="random", seed=3, n_best=4) == drawn != texts(sample="random", seed=4, n_best=4)
+    # A length penalty this large prefers the longest.
+    lengths = [
+        np.mean([len(captions[0].split()) for captions in each])
+        for each in (default, texts(length_penalty=5.0))
+    ]
+    assert lengths[1] >= lengths[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"n_best": 0}, "`n_best`"),
+        ({"beam": 2, "n_best": 3}, "`n_best`"),
+        ({"beam": 0}, "`beam`"),
+        ({"max_words": 0}, "`max_words`"),
+        ({"candidates": 9}, "candidates=9.*multimodal-rnn"),
+        ({"sample": "loud"}, "sample='loud'"),
+        ({"sample": "random", "beam": 3}, "beam=3.*words are drawn"),
+        ({"sample": "random", "length_penalty": 1.0}, "length_penalty=1.0.*words are drawn"),
+        ({"temperature": 0.5}, "temperature=0.5.*--sample"),
+        ({"seed": 5}, "seed=5.*--sample"),
+    ],
+)
+def test_options_that_are_not_read_are_refused(caption_run, options, said) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        captioner_of(caption_run, CaptionOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ("vsepp", "which is for retrieval; a run that writes captions"),
+        ("entailment", "which is for entailment"),
+        ("log-bilinear", "which sees no image"),
+    ],
+)
+def test_runs_that_write_no_captions_are_refused(recipe, said, tmp_path) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(recipes.get(recipe).to_json()))
+    with pytest.raises(DataError, match=said):
+        open_captioning_run(tmp_path)
+    assert writes_captions(tmp_path) is (recipe == "log-bilinear")
+    with pytest.raises(DataError, match="is no run"):
+        open_captioning_run(tmp_path / "none")
+
+
+def test_keys_are_captioned_from_features_and_files_are_not(written, caption_run, scenes, tmp_path) -> None:
+    part, new = scenes.split("val"), tmp_path / "new.png"
+    new.write_bytes(part.read_image(3))
+    images = [part.keys[3], str(new), "nowhere.png", part.keys[0]]
+    found = caption_images(caption_run, images, scenes, CaptionOptions(n_best=3))
+    assert [result.error is None for result in found] == [True, False, False, True]
+    assert "precomputed features" in found[1].error and "nowhere.png" in found[2].error
+    for result, row in ((found[0], 3), (found[3], 0)):
+        assert [text for text, _ in result.captions] == [text for text, _ in written[row]]
+    assert found[0].to_json()["captions"][0] == {
+        "text": written[3][0][0],
+        "log_prob": pytest.approx(written[3][0][1], rel=1e-5),
+    }
+    assert found[1].to_json() == {"image": str(new), "error": found[1].error}
+
+
+@pytest.mark.parametrize("sample", [None, "greedy"])
+def test_a_broken_model_is_no_model_without_captions(caption_run, scenes, sample) -> None:
+    broken = dataclasses.replace(caption_run)  # With a model of its own.
+    broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
+    options, keys = CaptionOptions(sample=sample), scenes.split("val").keys[:2]
+    found = caption_images(broken, keys, scenes, options)
+    assert all("NaN" in result.error for result in found)
+    with pytest.raises(DataError, match="NaN"):
+        caption_split(broken, scenes, "val", options)
+
+
+def test_features_of_a_split_are_read_once(caption_run, scenes, monkeypatch) -> None:
+    calls = []
+    read = FeatureImages._read
+    monkeypatch.setattr(FeatureImages, "_read", lambda self, ids: calls.append(len(ids)) or read(self, ids))
+    keys = scenes.split("val").keys[:3]
+    assert all(result.error is None for result in caption_images(caption_run, keys, scenes))
+    assert calls == [12]
+
+
+def test_files_of_a_run_on_regions_are_captioned_whole(region_caption_run, region_scenes, tmp_path) -> None:
+    part, good, bad = region_scenes.split("val"), tmp_path / "good.png", tmp_path / "bad.png"
+    good.write_bytes(part.read_image(2))
+    bad.write_bytes(b"\x89PNG nothing")
+    found = caption_images(region_caption_run, [str(good), str(bad), part.keys[2]], region_scenes)
+    assert found[0].error is None and "unreadable" in found[1].error and found[2].error is None
+    # The file and the key are one image; features of the cache are those of the served network, rounded.
+    (first, second), (first_log, second_log) = zip(found[0].captions[0], found[2].captions[0], strict=True)
+    assert first == second and first_log == pytest.approx(second_log, rel=1e-2)
+    split = caption_split(region_caption_run, region_scenes, "val", rows=np.array([2]))
+    assert split[0][0][0] == second
+    # Files need no dataset.
+    assert caption_images(region_caption_run, [str(good)])[0].captions == found[0].captions
+
+
+def test_language_models_write_for_their_encoder(language_run, tagged_scenes) -> None:
+    options = CaptionOptions(n_best=2, candidates=6)
+    rows = np.array([4, 1])
+    split = caption_split(language_run, tagged_scenes, "val", options, rows=rows)
+    assert all(1 <= len(captions) <= 2 for captions in split)
+    keys = [tagged_scenes.split("val").keys[row] for row in rows]
+    found = caption_images(language_run, keys, tagged_scenes, options)
+    assert [[text for text, _ in each.captions] for each in found] == [
+        [text for text, _ in captions] for captions in split
+    ]
+    for refused in ({"sample": "random"}, {"max_words": 5}, {"length_penalty": 1.0}):
+        with pytest.raises(InvalidArgumentError, match=f"{next(iter(refused))}=.*sc-nlm"):
+            captioner_of(language_run, CaptionOptions(**refused))

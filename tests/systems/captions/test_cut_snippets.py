@@ -1,0 +1,175 @@
+"""Cutting captions into snippets: against one caption at a time in NumPy, and what no caption may break."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.captions import cut_snippets as module
+from vsemb.systems.captions.cut_snippets import (
+    Snippets,
+    choose_affinity,
+    find_snippets,
+    keep_snippets,
+    snippets_fingerprint,
+    stored_snippets,
+)
+from vsemb.text.normalize import split_words
+
+
+def unaries_of(run, dataset, part, caption: int) -> np.ndarray:
+    """The scores of a caption's words with the regions of its image, (words, regions), by itself."""
+    store = run.regions_of(dataset)
+    images = run.model.encode_images(store.rows(part.ids[[part.caption_rows[caption]]]))
+    texts = run.model.encode_texts(run.tokenizer([part.captions[caption]]))
+    return run.model.similarity.word_region_scores(images, texts).numpy()[0]
+
+
+def slow_best(unaries: np.ndarray, affinity: float) -> float:
+    """The energy of the best chain, each step over all pairs of regions."""
+    sums = unaries[0].astype(np.float64)
+    for word in unaries[1:]:
+        sums = (sums[:, None] + affinity * np.eye(len(sums))).max(axis=0) + word
+    return float(sums.max())
+
+
+def words_of(text: str) -> list[str]:
+    return [word.decode() for word in split_words([text]).to_list()[0]]
+
+
+def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, monkeypatch):
+    """Snippets in a row make the caption, and their regions its best chain; regions that look alike tie."""
+    # Blocks that end within an image's captions, and batches within a block.
+    monkeypatch.setattr(module, "_BLOCK", 13)
+    monkeypatch.setattr(module, "_BATCH", 4)
+    part = region_scenes.split("val")
+    affinity = choose_affinity(region_run, region_scenes)
+    assert affinity > 0
+    found = find_snippets(region_run, region_scenes, "val", affinity=affinity)
+    at = 0
+    for caption, text in enumerate(part.captions):
+        words, row = words_of(text), int(part.caption_rows[caption])
+        boxes = region_run.regions_of(region_scenes).boxes(part.ids[[row]])[0]
+        path: list[int] = []
+        while len(path) < len(words):
+            snippet = found.texts[at].split()
+            assert snippet == words[len(path) : len(path) + len(snippet)]
+            assert (found.image_rows[at], found.image_ids[at]) == (row, part.ids[row])
+            # No padding, and another region than the snippet before.
+            assert boxes[found.regions[at]].any() and path[-1:] != [found.regions[at]]
+            path += [int(found.regions[at])] * len(snippet)
+            at += 1
+        unaries = unaries_of(region_run, region_scenes, part, caption)[:, np.any(boxes != 0, axis=1)]
+        stays = sum(one == other for one, other in itertools.pairwise(path))
+        energy = float(unaries[np.arange(len(path)), path].sum()) + affinity * stays
+        # Sums of 20 float32 numbers.
+        np.testing.assert_allclose(energy, slow_best(unaries, affinity), rtol=1e-5)
+    assert at == len(found) and found.affinity == affinity
+    # The split itself does as well as its name.
+    assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == found.texts
+
+
+def test_affinity_joins_words(region_run, region_scenes, capfd):
+    part = region_scenes.split("test")
+    words = [words_of(text) for text in part.captions]
+    alone, chosen, whole = (
+        find_snippets(region_run, region_scenes, "test", affinity=affinity) for affinity in (0.0, None, 1e30)
+    )
+    assert len(alone) > len(chosen) > len(whole)
+    # One region a caption, with all of its words; no word is lost at any affinity.
+    assert [text.split() for text in whole.texts] == words
+    assert whole.image_rows.tolist() == part.caption_rows.tolist()
+    for found in (alone, chosen):
+        assert " ".join(found.texts) == " ".join(" ".join(each) for each in words)
+    assert chosen.affinity == choose_affinity(region_run, region_scenes)
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("snippets     ")]
+    assert len(said) == 3 and f"{len(chosen)} of {chosen.mean_words:.1f} words" in said[1]
+
+
+def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scenes):
+    part = region_scenes.split("val")
+    squares, count = 0.0, 0
+    for caption in range(len(part.captions)):
+        real = np.any(
+            region_run.regions_of(region_scenes).boxes(part.ids[[part.caption_rows[caption]]])[0], 1
+        )
+        scores = unaries_of(region_run, region_scenes, part, caption)[:, real].astype(np.float64)
+        squares += ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum()
+        count += scores.size
+    assert choose_affinity(region_run, region_scenes) == float(f"{np.sqrt(squares / count):.2g}")
+
+
+def test_words_that_are_not_known_and_long_captions(region_run, region_scenes):
+    """Unknown words stay words, 's stays with its word, and what is not read is left out."""
+    part = region_scenes.split("val")
+    captions = [["A man's dog-house, zyzzyva"] for _ in range(len(part))]
+    captions[0] = [" ".join(["red"] * 60)]
+    captions[1] = ["..."]
+    other = part.with_captions(captions)
+    found = find_snippets(region_run, region_scenes, other, affinity=1e30)
+    assert found.texts[0] == " ".join(["red"] * region_run.tokenizer.max_length)
+    # A caption without a word has no snippet.
+    assert found.image_rows.tolist() == [0, *range(2, len(part))]
+    assert set(found.texts[1:]) == {"a man's dog house zyzzyva"}
+    assert words_of(found.texts[1]) == ["a", "man", "'s", "dog", "house", "zyzzyva"]
+    for found in (find_snippets(region_run, region_scenes, other, affinity=value) for value in (0.0, 0.1)):
+        assert all(words_of(text) == text.replace("'s", " 's").split() for text in found.texts)
+
+
+def test_joined_words_begin_with_no_apostrophe():
+    assert module._joined(["'s", "dog"]) == "dog" and module._joined(["'s"]) == module._joined([]) == ""
+    assert module._joined(["man", "'s"]) == "man's"
+
+
+def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monkeypatch):
+    folder = tmp_path / "run" / "snippets"
+    first = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+    # Nothing is written before there is a run to write it into.
+    assert not folder.parent.exists()
+    keep_snippets(first, folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "find_snippets", None)
+        again = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+        written = (folder / "manifest.json").stat().st_mtime_ns
+        keep_snippets(again, folder)
+        assert (folder / "manifest.json").stat().st_mtime_ns == written
+    assert again.texts == first.texts and again.fingerprint == first.fingerprint
+    for name in ("image_rows", "image_ids", "regions"):
+        assert getattr(again, name).tolist() == getattr(first, name).tolist()
+    # What was cut with something else is replaced.
+    other = stored_snippets(folder, region_run, region_scenes, "val", affinity=1e30)
+    keep_snippets(other, folder)
+    assert len(other) < len(first) and Snippets.load(folder).texts == other.texts
+    part = region_scenes.split("val")
+    few = part.with_captions([entry["captions"][:1] for entry in part.entries])
+    prints = {snippets_fingerprint(region_run, region_scenes, *each) for each in ((part, 0.0), (few, 0.0))}
+    assert len(prints) == 2 and first.fingerprint in prints
+
+
+def test_mistakes(region_run, region_scenes, tiny_run, scenes):
+    for affinity in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InvalidArgumentError, match="`affinity`"):
+            find_snippets(region_run, region_scenes, "val", affinity=affinity)
+    with pytest.raises(DataError, match="has no regions"):
+        find_snippets(tiny_run, region_scenes, "val", affinity=0.0)
+    with pytest.raises(DataError, match="vsemb regions"):
+        find_snippets(region_run, scenes, "val", affinity=0.0)
+    recipe = region_run.recipe
+    letters = dataclasses.replace(
+        region_run,
+        recipe=dataclasses.replace(recipe, text=dataclasses.replace(recipe.text, tokenizer="characters")),
+    )
+    with pytest.raises(InvalidArgumentError, match="reads words"):
+        find_snippets(letters, region_scenes, "val", affinity=0.0)
+
+
+def test_broken_scores_are_refused(region_run, region_scenes):
+    broken = dataclasses.replace(region_run)  # With a model of its own.
+    broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
+    for affinity in (0.5, None):
+        with pytest.raises(DataError, match="NaN"):
+            find_snippets(broken, region_scenes, "val", affinity=affinity)

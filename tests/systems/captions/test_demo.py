@@ -1,0 +1,70 @@
+"""What the demonstration answers with a run that writes captions, alone and beside one that searches."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from vsemb.demo import Demo, serve_demo
+from vsemb.demo.cards import Cards
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.run import Run
+from vsemb.systems.captions.captioning import CaptionOptions, caption_images
+from vsemb.systems.captions.demo import CaptionDemo
+from vsemb.systems.captions.demo_page import build_caption_page
+
+
+def test_answers_are_those_of_the_caption_command(region_caption_run, region_scenes):
+    demo = CaptionDemo(region_caption_run, region_scenes, "val", CaptionOptions(n_best=2))
+    part = region_scenes.split("val")
+    assert len(demo) == 12 and demo.items[3].key == part.keys[3]
+    (wanted,) = caption_images(region_caption_run, [part.keys[3]], region_scenes, CaptionOptions(n_best=2))
+    assert demo.captions(part.keys[3]) == wanted.captions and len(wanted.captions) == 2
+    # Dropped, the same image is read by the served network: its features are those of the cache, rounded.
+    dropped = demo.captions(part.read_image(3))
+    assert [text for text, _ in dropped] == [text for text, _ in wanted.captions]
+    for image, message in ((b"", "empty"), (b"no image", "known format")):
+        with pytest.raises(DataError, match=message):
+            demo.captions(image)
+    with pytest.raises(InvalidArgumentError, match="no-such"):
+        demo.captions("no-such")
+
+
+def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_path):
+    key = scenes.split("val").keys[2]
+    searched = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))
+    demo = Demo(searched, scenes, "val", report=lambda line: None, captioning=caption_run)
+    answer = demo.by_image(key, 3)
+    (wanted,) = caption_images(caption_run, [key], scenes)
+    assert answer.written == wanted.captions and demo.by_text("a red circle", 3).written is None
+    html = Cards(demo).answer(answer)
+    best = html.index(f">{wanted.captions[0][0]}</div>")
+    assert html.index("Captions written") < best < html.index("Nearest captions")
+    assert "Captions written" not in Cards(demo).answer(demo.by_text("a red circle", 3))
+    demo.close()
+
+
+def test_captions_never_become_markup(caption_run, scenes):
+    cards = Cards(CaptionDemo(caption_run, scenes, "val"))
+    html = cards.written([("<script>alert(1)</script>", -1.5)])
+    assert "<script>" not in html and "&lt;script&gt;" in html and "<b>-1.50</b>" in html
+    assert "No caption was found" in cards.written([])
+
+
+def test_the_page_writes_captions_of_a_key(caption_run, scenes):
+    gradio = pytest.importorskip("gradio")
+    blocks = build_caption_page(gradio, CaptionDemo(caption_run, scenes, "val"))
+    key = scenes.split("val").keys[0]
+    (wanted,) = caption_images(caption_run, [key], scenes)
+    answers = [each.fn for each in blocks.fns.values() if len(each.inputs) == 2]
+    # By the button, by a dropped image, and by another key.
+    assert len(answers) == 3
+    for answer in answers:
+        assert wanted.captions[0][0] in answer(None, key)
+        assert "Received: image=None" in answer(None, None)
+
+
+def test_a_second_run_that_writes_captions_is_refused(caption_run, scenes):
+    with pytest.raises(InvalidArgumentError, match="`captions`.*itself writes captions"):
+        serve_demo(caption_run, scenes, captioning=caption_run)

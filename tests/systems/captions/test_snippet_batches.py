@@ -1,0 +1,106 @@
+"""Batches of snippets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.captions.snippet_batches import SnippetBatches
+from vsemb.systems.captions.snippets import Snippets
+from vsemb.systems.regions.regions import RegionStore
+from vsemb.text.tokenizers import WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+# Each snippet's text says its number, by the words of its binary digits.
+WORDS = ("zero", "one")
+COUNT = 50
+
+
+@pytest.fixture(scope="module")
+def store(region_scenes) -> RegionStore:
+    return RegionStore.find(region_scenes)
+
+
+@pytest.fixture(scope="module")
+def snippets(region_scenes, store) -> Snippets:
+    ids = region_scenes.split("train").ids
+    random = np.random.default_rng(3)
+    rows, regions = random.integers(len(ids), size=COUNT), random.integers(store.count, size=COUNT)
+    texts = [" ".join(WORDS[int(digit)] for digit in f"{number:b}") for number in range(COUNT)]
+    return Snippets(rows, ids[rows], regions, texts, 0.5, store.fingerprint, "c0ffee")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> WordTokenizer:
+    return WordTokenizer(Vocabulary(WORDS), max_length=8)
+
+
+def numbers(texts: np.ndarray) -> list[int]:
+    return [int("".join(str(word - 2) for word in text if word), 2) for text in texts.tolist()]
+
+
+def check(batch: dict, snippets: Snippets, store: RegionStore) -> list[int]:
+    """Each row's features are those of the snippet that its words name."""
+    found = numbers(batch["text"])
+    rows = store.rows(snippets.image_ids[found])[np.arange(len(found)), snippets.regions[found]]
+    np.testing.assert_array_equal(batch["image"], rows)
+    assert batch["image"].dtype == np.float32 and batch["text"].dtype == np.int32
+    return found
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "from disk"])
+def test_an_epoch_has_every_snippet_once(snippets, store, tokenizer, memory):
+    batches = SnippetBatches(snippets, store, tokenizer, 8, seed=1, memory=memory)
+    assert batches.batch_size == 8 and batches.steps_per_epoch == COUNT // 8
+    dataset = batches.dataset()
+    assert int(dataset.cardinality()) == COUNT // 8
+    first, second = (
+        [number for batch in dataset.as_numpy_iterator() for number in check(batch, snippets, store)]
+        for _ in range(2)
+    )
+    for epoch in (first, second):
+        assert len(set(epoch)) == len(epoch) == COUNT // 8 * 8
+    # Each time another order, and others are left out.
+    assert first != second and set(first) != set(second)
+
+
+def test_going_on_in_the_middle(snippets, store, tokenizer):
+    def batches() -> SnippetBatches:
+        return SnippetBatches(snippets, store, tokenizer, 8, seed=1)
+
+    one = batches().dataset()
+    epochs = [list(one.as_numpy_iterator()) for _ in range(2)]
+    rest = batches().dataset(1, 4)
+    assert int(rest.cardinality()) == COUNT // 8 - 4
+    for got, wanted in zip(rest.as_numpy_iterator(), epochs[1][4:], strict=True):
+        for name in ("image", "text"):
+            np.testing.assert_array_equal(got[name], wanted[name])
+    other = SnippetBatches(snippets, store, tokenizer, 8, seed=2)
+    assert not np.array_equal(other.plan(0), batches().plan(0))
+
+
+def test_batches_are_of_nearly_one_length(snippets, store, tokenizer):
+    lengths = np.array([len(text.split()) for text in snippets.texts])
+    plan = SnippetBatches(snippets, store, tokenizer, 5).plan(0)
+    spread = lengths[plan].max(axis=1) - lengths[plan].min(axis=1)
+    assert spread.mean() < 1
+    for batch, rows in zip(
+        SnippetBatches(snippets, store, tokenizer, 5).dataset().as_numpy_iterator(), plan, strict=True
+    ):
+        assert batch["text"].shape == (5, lengths[rows].max())
+
+
+def test_mistakes(snippets, store, tokenizer):
+    with pytest.raises(InvalidArgumentError, match="batch_size"):
+        SnippetBatches(snippets, store, tokenizer, 0)
+    with pytest.raises(DataError, match=r"batch_size=51"):
+        SnippetBatches(snippets, store, tokenizer, 51)
+    others = dataclasses.replace(snippets, store="0123")
+    with pytest.raises(DataError, match=r"image\.features=0123"):
+        SnippetBatches(others, store, tokenizer, 8)
+    none = Snippets(*[np.zeros(0, np.int64)] * 3, [], 0.5, store.fingerprint, "c0ffee")
+    with pytest.raises(DataError, match="0 snippets"):
+        SnippetBatches(none, store, tokenizer, 1)

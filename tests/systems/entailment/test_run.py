@@ -1,0 +1,273 @@
+"""Entailment from the command line: training, exact resume, measuring, exporting, and its refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.systems.entailment.conftest import SMALL
+from tests.systems.entailment.entailment_files import rows, write_jsonl, write_plain, write_snli
+from tests.training.test_resume import check_same_training, metrics, position, start_and_stop
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.recipes import RECIPES
+from vsemb.runs.run import Run
+from vsemb.systems.entailment.data import EntailmentData
+from vsemb.systems.entailment.run import (
+    COMPARISONS,
+    EntailmentRun,
+    build_entailment_model,
+    evaluate_entailment_run,
+    train_entailment,
+)
+
+# Everything random that a step can have.
+RESUMED = (*SMALL, "batches.size=4", "training.epochs=4", "text.word_dropout=0.2", "text.dropout=0.1")
+
+
+def command(data: Path, out: Path, *settings: str, variant: str = "order") -> list[str]:
+    chosen = [f"--set={setting}" for setting in settings]
+    return ["train", "entailment", "--variant", variant, "--data", str(data), "--out", str(out), *chosen]
+
+
+def complaint(capfd) -> str:
+    """The one line that a command which failed wrote."""
+    (line,) = capfd.readouterr().err.splitlines()
+    return line
+
+
+def test_what_a_run_holds(tiny_entailment_run, snli_path: Path) -> None:
+    run = tiny_entailment_run
+    names = {path.name for path in run.path.iterdir()}
+    assert names == {"recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl", "checkpoints", "logs"}
+    stored = {path.name for path in (run.path / "checkpoints").iterdir()}
+    assert stored == {"best.weights.h5", "state.npz"}
+    info = run.info
+    assert info["dataset"] == EntailmentData.open(snli_path).fingerprint
+    assert (info["pairs"], info["dropped"]) == ({"train": 144, "val": 36}, {"train": 0, "val": 0})
+    assert info["protocol"].startswith("the splits of snli_1.0_train.jsonl") and info["split_seed"] is None
+    found = metrics(run.path)
+    assert [row["epoch"] for row in found] == [0, 1]
+    assert info["best_accuracy"] == max(row["val_accuracy"] for row in found)
+    assert {"loss", "val_average_precision", "val_roc_auc"} < set(found[0])
+    # What validation measured is what the stored weights give.
+    again = evaluate_entailment_run(EntailmentRun.open(run.path), run.open_data(), "val")
+    assert again.accuracy == pytest.approx(info["best_accuracy"])
+
+
+def test_it_learns_and_the_threshold_comes_from_validation(snli_path: Path, tmp_path: Path, capsys) -> None:
+    out, report = tmp_path / "run", tmp_path / "report.json"
+    assert main([*command(snli_path, out, *SMALL, "training.epochs=12", "batches.size=16")]) == 0
+    said = capsys.readouterr()
+    assert "144 train, 36 val (0 without gold label dropped)" in said.err
+    assert "vsemb evaluate" in said.out and "validation accuracy" in said.out
+    assert main(["evaluate", str(out), "--split", "test", "--json", str(report)]) == 0
+    table = capsys.readouterr().out
+    found = json.loads(report.read_text())
+    assert found["pairs"] == 36 and found["entailed"] == 12
+    assert f"{100 * found['accuracy']:.1f}" in table and "66.7" in table and "the splits of" in table
+    # Two of three pairs are not entailed; the rule of the pairs is learned.
+    assert found["majority"] == pytest.approx(2 / 3) and found["accuracy"] > 0.9
+    run = EntailmentRun.open(out)
+    on_val = evaluate_entailment_run(run, run.open_data(), "val")
+    assert found["threshold"] == on_val.threshold
+
+
+def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, capfd) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    assert main(command(snli_path, whole, *RESUMED)) == 0
+    arguments = [*command(snli_path, out, *RESUMED), "--checkpoint-seconds", "0.05"]
+    stopped = start_and_stop(arguments, out, signal.SIGKILL)
+    assert stopped.returncode == -signal.SIGKILL
+    epoch, step = position(out)
+    assert step > 0, "it was to be stopped within an epoch"
+    capfd.readouterr()
+    assert main(arguments) == 0
+    assert f"going on at epoch {epoch + 1}, step {step} of 36" in capfd.readouterr().err
+    check_same_training(out, whole)
+    # And a finished run is left alone.
+    before = (out / "run.json").stat().st_mtime_ns
+    assert main(arguments) == 0
+    assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("variant", list(RECIPES["entailment"]))
+def test_every_variant_takes_a_step(variant: str, snli_path: Path, tmp_path: Path) -> None:
+    # Its sizes cut down and nothing else.
+    small = ["embedding_dim=8", "text.word_dim=8", "text.units=8", "training.epochs=1"]
+    recipe = recipes.get("entailment", variant).with_overrides(small)
+    run = train_entailment(recipe, EntailmentData.open(snli_path), tmp_path / "run")
+    assert run.model.comparison == COMPARISONS[recipe.similarity]
+    assert run.info["best_epoch"] == 0
+
+
+def test_words_start_from_vectors_and_bags_from_rarities(snli_path: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("dog" + " 0.25" * 16 + "\n")
+    settings = [*SMALL, "text.bag=true", f"text.word_vectors={vectors}", "text.train_words=false"]
+    recipe = recipes.get("entailment").with_overrides(settings)
+    run = train_entailment(recipe, EntailmentData.open(snli_path), tmp_path / "run")
+    encoder, number = run.model.text_encoder, run.vocabulary.tokens.index("dog")
+    np.testing.assert_array_equal(encoder.sequence.words.table[number], np.full(16, 0.25, np.float32))
+    rarity = encoder.bag.rarity.numpy()
+    tokens = run.vocabulary.tokens
+    # Every sentence has an a, one in three premises and none else has a given number.
+    assert rarity[tokens.index("a")] < rarity[tokens.index("the")] < rarity[tokens.index("11")]
+
+
+def test_a_single_file_is_split_by_premise(tmp_path: Path, capsys) -> None:
+    data, out = write_plain(tmp_path / "pairs.tsv", rows(300)), tmp_path / "run"
+    assert main(command(data, out, *SMALL, "training.epochs=1", "text.encoder=mean")) == 0
+    said = capsys.readouterr()
+    run = EntailmentRun.open(out)
+    assert run.info["protocol"] in said.out and run.info["protocol"] in said.err
+    assert "80/10/10 by premise (SHA-256, seed 0)" in run.info["protocol"] and run.info["split_seed"] == 0
+    assert main(["evaluate", str(out)]) == 0
+    assert "by premise" in capsys.readouterr().out
+
+
+def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> None:
+    assert main(["export", str(tiny_entailment_run.path), str(tmp_path / "served")]) == 0
+    assert "no encode_image: the run is for entailment" in capsys.readouterr().out
+    loaded = tf.saved_model.load(str(tmp_path / "served" / "1"))
+    assert set(loaded.signatures) == {"serving_default", "encode_text"}
+    found = loaded.signatures["encode_text"](text=tf.constant(["A dog runs.", ""]))
+    assert found["valid"].numpy().tolist() == [True, False]
+    run = tiny_entailment_run
+    expected = run.model.encode_texts(run.tokenizer(tf.constant(["A dog runs."])))
+    np.testing.assert_allclose(found["embedding"][:1], expected, atol=1e-5)
+    assert np.min(found["embedding"]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("task=retrieval", "Choose a variant"),
+        ("similarity=dot", "one of order, cosine"),
+        ("reversed=true", "entailment does not read it"),
+        ("image.dropout=0.5", "entailment does not read it"),
+        ("loss.negatives=hardest", "entailment does not read it"),
+        ("batches.captions=one", "entailment does not read it"),
+        ("training.start=cca", "entailment does not read it"),
+        ("loss.name=ranking", "Did you mean|max-margin"),
+        ("loss.margin=0", "margin"),
+        ("loss.reduction=max", "one of None, sum, mean"),
+        ("training.precision=float16", "float32"),
+        ("text.encoder=grru", "Did you mean 'gru'"),
+        ("batches.size=145", "fewer than batch_size=145"),
+    ],
+)
+def test_bad_settings_are_one_line_and_leave_nothing(
+    setting: str, message: str, snli_path: Path, tmp_path: Path, capfd
+) -> None:
+    assert main(command(snli_path, tmp_path / "run", *SMALL, setting)) == 1
+    lines = [line for line in capfd.readouterr().err.splitlines() if not line.startswith(("pairs", "splits"))]
+    assert len(lines) == 1 and lines[0].startswith("vsemb train: ") and re.search(message, lines[0])
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_lines_are_named(snli_path: Path, tmp_path: Path, capfd) -> None:
+    folder = Path(shutil.copytree(snli_path, tmp_path / "snli"))
+    file = folder / "snli_1.0_dev.jsonl"
+    file.write_text(file.read_text().replace("neutral", "maybe", 1))
+    assert main(command(folder, tmp_path / "run", *SMALL)) == 1
+    line = complaint(capfd)
+    assert f"{file}, line 2: unknown label. Received: 'maybe'" in line
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        # The first row says whether rows name their split.
+        ([{"split": "train"}, {}], "line 2: unknown split. Received: None"),
+        ([{}, {"split": "train"}], "line 2: this row names its split and the first does not"),
+        # No threshold and no area can be found on these.
+        (
+            [{"split": "train"}, {"split": "train", "label": 1}, {"split": "val"}],
+            "'val' has pairs of one",
+        ),
+        (
+            [{"split": "train"}, {"split": "val"}, {"split": "val", "label": 1}],
+            "'train' has pairs of one",
+        ),
+    ],
+)
+def test_splits_that_do_not_do(tmp_path: Path, capfd, rows: list[dict], message: str) -> None:
+    pairs = [{"premise": f"word {number}", "hypothesis": "word", "label": 0} for number in range(len(rows))]
+    file = tmp_path / "pairs.jsonl"
+    lines = [json.dumps(pair | row) + "\n" for pair, row in zip(pairs, rows, strict=True)]
+    file.write_text("".join(lines))
+    assert main(command(file, tmp_path / "run", *SMALL)) == 1
+    assert message in complaint(capfd)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_wrong_command_says_what_is_needed(
+    tiny_entailment_run, tiny_run, snli_path: Path, scenes_path: Path, tmp_path: Path, capfd
+) -> None:
+    run = str(tiny_entailment_run.path)
+    out = ["--out", str(tmp_path / "run")]
+    pairs = str(snli_path / "snli_1.0_dev.jsonl")
+    cases = [
+        (["search", run, "a dog"], "'entailment', which is for entailment; a run for retrieval is needed"),
+        (["index", run], "a run for retrieval is needed"),
+        (["train", "kiros2014", "--data", pairs, *out], "vsemb prepare"),
+        (["train", "kiros2014", "--data", str(snli_path), *out], "vsemb prepare"),
+        (["train", "entailment", "--data", str(scenes_path), *out], "no column premise"),
+        (["train", "entailment", "--data", pairs, "--fine-tune", *out], "entailment has no images"),
+        (
+            ["train", "entailment", "--data", str(snli_path), "--set", "text.tokenizer=classes", *out],
+            "another where texts have no classes",
+        ),
+        (["evaluate", run, "--folds", "5"], "1 for an entailment run"),
+        (["evaluate", run, "--bootstrap", "10"], "0 for an entailment run"),
+        (["evaluate", run, "--recalls", "20"], "nothing for an entailment run"),
+        (["evaluate", run, "--pairs"], "nothing for an entailment run"),
+        (["evaluate", run, "--split", "tests"], "Did you mean 'test'"),
+        (["evaluate", run, "--data", str(scenes_path)], "no column premise"),
+        (["evaluate", str(tiny_run.path), "--data", str(snli_path)], "vsemb prepare"),
+        (["train", "vsepp", "--data", str(scenes_path), "--out", run], "run of another recipe"),
+        (command(snli_path, tiny_run.path), "run of another recipe"),
+    ]
+    for arguments, message in cases:
+        assert main(arguments) == 1, arguments
+        line = complaint(capfd)
+        assert line.startswith(f"vsemb {arguments[0]}: ") and message in line, line
+    with pytest.raises(DataError, match="a run for entailment is needed"):
+        EntailmentRun.open(tiny_run.path)
+    with pytest.raises(DataError, match="a run for retrieval is needed"):
+        Run.open(run)
+
+
+def test_changed_data_are_noticed(tmp_path: Path, capfd) -> None:
+    folder, out = write_snli(tmp_path / "snli"), tmp_path / "run"
+    settings = (*SMALL, "training.epochs=1", "text.encoder=mean")
+    assert main(command(folder, out, *settings)) == 0
+    write_jsonl(folder / "snli_1.0_test.jsonl", rows(6))
+    capfd.readouterr()
+    assert main(["evaluate", str(out)]) == 1
+    assert "is not as it was" in complaint(capfd)
+    assert main(["evaluate", str(out), "--split", "test", "--data", str(folder)]) == 0
+    assert "6 pairs" in capfd.readouterr().out
+    assert main(command(folder, out, *settings)) == 1
+    assert "another dataset" in complaint(capfd)
+    shutil.rmtree(folder)
+    assert main(["evaluate", str(out)]) == 1
+    assert "Name it with --data" in complaint(capfd)
+
+
+def test_a_model_follows_from_the_seed() -> None:
+    recipe = recipes.get("entailment").with_overrides(list(SMALL))
+    first, second = (build_entailment_model(recipe, 20).get_weights() for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    with pytest.raises(InvalidArgumentError, match="retrieval|similarity"):
+        build_entailment_model(recipes.get("vsepp", "paper"), 20)

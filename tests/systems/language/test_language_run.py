@@ -1,0 +1,242 @@
+"""Runs of language models: what they hold, exact resume, the kept encoder, tags, and refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import TINY_LANGUAGE
+from tests.training.test_resume import check_same_training, metrics, position
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.files import write_json
+from vsemb.recipes import RECIPES
+from vsemb.runs.run import Run
+from vsemb.systems.captions.perplexity import LikelihoodMeasure
+from vsemb.systems.captions.validation import PerplexityValidation
+from vsemb.systems.language.conditioning_encoder import check_encoder, keep_encoder
+from vsemb.systems.language.language_batches import sentence_batches
+from vsemb.systems.language.language_data import read_sentences, tag_ids, tag_names
+from vsemb.systems.language.language_run import (
+    LanguageRun,
+    build_language_model,
+    check_language,
+    train_language,
+)
+from vsemb.systems.language.log_bilinear import LogBilinear
+from vsemb.systems.language.structure_content import Multiplicative, StructureContent
+
+_PLAIN = [setting for setting in TINY_LANGUAGE if "candidates" not in setting]
+
+
+@pytest.fixture(scope="module")
+def bilinear_run(scenes, tmp_path_factory) -> LanguageRun:
+    recipe = recipes.get("log-bilinear").with_overrides(_PLAIN)
+    return train_language(recipe, scenes, tmp_path_factory.mktemp("runs") / "lbl")
+
+
+def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:
+    run = LanguageRun.open(language_run.path)
+    assert {path.name for path in (run.path / "checkpoints").iterdir()} == {"best.weights.h5", "state.npz"}
+    assert (run.path / "encoder").is_dir() and (run.path / "generation").is_dir()
+    assert run.info["encoder"] == kiros_run.fingerprint and run.info["content_dim"] == 16
+    assert run.tags == ("CC", "DT", "IN", "NN", "VBZ", "<unk>")
+    assert isinstance(run.model, StructureContent) and run.model.tags == 6 and run.model.factors == 8
+    found = metrics(run.path)
+    best = max(row["val_log2_likelihood"] for row in found)
+    assert run.info["best_log2_likelihood"] == best
+    assert found[1]["val_perplexity"] == pytest.approx(2 ** -found[1]["val_log2_likelihood"])
+    # What validation measured is what the stored weights and the kept encoder give.
+    sentences = read_sentences(tagged_scenes.split("val"), run.tokenizer, encoder=run.encoder, names=run.tags)
+    assert LikelihoodMeasure(run.model)(sentence_batches(sentences)).log2_likelihood == pytest.approx(best)
+    source = run.images_of(tagged_scenes, tagged_scenes.split("val"))
+    assert source.gather(np.arange(2)).shape == (2, 16)
+
+
+def test_the_encoder_needs_no_other_directory(language_run, kiros_run, tmp_path: Path) -> None:
+    run = LanguageRun.open(shutil.copytree(language_run.path, tmp_path / "moved"))
+    assert run.encoder is not None and run.encoder.path == run.path / "encoder"
+    ids = kiros_run.tokenizer(["a red square"])
+    np.testing.assert_array_equal(run.encoder.model.encode_texts(ids), kiros_run.model.encode_texts(ids))
+    assert run.fingerprint == language_run.fingerprint
+    # Another one in its place is noticed.
+    recipe = json.loads((run.path / "encoder" / "recipe.json").read_text())
+    recipe["training"]["seed"] = 99
+    (run.path / "encoder" / "recipe.json").unlink()
+    write_json(run.path / "encoder" / "recipe.json", recipe)
+    with pytest.raises(DataError, match="not the encoder that"):
+        _ = LanguageRun.open(run.path).encoder
+    with pytest.raises(DataError, match="another encoder"):
+        train_language(
+            run.recipe, Dataset.open(run.data_path), run.path, encoder=Run.open(run.path / "encoder")
+        )
+
+
+def test_the_kept_encoder_is_complete_and_left_alone(kiros_run, tmp_path: Path) -> None:
+    source = Run.open(shutil.copytree(kiros_run.path, tmp_path / "source"))
+    (source.path / "backbone").mkdir()
+    (source.path / "backbone" / "backbone.weights.h5").write_bytes(b"w" * 8)
+    (tmp_path / "out").mkdir()
+    keep_encoder(source, tmp_path / "out")
+    kept = Run.open(tmp_path / "out" / "encoder")
+    assert kept.fingerprint == source.fingerprint
+    assert (kept.path / "backbone" / "backbone.weights.h5").read_bytes() == b"w" * 8
+    assert not (kept.path / "checkpoints" / "state.npz").exists() and not (kept.path / "logs").exists()
+    shutil.rmtree(source.path)
+    assert Run.open(kept.path).model is not None
+    before = (kept.path / "run.json").stat().st_mtime_ns
+    keep_encoder(kiros_run, tmp_path / "out")
+    assert (kept.path / "run.json").stat().st_mtime_ns == before
+
+
+def test_a_finished_run_is_left_alone_and_needs_no_encoder(language_run, tagged_scenes, capfd) -> None:
+    before = (language_run.path / "run.json").stat().st_mtime_ns
+    run = train_language(language_run.recipe, tagged_scenes, language_run.path)
+    assert "trained already" in capfd.readouterr().err
+    assert (language_run.path / "run.json").stat().st_mtime_ns == before
+    assert run.fingerprint == language_run.fingerprint
+
+
+def test_interrupted_equals_uninterrupted(scenes, tmp_path: Path, monkeypatch, capfd) -> None:
+    more = ["batches.size=8", "caption.dropout=0.1", "text.word_dropout=0.2"]
+    recipe = recipes.get("log-bilinear").with_overrides([*_PLAIN, *more])
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    train_language(recipe, scenes, whole)
+    measure = PerplexityValidation.on_epoch_end
+
+    def stop(self, epoch: int, logs=None) -> None:
+        if epoch == 1:
+            raise KeyboardInterrupt
+        measure(self, epoch, logs)
+
+    monkeypatch.setattr(PerplexityValidation, "on_epoch_end", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_language(recipe, scenes, out, checkpoint_steps=7)
+    monkeypatch.undo()
+    # The last state before the second epoch of 30 steps was measured is that of its step 28 or later.
+    epoch, step = position(out)
+    assert epoch == 1 and 0 < step <= 30
+    capfd.readouterr()
+    train_language(recipe, scenes, out)
+    assert f"going on at epoch 2, step {step} of 30" in capfd.readouterr().err
+    check_same_training(out, whole)
+
+
+def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> None:
+    settings = [f"--set={setting}" for setting in _PLAIN]
+    command = ["train", "log-bilinear", "--data", str(scenes_path), "--out", str(tmp_path / "run")]
+    assert main([*command, *settings]) == 0
+    said = capsys.readouterr().out
+    assert "validation perplexity" in said and "--perplexity" in said
+    assert main(["train", "sc-nlm", *command[2:-1], str(tmp_path / "other")]) == 1
+    assert "--encoder RUN" in capsys.readouterr().err
+    # A training that went astray is told as any other: 2 to the power of this has no float.
+    info = json.loads((tmp_path / "run" / "run.json").read_text())
+    write_json(tmp_path / "run" / "run.json", info | {"best_log2_likelihood": -5000.0})
+    assert main([*command, *settings]) == 0
+    assert "validation perplexity inf" in capsys.readouterr().out
+
+
+def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
+    assert isinstance(bilinear_run.model, LogBilinear)
+    assert (bilinear_run.encoder, bilinear_run.tags, bilinear_run.info["content_dim"]) == (None, (), None)
+    assert not (bilinear_run.path / "encoder").exists() and not (bilinear_run.path / "generation").exists()
+    with pytest.raises(DataError, match="sees no image"):
+        bilinear_run.images_of(scenes, scenes.split("val"))
+    with pytest.raises(InvalidArgumentError, match="none for a log-bilinear model"):
+        train_language(bilinear_run.recipe, scenes, bilinear_run.path, encoder=kiros_run)
+
+
+def test_content_helps(bilinear_run, language_run) -> None:
+    assert language_run.info["best_log2_likelihood"] > bilinear_run.info["best_log2_likelihood"] - 0.5
+    first = metrics(language_run.path)[0]["val_log2_likelihood"]
+    assert metrics(language_run.path)[1]["val_log2_likelihood"] > first
+
+
+@pytest.mark.parametrize("name", ["log-bilinear", "multiplicative", "sc-nlm"])
+def test_every_variant_is_built(name: str) -> None:
+    classes = {"log-bilinear": LogBilinear, "multiplicative": Multiplicative, "sc-nlm": StructureContent}
+    for recipe in RECIPES[name].values():
+        model = build_language_model(recipe, 50, None if name == "log-bilinear" else 12, 4)
+        assert type(model) is classes[name] and model.dim == 300 and model.context == 5
+
+
+def test_the_seed_decides_the_first_weights() -> None:
+    recipe = recipes.get("sc-nlm")
+    first, second = (build_language_model(recipe, 20, 6, 3).get_weights() for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "message"),
+    [
+        ("log-bilinear", "caption.factors=7", "does not read it"),
+        ("log-bilinear", "caption.candidates=7", "does not read it"),
+        ("multiplicative", "caption.structure=1", "does not read it"),
+        ("sc-nlm", "caption.image_steps=all", "does not read it"),
+        ("sc-nlm", "text.units=7", "does not read it"),
+        ("sc-nlm", "caption.decoder=lstm", "one of log-bilinear, multiplicative, sc-nlm"),
+        ("sc-nlm", "training.select=cider", "perplexity"),
+        ("sc-nlm", "training.precision=float16", "float32"),
+    ],
+)
+def test_fields_that_are_refused(name: str, setting: str, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        check_language(recipes.get(name).with_overrides([setting]))
+
+
+def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(InvalidArgumentError, match="--encoder RUN"):
+        train_language(language_recipe, scenes, out)
+    with pytest.raises(DataError, match="vsemb tag"):
+        train_language(language_recipe, scenes, out, encoder=kiros_run)
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine.txt").write_text("x")
+    with pytest.raises(DataError, match="is no run"):
+        train_language(language_recipe, scenes, out, encoder=kiros_run)
+    # A run of another task is called that, and not damaged.
+    with pytest.raises(DataError, match="holds a run of another recipe"):
+        train_language(recipes.get("log-bilinear").with_overrides(_PLAIN), scenes, kiros_run.path)
+
+
+def test_encoders_that_are_refused(kiros_run) -> None:
+    def changed(*settings: str) -> Run:
+        return dataclasses.replace(kiros_run, recipe=kiros_run.recipe.with_overrides(list(settings)))
+
+    check_encoder(kiros_run)
+    with pytest.raises(DataError, match="reads dependency trees"):
+        check_encoder(changed("text.tokenizer=trees"))
+    with pytest.raises(DataError, match="reads names of classes"):
+        check_encoder(changed("text.tokenizer=classes"))
+    for tokenizer in ("characters", "wordpiece", "bpe"):
+        with pytest.raises(DataError, match="reads parts of words"):
+            check_encoder(changed(f"text.tokenizer={tokenizer}"))
+    with pytest.raises(DataError, match="sets of words"):
+        check_encoder(changed("similarity=region-word", "image.regions=true"))
+
+
+def test_tags_have_ids(tagged_scenes, kiros_run, language_run) -> None:
+    assert tag_names([["NN", "DT"], [], ["NN"]]) == ("DT", "NN", "<unk>")
+    assert tag_ids([["NN", "FW"], []], ("DT", "NN", "<unk>")) == [[2, 3], []]
+    split = tagged_scenes.split("val")
+    sentences = read_sentences(split, language_run.tokenizer, names=language_run.tags)
+    # Each word has the tag that it was given, DT for these two.
+    words = np.array(language_run.vocabulary.tokens)[sentences.ids]
+    np.testing.assert_array_equal(sentences.tags == 2, np.isin(words, ["a", "the"]))
+    # Captions that are cut lose their tags too.
+    tokenizer = type(language_run.tokenizer)(language_run.vocabulary, 3)
+    short = read_sentences(split, tokenizer, names=language_run.tags)
+    assert short.lengths.max() == 3 and len(short.tags) == len(short.ids)
+    np.testing.assert_array_equal(short.tags[:3], sentences.tags[:3])
+    vectors = read_sentences(split, tokenizer, encoder=kiros_run).content
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)

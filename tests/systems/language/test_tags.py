@@ -1,0 +1,261 @@
+"""Tags in a dataset's directory: written whole, verified, one for each word of each caption."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+
+import pytest
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+from vsemb.systems.language import tags as module
+from vsemb.systems.language.taggers import Tagger, words_of
+from vsemb.systems.language.tagging import describe_tags, import_tags, tag_captions
+from vsemb.systems.language.tags import CaptionTags, write_tags
+
+SOURCE = {"tagger": "by hand"}
+
+
+@pytest.fixture
+def dataset(tiny, tmp_path) -> Dataset:
+    """Images 0 to 5 with 1, 2, 3, 1, 2, 3 captions of 4 words; 2 and 5 are val."""
+    return tiny.write(tiny.records(6), tmp_path / "out")
+
+
+def some_tags(dataset: Dataset, tag: str = "NN") -> dict[str, list[list[str]]]:
+    """Says of each word which it is in its caption."""
+    return {
+        name: [
+            [f"{tag}{place}" for place in range(len(words))]
+            for words in words_of(dataset.split(name).captions)
+        ]
+        for name in dataset.splits
+    }
+
+
+def file_of(dataset: Dataset, path, ids=None):
+    """Writes a file of tags; the tag of a word is its caption's id and its place."""
+    lines = []
+    for name in dataset.splits:
+        split = dataset.split(name)
+        for number, (caption, words) in enumerate(
+            zip(split.caption_ids, words_of(split.captions), strict=True)
+        ):
+            tagged = " ".join(f"{word}/{name}{number}.{place}" for place, word in enumerate(words))
+            lines.append(f"{caption if ids is None else ids(name, number)}\t{tagged} ./.")
+    path.write_text("\n".join(reversed(lines)) + "\n")
+    return path
+
+
+def test_what_was_written_is_read_back(dataset, tiny):
+    before = tiny.contents(dataset.path)
+    assert dataset.tags is None
+    tags = some_tags(dataset)
+    written = write_tags(dataset, tags, source=SOURCE)
+    assert {name: data for name, data in tiny.contents(dataset.path).items() if name in before} == before
+    for found in (written, dataset.tags, Dataset.open(dataset.path).tags):
+        assert (found.count, found.source, found.path) == (12, SOURCE, dataset.path / "tags")
+        assert found.fingerprint == written.fingerprint
+        assert {name: found.of(dataset.split(name)) for name in dataset.splits} == tags
+    assert Dataset.open(dataset.path).fingerprint == dataset.fingerprint
+
+
+def test_captions_without_words_have_an_empty_line(tiny, tmp_path):
+    records = tiny.records(3)
+    records[2] = replace(records[2], captions=("a dog", "...", "!"))
+    dataset = tiny.write(records, tmp_path / "out")
+    write_tags(dataset, {"train": [["A"] * 4] * 3, "val": [["DT", "NN"], [], []]}, source=SOURCE)
+    assert dataset.tags.of(dataset.split("val")) == [["DT", "NN"], [], []]
+    assert gzip.decompress((dataset.path / "tags" / "val.tags.gz").read_bytes()) == b"DT NN\n\n\n"
+
+
+def test_a_split_with_fewer_captions(dataset):
+    tags = some_tags(dataset)
+    tags["val"] = [[f"{number}"] * 4 for number in range(6)]
+    write_tags(dataset, tags, source=SOURCE)
+    split = dataset.split("val")
+    few = split.with_captions([split.captions[1:3], split.captions[5:]])
+    assert dataset.tags.of(few) == [["1"] * 4, ["2"] * 4, ["5"] * 4]
+    with pytest.raises(DataError, match="are not its captions"):
+        dataset.tags.of(split.with_captions([["a"], ["b"]]))
+
+
+def test_splits_of_other_datasets(dataset, tiny, tmp_path):
+    write_tags(dataset, some_tags(dataset), source=SOURCE)
+    other = tiny.write(tiny.records(9), tmp_path / "other")
+    with pytest.raises(DataError, match="of another dataset than these tags"):
+        dataset.tags.of(other.split("val"))
+
+
+def test_the_same_again_and_others(dataset, tiny):
+    first = write_tags(dataset, some_tags(dataset), source=SOURCE)
+    before = tiny.contents(dataset.path)
+    assert write_tags(dataset, some_tags(dataset), source=SOURCE).fingerprint == first.fingerprint
+    for tags, source in ((some_tags(dataset, "JJ"), SOURCE), (some_tags(dataset), {"file": "x"})):
+        with pytest.raises(DataError, match="already holds tags of by hand; replace them with --overwrite"):
+            write_tags(dataset, tags, source=source)
+    assert tiny.contents(dataset.path) == before
+    second = write_tags(dataset, some_tags(dataset, "JJ"), source=SOURCE, overwrite=True)
+    assert second.fingerprint != first.fingerprint
+    assert dataset.tags.of(dataset.split("val"))[0][0] == "JJ0"
+    # The same tags have the same fingerprint, wherever they come from.
+    assert write_tags(dataset, some_tags(dataset), source={}, overwrite=True).fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tags: tags.pop("val"), "the splits train; .* has train, val"),
+        (lambda tags: tags["val"].pop(), "5 captions; the split 'val' .* has 6"),
+        (lambda tags: tags["val"][4].pop(), "3 tags for the 4 words of the caption '5.jpg#1'"),
+        (lambda tags: tags["val"][4].__setitem__(0, ""), "'5.jpg#1' has a tag that is empty"),
+        (
+            lambda tags: tags["val"][4].__setitem__(0, "N N"),
+            "'5.jpg#1' has a tag that is empty or holds white",
+        ),
+    ],
+)
+def test_tags_that_do_not_fit(dataset, change, message):
+    tags = some_tags(dataset)
+    change(tags)
+    with pytest.raises(DataError, match=message):
+        write_tags(dataset, tags, source=SOURCE)
+    assert not (dataset.path / "tags").exists()
+
+
+def damage_list(key, value):
+    def damage(folder):
+        content = json.loads((folder / "tags.json").read_text())
+        (folder / "tags.json").write_text(json.dumps({**content, key: value}))
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "tags.json").unlink(), "No list of tags"),
+        (lambda folder: (folder / "tags.json").write_text("[]"), "is no list of tags"),
+        (damage_list("format", "x"), "is no list of tags"),
+        (damage_list("version", 2), "version 2; this vsemb reads version 1"),
+        (damage_list("splits", {"val": {}}), "is damaged"),
+        (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),
+        (damage_list("source", None), "is damaged"),
+        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb tag --overwrite"),
+        (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz cannot be read"),
+        (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz has other content"),
+    ],
+)
+def test_damaged_tags_are_not_opened(dataset, damage, message):
+    write_tags(dataset, some_tags(dataset), source=SOURCE)
+    damage(dataset.path / "tags")
+    with pytest.raises(DataError, match=message):
+        _ = Dataset.open(dataset.path).tags
+    write_tags(dataset, some_tags(dataset), source=SOURCE, overwrite=True)
+    assert CaptionTags.open(dataset).count == 12
+
+
+def test_a_crash_leaves_nothing(dataset, monkeypatch):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "write_json", crash)
+    with pytest.raises(KeyboardInterrupt):
+        write_tags(dataset, some_tags(dataset), source=SOURCE)
+    assert not [path for path in dataset.path.iterdir() if "tags" in path.name]
+
+
+def test_none_are_there(dataset):
+    with pytest.raises(DataError, match="has no parts of speech.*vsemb tag"):
+        CaptionTags.open(dataset)
+
+
+class Words:
+    """Splits at blanks, and tags a word by its length."""
+
+    def tokenize(self, text):
+        return text.split()
+
+    def tag(self, tokens):
+        return [(token, f"L{len(token)}") for token in tokens]
+
+
+def test_a_tagger(dataset):
+    tags = tag_captions(dataset, Tagger(Words(), Words(), "lengths"))
+    assert tags.source == {"tagger": "lengths"}
+    assert tags.of(dataset.split("val"))[0] == ["L7", "L1", "L2", "L1"]
+    values = describe_tags(dataset, tags)
+    assert (values["captions"], values["words"]) == (12, 48)
+    assert values["tags"] == {"L1": 24, "L7": 12, "L2": 12}
+
+
+def test_tags_that_are_there_cost_no_work(dataset, tmp_path):
+    first = tag_captions(dataset, Tagger(Words(), Words(), "lengths"))
+    # Not a caption is tagged, and not a line is read.
+    assert tag_captions(dataset, Tagger(None, None, "lengths")).fingerprint == first.fingerprint
+    with pytest.raises(DataError, match="already holds tags of lengths; replace them with --overwrite"):
+        tag_captions(dataset, Tagger(None, None, "others"))
+    (tmp_path / "broken.txt").write_text("no tab")
+    with pytest.raises(DataError, match="already holds tags of lengths"):
+        import_tags(dataset, tmp_path / "broken.txt")
+    with pytest.raises(DataError, match="no tab"):
+        import_tags(dataset, tmp_path / "broken.txt", overwrite=True)
+    file = file_of(dataset, tmp_path / "tags.txt")
+    second = import_tags(dataset, file, overwrite=True)
+    assert import_tags(dataset, file).fingerprint == second.fingerprint != first.fingerprint
+
+
+def test_a_tagger_that_changes_words(dataset):
+    class Others(Words):
+        def tokenize(self, text):
+            return [*text.split(), "more"]
+
+    with pytest.raises(DataError, match="The tagger odd has other words than the caption '0.jpg#0'.*more"):
+        tag_captions(dataset, Tagger(Others(), Words(), "odd"))
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_file(tiny, tmp_path, own):
+    records = tiny.records(6)
+    if own:
+        records = [
+            replace(one, caption_ids=tuple(f"{one.key[0]}{n}" for n, _ in enumerate(one.captions)))
+            for one in records
+        ]
+    dataset = tiny.write(records, tmp_path / "out")
+    file = file_of(dataset, tmp_path / "tags.txt")
+    with file.open("a") as lines:
+        lines.write("elsewhere\ta/DT\n")
+    said: list[str] = []
+    tags = import_tags(dataset, file, report=said.append)
+    assert said == ["1 lines left out whose ids the dataset does not have, first 'elsewhere' (line 13)."]
+    assert tags.source["file"] == "tags.txt"
+    for name in dataset.splits:
+        wanted = [
+            [f"{name}{number}.{place}" for place in range(4)]
+            for number in range(len(dataset.split(name).captions))
+        ]
+        assert tags.of(dataset.split(name)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[1:], "no line for the caption '5.jpg#2' of the split 'val'.*every caption"),
+        (lambda lines: [*lines[:-1], "x\ta/DT"], r"'0.jpg#0' of the split 'train'.*Its ids look like 'x'"),
+        (lambda lines: lines[:4], "no line for the caption '0.jpg#0' .*, and for 7 more"),
+        (lambda lines: [*lines, lines[0]], "line 13: '5.jpg#2' is the caption of line 1"),
+        (
+            lambda lines: [lines[0].replace("caption/", "cap/"), *lines[1:]],
+            "line 1, has other words than the caption '5.jpg#2': it has 'cap 2 of 5 .'",
+        ),
+    ],
+)
+def test_files_that_do_not_fit(dataset, tmp_path, change, message):
+    file = file_of(dataset, tmp_path / "tags.txt")
+    file.write_text("\n".join(change(file.read_text().splitlines())))
+    with pytest.raises(DataError, match=message):
+        import_tags(dataset, file)
+    assert not (dataset.path / "tags").exists()

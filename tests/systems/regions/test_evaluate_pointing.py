@@ -1,0 +1,85 @@
+"""`vsemb evaluate --pointing`: the table, the file, and what does not go together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.knowing_run import KnowingRun
+from vsemb.cli.__main__ import main
+from vsemb.cli.tables import pointing_table
+from vsemb.systems.regions.pointing import measure_pointing
+from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
+
+
+@pytest.fixture
+def knowing(scenes, monkeypatch) -> KnowingRun:
+    """A run that knows what words mean, in the place of the one that is named."""
+    run = KnowingRun(scenes)
+    monkeypatch.setattr("vsemb.runs.tasks.open_run", lambda path: run)
+    return run
+
+
+def test_prints_a_table_and_writes_json(knowing, scenes, tmp_path, capsys) -> None:
+    out = tmp_path / "pointing.json"
+    arguments = ["evaluate", "runs/x", "--data", str(scenes.path), "--split", "test", "--pointing"]
+    arguments += ["--affinity", "0", "0.1", "1", "--bootstrap", "20", "--json", str(out)]
+    assert main(arguments) == 0
+    metrics, chosen = measure_pointing(knowing, scenes, "test", affinities=[0, 0.1, 1], bootstrap=20)
+    printed = capsys.readouterr().out
+    assert printed == f"{pointing_table(metrics, 'test', chosen)}\n" and printed.count("best on val") == 1
+    written = json.loads(out.read_text())
+    expected = {"split": "test", "affinity_chosen_on_val": chosen, **metrics.to_json()}
+    assert written == json.loads(json.dumps(expected))
+
+
+def test_affinities_are_found_where_none_is_named(knowing, scenes, capsys) -> None:
+    assert main(["evaluate", "runs/x", "--data", str(scenes.path), "--pointing"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("val: 12 images, ") and lines[0].endswith(" nouns")
+    assert sum(line.startswith("affinity ") for line in lines) == 5
+
+
+def test_table_marks_what_was_chosen_and_says_what_is_not_read() -> None:
+    share = PointingShare(50.0, 25.25, {"words": [40.0, 60.0], "nouns": [20.0, 30.0]})
+    plain = PointingShare(5.0, 100.0)
+    metrics = PointingMetrics({0.0: share, 0.125: plain}, plain, plain, plain, 12, 345, 67, 0, 19.54)
+    assert pointing_table(metrics, "val", 0.125).splitlines() == [
+        "val: 12 images, 19.5 regions each  345 words   67 nouns",
+        "chance                                   5.0      100.0",
+        "always the whole image                   5.0      100.0",
+        "affinity 0 (each word by itself)        50.0       25.2",
+        "  95 %                             40.0–60.0  20.0–30.0",
+        "affinity 0.125 (best on val)             5.0      100.0",
+        "ceiling: a right region exists           5.0      100.0",
+    ]
+    assert "affinity 0 (each word by itself, best on val)" in pointing_table(metrics, "val", 0.0)
+    assert "best on val" not in pointing_table(metrics, "test", None)
+    undecided = PointingMetrics({0.0: share}, plain, plain, plain, 12, 345, 67, 8, 20.0)
+    last = pointing_table(undecided, "val", None).splitlines()[-1]
+    assert last == "8 words count as wrong, since the model does not read them."
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--affinity", "1"], "affinity=[1.0]. Expected: nothing without --pointing"),
+        (["--pointing", "--zero-shot"], "zero_shot=True. Expected: nothing with --pointing"),
+        (["--pointing", "--curve"], "with --pointing"),
+        (["--pointing", "--folds", "2"], "1 with --pointing"),
+        (["--pointing", "--pairs"], "with --pointing"),
+        (["--pointing", "--recalls", "1"], "with --pointing"),
+        (["--zero-shot", "--affinity", "1"], "without --pointing"),
+        (["--pointing", "--affinity", "0", "-1"], "finite numbers >= 0"),
+        (["--pointing", "--affinity", "nan"], "finite numbers >= 0"),
+        (["--pointing", "--bootstrap", "-1"], "bootstrap=-1"),
+        (["--pointing", "--split", "vall"], "Did you mean 'val'"),
+        (["--pointing"], "has no regions: its recipe 'vsepp'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_does_not_go_together_is_one_line(tiny_run, options, said, capsys) -> None:
+    assert main(["evaluate", str(tiny_run.path), *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1

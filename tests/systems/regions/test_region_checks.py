@@ -1,0 +1,89 @@
+"""Folders of regions that were damaged, or cannot be, are refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.systems.regions.region_folders import IMAGES, content
+from vsemb.errors import DataError
+from vsemb.files import sha256_file
+from vsemb.systems.regions.regions import RegionStore
+
+
+def rewrite(folder: Path, **changes: np.ndarray) -> None:
+    """Replaces arrays of a folder of regions and keeps the manifest in step."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name, array in changes.items():
+        np.save(folder / f"{name}.npy", array)
+        manifest[f"{name}_sha256"] = sha256_file(folder / f"{name}.npy")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("array", "place", "value", "message"),
+    [
+        ("features", (7, 0, 3), np.nan, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
+        ("features", (7, 0, 3), -np.inf, r"infinity in the features of 7\.jpg \(id 7\)\.$"),
+        ("features", (7, 0, [3, 4]), [np.inf, -np.inf], r"infinity in the features of 7\.jpg \(id 7\)\.$"),
+        ("boxes", (7, 1, 3), np.nan, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
+        ("scores", (7, 1), np.inf, r"infinity in the boxes or scores of 7\.jpg \(id 7\)\.$"),
+        ("boxes", (7, 0, 2), 0.5, r"the first region is not the whole image for 7\.jpg"),
+        ("boxes", (7, 1), [0.5, 0.5, 0.6, 0.1], r"a box lies outside the image, or is empty, for 7\.jpg"),
+        ("boxes", (7, 1), [0.5, 0.5, 0.5, 0], r"a box lies outside the image, or is empty, for 7\.jpg"),
+        ("boxes", (7, 1), [-0.1, 0.5, 0.5, 0.1], r"a box lies outside the image, or is empty, for 7\.jpg"),
+        ("boxes", ([7, 7], [1, 3]), [[0] * 4, [0, 0, 0.5, 0.5]], r"a box comes after padding for 7\.jpg"),
+        ("boxes", (7, slice(1, None)), 0, r"padding has features for 7\.jpg"),
+    ],
+    ids=["nan", "inf", "both", "nan-box", "inf-score", "part", "outside", "empty", "left", "gap", "padding"],
+)
+def test_regions_that_cannot_be_are_refused_by_name(array, place, value, message, with_regions):
+    folder = RegionStore.find(with_regions).directory
+    changed = np.load(folder / f"{array}.npy")
+    changed[place] = value
+    rewrite(folder, **{array: changed})
+    with pytest.raises(DataError, match=message):
+        RegionStore.open(folder, with_regions)
+
+
+def test_damaged_folders_are_refused(with_regions):
+    folder = RegionStore.find(with_regions).directory
+    whole = content(folder)
+
+    def refused(message: str, **files: bytes) -> None:
+        for stem, value in files.items():
+            name = next(name for name in whole if name.startswith(stem))
+            (folder / name).write_bytes(value)
+        with pytest.raises(DataError, match=message):
+            RegionStore.open(folder, with_regions)
+        for name, value in whole.items():
+            (folder / name).write_bytes(value)
+
+    manifest = json.loads(whole["manifest.json"])
+
+    def changed(**fields) -> bytes:
+        return json.dumps({**manifest, **fields}).encode()
+
+    for name in ("features", "boxes", "scores", "ids"):
+        refused("cannot be read", **{name: whole[f"{name}.npy"][:-100][:90]})
+    refused("not a region manifest", manifest=b"{}")
+    refused("version 9, not 1", manifest=changed(version=9))
+    refused(
+        "lacks 'boxes_sha256'",
+        manifest=json.dumps({k: v for k, v in manifest.items() if k != "boxes_sha256"}).encode(),
+    )
+    for name in ("backbone", "regions"):
+        refused("backbone or regions .* no objects.*vsemb regions", manifest=changed(**{name: None}))
+    refused("other preprocessing.*vsemb regions", manifest=changed(fingerprint="0"))
+    refused("dim 128, not 7", manifest=changed(dim=7))
+    for name in ("features", "boxes", "scores"):
+        refused(f"damaged or reordered: {name}.npy", manifest=changed(**{f"{name}_sha256": ""}))
+    (folder / "backbone.weights.h5").unlink()
+    refused("there is no backbone.weights.h5")
+    np.save(folder / "features.npy", np.zeros((IMAGES, 4, 256), np.float32))
+    refused("features float32")
+    np.save(folder / "boxes.npy", np.zeros((IMAGES, 3, 4), np.float32))
+    refused(r"boxes \(11, 3, 4\)")

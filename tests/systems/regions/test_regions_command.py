@@ -1,0 +1,103 @@
+"""`vsemb regions`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vsemb.cli.__main__ import main
+from vsemb.image.backbones import weights_sha256
+from vsemb.systems.regions.regions import RegionStore
+
+NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32", "--count", "3"]
+
+
+def regions(data, *options) -> int:
+    return main(["regions", str(data.path), *map(str, options)])
+
+
+def test_a_grid_by_default(scenes_copy, tmp_path, capsys):
+    report = tmp_path / "report.json"
+    assert regions(scenes_copy, *NETWORK, "--overlap", 0.25, "--json", report) == 0
+    values = json.loads(report.read_text())
+    store = RegionStore.find(scenes_copy)
+    assert (store.regions.source, store.regions.count, store.regions.overlap) == ("grid", 3, 0.25)
+    assert values["shape"] == [72, 4, store.dim] == list(store.shape) and values["images_computed"] == 72
+    assert 1 < values["regions_mean"] <= 4 and values["fingerprint"] == store.fingerprint
+    assert values["next"] == f"vsemb train dvsa --data {scenes_copy.path} --out runs/dvsa"
+    printed = capsys.readouterr().out
+    for value in (store.fingerprint, f"72 x 4 x {store.dim}", store.directory, values["next"]):
+        assert str(value) in printed
+    assert regions(scenes_copy, *NETWORK, "--overlap", 0.25) == 0
+    assert "nothing left to compute" in capsys.readouterr().out
+
+
+def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
+    entries = [
+        {"image_id": entry["key"], "category_id": 1, "bbox": item["box"], "score": 0.5}
+        for entry in scenes_copy.split("train").entries
+        for item in entry["objects"]
+    ]
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(entries))
+    assert regions(scenes_copy, *NETWORK, "--pooling", "crops", "--from", path) == 0
+    store = RegionStore.find(scenes_copy)
+    assert (store.regions.source, store.regions.rank) == ("detections", "confidence")
+    train, val = scenes_copy.split("train"), scenes_copy.split("val")
+    x, y, width, height = train.entries[0]["objects"][0]["box"]
+    expected = [x / 32, y / 32, width / 32, height / 32]
+    assert min(abs(store.boxes(train.ids[:1])[0] - expected).max(axis=1)) < 1e-6
+    assert not store.boxes(val.ids)[:, 1:].any()
+    assert "24 of 72 images have no detection" in capsys.readouterr().err
+    # With several, the next command names the one that was made.
+    assert regions(scenes_copy, *NETWORK) == 0
+    other = next(path for path in store.directory.parent.iterdir() if path.name != store.fingerprint)
+    assert f"--set image.features={other.name}" in capsys.readouterr().out
+
+
+def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
+    assert regions(scenes_copy, "--weights", tiny_pixel_run.path, "--count", 2) == 0
+    store = RegionStore.find(scenes_copy)
+    assert (store.backbone.name, store.backbone.size) == ("SmallConvNet", 32)
+    assert store.manifest["weights_sha256"] == weights_sha256(tiny_pixel_run.model.image_encoder.backbone)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "selectivesearch"], "Did you mean 'selective-search'?"),
+        (["--from", "none.json"], "No detections at none.json"),
+        (["--from", "{tmp}"], "cannot be read"),
+        (["--images", "x.json"], "--from names a file"),
+        (["--from", "{file}", "--images", "none.json"], "No list of images at none.json"),
+        (["--from", "{file}"], "None of the 1 image_ids"),
+        (["--count", "-1"], "count=-1"),
+        (["--overlap", "1.5"], "overlap=1.5"),
+        (["--overlap", "nan"], "overlap=nan"),
+        (["--rank", "confidence"], "rank='confidence'"),
+        (["--batch-size", "0"], "batch_size=0"),
+        (["--backbone", "Small"], "backbone='Small'"),
+        (["--size", "3"], "size=3"),
+        (["--weights", "none.h5"], "No weights file at none.h5"),
+        (["--weights", "{tmp}"], "is no run"),
+        (["--weights", "{run}"], "backbone='SmallConvNet'. Expected: none with --weights"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_one_line(
+    options, message, scenes_copy, tiny_pixel_run, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.json").write_text('[{"image_id": 777, "bbox": [1, 1, 3, 3], "score": 1}]')
+    before = sorted(scenes_copy.path.rglob("*"))
+    places = {"tmp": tmp_path, "file": tmp_path / "file.json", "run": tiny_pixel_run.path}
+    assert regions(scenes_copy, *NETWORK, *(option.format(**places) for option in options)) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert sorted(scenes_copy.path.rglob("*")) == before
+
+
+def test_a_run_without_a_network_has_none_to_lend(scenes_copy, tiny_run, capsys):
+    assert regions(scenes_copy, "--weights", tiny_run.path) == 1
+    assert "a run that was trained from pixels" in capsys.readouterr().err

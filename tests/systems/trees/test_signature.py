@@ -1,0 +1,263 @@
+"""Trees in a served model: rows that are none, padding, texts that are parsed first, and the whole export."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
+from vsemb.errors import InvalidArgumentError
+from vsemb.export import ServedModel, export_savedmodel
+from vsemb.export.contract import Contract, contract_path
+from vsemb.export.golden import compare, golden_k, golden_trees
+from vsemb.export.servable import check_servable
+from vsemb.export.verify import verify_model
+from vsemb.systems.trees.signature import from_the_left, parsed_texts
+
+SENTENCES = {"encode_tree", "search_tree", "serving_default"}
+
+
+@pytest.fixture(scope="module")
+def served() -> ServedModel:
+    return ServedModel(*tree_parts(), corpus=tree_corpus(), parse=parse)
+
+
+def rows_of(*trees, steps=None, before=0):
+    steps = before + max(len(words) for words, _ in trees) if steps is None else steps
+    tokens = [[""] * before + words + [""] * (steps - before - len(words)) for words, _ in trees]
+    heads = [[0] * before + heads + [0] * (steps - before - len(heads)) for _, heads in trees]
+    shape = (len(trees), steps)
+    return tf.constant(tokens, tf.string, shape), tf.constant(heads, tf.int32, shape)
+
+
+def answers(function, *inputs):
+    return {name: value.numpy() for name, value in function(*inputs).items()}
+
+
+def test_rows_are_moved_to_the_left():
+    tokens = tf.constant([["", "", "a", "b"], ["", "", "", ""], ["a", "", "b", ""]])
+    heads = tf.constant([[0, 0, 2, 0], [0, 1, 0, 0], [3, 0, 0, 0]])
+    moved = from_the_left(tokens, heads)
+    assert moved[0].numpy().tolist() == [[b"a", b"b", b"", b""], [b""] * 4, [b"a", b"", b"b", b""]]
+    assert moved[1].numpy().tolist() == [[2, 0, 0, 0], [0, 1, 0, 0], [3, 0, 0, 0]]
+    none = from_the_left(tf.zeros((2, 0), tf.string), tf.zeros((2, 0), tf.int32))
+    assert [values.shape for values in none] == [(2, 1), (2, 1)]
+
+
+def test_texts_that_need_it_are_parsed_at_once():
+    calls = []
+
+    def record(texts):
+        calls.append(texts)
+        return parse(texts)
+
+    texts = [b"the dog", b"", b"a\t0", b" \n\0 ", b"runs \xff", b" " * 5000 + b"x" * 5000]
+    found = parsed_texts(texts, record)
+    assert found == ["the\t2\ndog\t0", "", "a\t0", "", "runs\t2\n�\t0", "x" * 4096 + "\t0"]
+    assert calls == [["the dog", "runs �", "x" * 4096]]
+    assert parsed_texts([b"", b"a\t0"], None) == ["", "a\t0"]
+    with pytest.raises(InvalidArgumentError, match=r"text='the dog'.*--parser.*vsemb parse"):
+        parsed_texts([b"", b"the dog"], None)
+
+
+def test_a_model_of_trees_offers_no_texts(served):
+    assert list(served.signatures) == ["serving_default", "encode_tree", "search_tree"]
+    assert served.search_text is None and served.encode_image is None
+
+
+def test_rows_that_are_no_tree_are_zeros_and_disturb_no_other(served):
+    good = [chain(text) for text in TEXTS] + [(["dog"], [0]), (["ball", "a", "runs", "the"], [3, 4, 0, 3])]
+    bad = [
+        ([], []),
+        (["the", "dog"], [2, 1]),
+        (["the", "dog"], [0, 0]),
+        (["the", "dog"], [0, 3]),
+        (["the", "dog"], [0, -1]),
+        (["the", "", "dog"], [3, 0, 0]),
+        (["the", "dog", "runs"], [0, 3, 2]),
+    ]
+    mixed = [good[0], *bad[:3], *good[1:3], *bad[3:], *good[3:]]
+    is_good = [tree in good for tree in mixed]
+    found = answers(served.encode_tree, *rows_of(*mixed))
+    assert found["embedding"].shape == (len(mixed), DIM) and found["embedding"].dtype == np.float32
+    assert found["valid"].tolist() == is_good
+    assert not found["embedding"][~found["valid"]].any()
+    alone = answers(served.encode_tree, *rows_of(*good))
+    assert alone["valid"].all() and np.ptp(alone["embedding"], axis=0).min() > 1e-4
+    # Another number of rows is added in another order: 1e-7 in float32 at this size.
+    np.testing.assert_allclose(found["embedding"][is_good], alone["embedding"], atol=1e-6)
+
+
+def test_padding_changes_nothing_on_either_side(served):
+    trees = [chain(text) for text in TEXTS]
+    wanted = answers(served.encode_tree, *rows_of(*trees))
+    for options in ({"steps": 20}, {"before": 1}, {"before": 3, "steps": 11}):
+        found = answers(served.encode_tree, *rows_of(*trees, **options))
+        assert found["valid"].all()
+        np.testing.assert_allclose(found["embedding"], wanted["embedding"], atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (2, 0)], ids=str)
+def test_nothing_is_no_tree(served, shape):
+    found = answers(served.encode_tree, tf.zeros(shape, tf.string), tf.zeros(shape, tf.int32))
+    assert found["embedding"].shape == (shape[0], DIM) and not found["embedding"].any()
+    assert found["valid"].tolist() == [False] * shape[0]
+
+
+def test_tokens_and_heads_of_different_shapes_are_refused(served):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="tokens and heads differ in shape"):
+        served.encode_tree(tf.constant([["the", "dog"]]), tf.constant([[0]]))
+
+
+def test_texts_are_parsed_in_python(served):
+    texts = [TEXTS[0], "", TEXTS[1], parse([TEXTS[2]])[0], " "]
+    found = answers(served.encode_text, tf.constant(texts))
+    assert found["valid"].tolist() == [True, False, True, True, False]
+    wanted = answers(served.encode_tree, *rows_of(*(chain(text) for text in TEXTS)))
+    np.testing.assert_allclose(found["embedding"][found["valid"]], wanted["embedding"], atol=1e-6)
+    assert answers(served.encode_text, np.array([], object))["embedding"].shape == (0, DIM)
+    without = ServedModel(served.model, served.tokenizer)
+    assert answers(without.encode_text, tf.constant(["", parse(TEXTS[:1])[0]]))["valid"].tolist() == [
+        False,
+        True,
+    ]
+    with pytest.raises(InvalidArgumentError, match="--parser"):
+        without.encode_text(tf.constant(TEXTS))
+
+
+def test_the_embeddings_are_those_of_the_model(served):
+    model, tokenizer = served.model, served.tokenizer
+    wanted = model.encode_texts(tokenizer(tf.constant(parse(TEXTS))))
+    found = answers(served.encode_tree, *rows_of(*(chain(text) for text in TEXTS)))
+    np.testing.assert_allclose(found["embedding"], wanted, atol=1e-6)
+
+
+def first_element_padding(values: np.ndarray, steps: int) -> np.ndarray:
+    """What TensorFlow Serving's batching does with `pad_variable_length_inputs`."""
+    padded = np.full((len(values), steps), values.flat[0], values.dtype)
+    padded[:, : values.shape[1]] = values
+    return padded
+
+
+def test_requests_of_different_lengths_may_be_joined_where_they_begin_with_padding(served):
+    requests = [rows_of(chain(text), before=1) for text in TEXTS]
+    steps = max(tokens.shape[1] for tokens, _ in requests)
+    padded = [[first_element_padding(side.numpy(), steps) for side in request] for request in requests]
+    joined = [np.concatenate(sides) for sides in zip(*padded, strict=True)]
+    found = answers(served.encode_tree, tf.constant(joined[0]), tf.constant(joined[1]))
+    for row, request in enumerate(requests):
+        alone = answers(served.encode_tree, *request)
+        assert found["valid"][row] and alone["valid"][0]
+        np.testing.assert_allclose(found["embedding"][row], alone["embedding"][0], atol=1e-6)
+
+
+def test_searching_by_trees(served):
+    tokens, heads = rows_of(chain(TEXTS[0]), ([], []), chain(TEXTS[1]))
+    found = answers(served.search_tree, tokens, heads, tf.constant([3, 3, 1]))
+    embedded = answers(served.encode_tree, tokens, heads)["embedding"]
+    best = np.argsort(-embedded @ served.corpus.embeddings.T, axis=1)
+    assert found["ids"][0].tolist() == (served.corpus.ids[best[0, :3]]).tolist()
+    assert found["ids"][1].tolist() == [-1] * 3 and found["valid"].tolist() == [True, False, True]
+    assert found["ids"][2].tolist() == [served.corpus.ids[best[2, 0]], -1, -1]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    out = tmp_path_factory.mktemp("models") / "trees"
+    model, tokenizer = tree_parts()
+    export_savedmodel(model, tokenizer, out, image_input=None, corpus=tree_corpus(), fingerprint="c0ffee")
+    return out
+
+
+def test_the_export_passes_in_both_processes(exported):
+    check_servable(exported / "1")
+    found = verify_model(exported)
+    assert not found.failed
+    checked = {(it.check, it.signature): it.rows for it in found.checks if it.signature}
+    assert {name for _, name in checked} == SENTENCES and len(checked) == 6 and set(checked.values()) == {15}
+
+
+@pytest.mark.parametrize(
+    "options", [{"children": "sum"}, {"dtype": "mixed_bfloat16"}], ids=["sum", "bfloat16"]
+)
+def test_other_encoders_of_trees(options, tmp_path):
+    # It compares the SavedModel with the Keras model before it publishes.
+    model, tokenizer = tree_parts("cosine", **options)
+    path = export_savedmodel(model, tokenizer, tmp_path / "trees", image_input=None)
+    assert path == tmp_path / "trees" / "1"
+
+
+def test_nothing_is_said_of_gradients(tmp_path, caplog):
+    model, tokenizer = tree_parts()
+    logging.getLogger("absl").addHandler(caplog.handler)
+    try:
+        export_savedmodel(model, tokenizer, tmp_path / "trees", image_input=None)
+    finally:
+        logging.getLogger("absl").removeHandler(caplog.handler)
+    assert not [record.getMessage() for record in caplog.records if "gradient" in record.getMessage()]
+
+
+def test_the_contract_says_what_goes_in(exported):
+    contract = Contract.read(contract_path(exported))
+    assert set(contract.signatures) == SENTENCES
+    assert contract.signatures["serving_default"] == contract.signatures["encode_tree"]
+    assert contract.signatures["encode_tree"]["inputs"] == {
+        "heads": {"dtype": "int32", "shape": [None, None]},
+        "tokens": {"dtype": "string", "shape": [None, None]},
+    }
+    assert (contract.dim, contract.max_text_bytes, contract.max_tokens) == (DIM, None, 9)
+    rows = contract.golden["encode_tree"]
+    assert rows.outputs["valid"].tolist() == [True] * 8 + [False] * 7
+    # The last good tree is longer than what is read.
+    assert (rows.inputs["tokens"][7] != b"").sum() == 15
+    # A row of words is a line, as one of heads is.
+    assert len(contract_path(exported).read_text().splitlines()) < 300
+
+
+def test_every_warm_up_request_is_a_tree(exported):
+    logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2", reason="the extra serving")
+    records = tf.data.TFRecordDataset(str(exported / "1" / "assets.extra" / "tf_serving_warmup_requests"))
+    requests = [logs.PredictionLog.FromString(it.numpy()).predict_log.request for it in records]
+    assert {request.model_spec.signature_name for request in requests} == SENTENCES
+    loaded = tf.saved_model.load(str(exported / "1")).signatures
+    for request in requests:
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        assert inputs["tokens"].shape == inputs["heads"].shape == (1, 15)
+        assert loaded[request.model_spec.signature_name](**inputs)["valid"].numpy().tolist() == [True]
+
+
+def test_requests_may_be_joined_and_padded_to_a_batch(served):
+    inputs = golden_trees(served.tokenizer)
+    inputs["k"] = golden_k(len(inputs["heads"]))
+    for name, function in served.signatures.items():
+        given = {key: values for key, values in inputs.items() if key != "k" or name == "search_tree"}
+
+        def call(rows, function=function, given=given):
+            tensors = {key: tf.constant(rows(values)) for key, values in given.items()}
+            return {key: value.numpy() for key, value in function(**tensors).items()}
+
+        whole = call(lambda values: values)
+        repeated = call(lambda values: np.concatenate([values, *[values[:1]] * 5]))
+        first = {key: values[: len(inputs["k"])] for key, values in repeated.items()}
+        assert compare(whole, first, 1e-5)[1] is None
+        for rows in (slice(0, 3), slice(3, 11), slice(11, None)):
+            part = {key: values[rows] for key, values in whole.items()}
+            assert compare(part, call(lambda values, rows=rows: values[rows]), 1e-5)[1] is None
+
+
+def test_the_card_tells_that_it_cannot_parse(exported):
+    card = (exported.parent / "contracts" / "trees.md").read_text()
+    assert card == (exported / "1" / "assets.extra" / "MODEL_CARD.md").read_text()
+    assert "A SavedModel cannot parse: send tokens and heads (`encode_tree`)" in card
+    assert "The parser used for training was not recorded." in card
+    assert "A tree is read up to 9 tokens." in card and "bytes is not read" not in card
+
+
+def test_a_contract_of_an_earlier_export_says_nothing_of_tokens(exported, tmp_path):
+    content = json.loads(contract_path(exported).read_text())
+    del content["max_tokens"]
+    assert Contract.from_json(content).max_tokens is None

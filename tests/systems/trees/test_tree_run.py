@@ -1,0 +1,277 @@
+"""A run on dependency trees, from parsing to search, export and what refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.cli.__main__ import main
+from vsemb.data.store import Dataset
+from vsemb.demo import Demo
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.evaluation import Embedder
+from vsemb.runs.indexing import build_index, open_index, open_indexed
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.queries import embed_text
+from vsemb.runs.run import Run
+from vsemb.runs.searching import Query, search_run
+from vsemb.runs.serve import export_run, model_facts, run_encoders
+from vsemb.runs.train import train
+from vsemb.search import StaleIndexError
+from vsemb.serving import Server
+from vsemb.serving.client import Client
+from vsemb.systems.trees.parse_texts import keep_parser, stored_parser, stored_parser_name
+from vsemb.systems.trees.parses import Parses, write_parses
+from vsemb.systems.trees.trees import Tree, is_parsed
+from vsemb.systems.zero_shot.classify import embed_classes
+
+SENTENCE = "a red circle above a blue square"
+
+
+@pytest.fixture
+def without_parser(parsed_scenes, tree_run, tmp_path: Path) -> Run:
+    """A copy of the run whose captions' trees came from a file."""
+    path = Path(shutil.copytree(tree_run.path, tmp_path / "run"))
+    shutil.rmtree(path / "parser")
+    return Run.open(path)
+
+
+@pytest.fixture
+def parsed_copy(parsed_scenes, tmp_path: Path) -> Dataset:
+    """A copy of the dataset, to be changed."""
+    return Dataset.open(shutil.copytree(parsed_scenes.path, tmp_path / "data"))
+
+
+def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
+    """Hangs all words of each caption on its first."""
+    flat = {
+        name: [
+            Tree(tree.words, (0, *[1] * (len(tree) - 1)))
+            for tree in dataset.parses.trees(dataset.split(name))
+        ]
+        for name in dataset.splits
+    }
+    return write_parses(dataset, flat, parser=parser, overwrite=True)
+
+
+def test_what_a_run_keeps(tree_run, parsed_scenes, spacy_pipeline) -> None:
+    assert tree_run.info["parses"] == parsed_scenes.parses.fingerprint
+    assert json.loads((tree_run.path / "parser/parser.json").read_text())["language"] == "en"
+    assert (tree_run.path / "parser/pipeline/config.cfg").read_bytes() == (
+        spacy_pipeline / "config.cfg"
+    ).read_bytes()
+    assert tree_run.parser.info.fingerprint == parsed_scenes.parses.parser["fingerprint"]
+
+
+def test_captions_are_read_with_the_parses_of_the_dataset(tree_run, parsed_scenes) -> None:
+    split = parsed_scenes.split("val")
+    texts, rows = tree_run.texts_of(split)
+    assert texts == parsed_scenes.parses.texts(split)
+    assert rows.tolist() == split.caption_rows.tolist()
+    assert tree_run.shown_texts_of(split) == split.captions
+    words = Tree.from_text(texts[0]).words
+    assert "".join(words) == split.captions[0].replace(" ", "")
+
+
+def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes) -> None:
+    split = parsed_scenes.split("val")
+    embedder = Embedder(tree_run.model)
+    stored = embedder.texts(*tree_run.encode(tree_run.captions_of(split)))
+    anew = embedder.texts(*tree_run.encode(split.captions))
+    # Bucketed into other batches, the same float32 sums are added up in another order.
+    np.testing.assert_allclose(anew, stored, rtol=1e-4, atol=1e-5)
+    served = run_encoders(tree_run, images=False).encode_text(tf.constant(split.captions[:3]))
+    np.testing.assert_allclose(served["embedding"].numpy(), stored[:3], rtol=1e-4, atol=1e-5)
+
+
+def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
+    assert without_parser.parser is None
+    parsed = "a\t2\ndog\t0"
+    assert without_parser.read([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", "  "]
+    assert without_parser.read(["\0", "red\0"]) == ["\0", "red\t0"]
+    for sentence in ("a dog", "a\tdog"):
+        with pytest.raises(DataError, match=r"knows no parser .*'a.*dog'.*--parser"):
+            without_parser.read([sentence])
+
+
+def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkeypatch) -> None:
+    known = frozenset({"'s", "not", "t-shirt"})
+    for run in (tree_run, without_parser):
+        monkeypatch.setitem(vars(run), "_known_words", known)
+    assert without_parser.read(["'s", "T-Shirt"]) == ["'s\t0", "T-Shirt\t0"]
+    # A parser may split what has no gap.
+    monkeypatch.setitem(vars(tree_run), "parser", lambda texts: [Tree(("can", "not"), (0, 1))] * len(texts))
+    assert tree_run.read(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
+
+
+def test_bytes_that_are_no_text_are_a_word_that_is_not_known(tree_run, tiny_run) -> None:
+    odd = b"\xff a red circle".decode(errors="surrogateescape")
+    said: list[str] = []
+    for run in (tiny_run, tree_run):
+        vector = embed_text(run_encoders(run, images=False), run, odd, "text", said.append)
+        assert np.isfinite(vector).all() and vector.any()
+
+
+def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
+    filled = "a red circle " * 400
+    assert tree_run.read([filled]) == tree_run.read([filled[:4096]])
+    assert tree_run.read([filled]) != tree_run.read([filled[:2048]])
+
+
+def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
+    without_parser.use_parser(spacy_pipeline)
+    (read,) = without_parser.read([SENTENCE])
+    assert is_parsed(read)
+    with pytest.raises(InvalidArgumentError, match="reads no trees"):
+        tiny_run.use_parser(spacy_pipeline)
+    assert tiny_run.read([SENTENCE]) == [SENTENCE]
+
+
+def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
+    metrics = evaluate_run(tree_run, parsed_scenes, "val", recalls=(20,), pairs=5)
+    assert metrics.recall_sum > 0
+    assert set(metrics.pairs.image_to_text) >= {"R@1", "R@5", "R@10", "R@20"}
+    results = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", report=print)
+    assert len(results) == 10
+    assert results[0].item.caption in parsed_scenes.split("val").captions
+    by_caption = search_run(
+        tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print
+    )
+    assert by_caption[0].item.caption in parsed_scenes.split("val").captions
+    with pytest.raises(InvalidArgumentError, match="trained with"):
+        search_run(tree_run, parsed_scenes, Query("zyzzyva"), split="val", report=print)
+    search_run(tree_run, parsed_scenes, Query("a zyzzyva circle"), split="val", report=print)
+    assert "not known to the run: zyzzyva" in capsys.readouterr().out
+
+
+def test_the_index_of_captions_holds_the_parsed_ones(tree_run, parsed_scenes) -> None:
+    index = open_index(tree_run, parsed_scenes, "val", "text", None, print)
+    split = parsed_scenes.split("val")
+    wanted = Embedder(tree_run.model).texts(*tree_run.encode(tree_run.captions_of(split)))
+    np.testing.assert_allclose(index.embeddings, wanted, rtol=1e-4, atol=1e-5)
+    index.close()
+
+
+def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tmp_path) -> None:
+    run = Run.open(shutil.copytree(tree_run.path, tmp_path / "run"))
+    for kind in ("image", "text"):
+        build_index(run, parsed_copy, "val", kind, out=tmp_path / kind)
+        index, _, found = open_indexed(tmp_path / kind, run.path)
+        assert found is not None
+        index.close()
+    before = open_index(run, parsed_copy, "val", "text", report=print)
+    flatten(parsed_copy)
+    lines: list[str] = []
+    after = open_index(run, parsed_copy, "val", "text", report=lines.append)
+    assert "Embedding anew" in lines[0]
+    assert np.abs(after.embeddings - before.embeddings).max() > 1e-3
+    with pytest.raises(StaleIndexError, match="another dataset or parses"):
+        open_indexed(tmp_path / "text", run.path, parsed_copy.path)
+    assert open_indexed(tmp_path / "text", run.path)[2] is None
+    assert open_indexed(tmp_path / "image", run.path, parsed_copy.path)[2] is not None
+
+
+@pytest.mark.parametrize(
+    ("parser", "name"),
+    [
+        ({"name": "stanza"}, ""),
+        (
+            {"library": "Stanza 1.10", "name": "ewt", "version": "1", "language": "en", "fingerprint": None},
+            "ewt 1 (Stanza 1.10)",
+        ),
+    ],
+    ids=["as others write it", "as we do"],
+)
+def test_a_parser_that_is_none_of_spacy(parsed_copy, tmp_path, parser, name) -> None:
+    keep_parser(flatten(parsed_copy, parser), tmp_path)
+    assert stored_parser(tmp_path) is None
+    assert stored_parser_name(tmp_path) == name
+
+
+def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
+    folder = parsed_copy.parses.parser_folder
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        keep_parser(parsed_copy.parses, tmp_path)
+        kept = tmp_path / "parser" / "pipeline"
+        assert all(path.stat().st_mode & 0o200 for path in (kept, *kept.rglob("*")))
+    finally:
+        for path in (folder, *folder.rglob("*")):
+            path.chmod(0o755)
+
+
+def test_a_demonstration_says_that_it_has_no_parser(without_parser, parsed_scenes) -> None:
+    lines: list[str] = []
+    demo = Demo(without_parser, parsed_scenes, "val", lines.append)
+    assert any("--parser" in line for line in lines)
+    assert demo.by_text("red", 2).images
+    demo.close()
+
+
+def test_classes_are_read_as_trees(tree_run, without_parser) -> None:
+    prompts = embed_classes(tree_run, ["circle", "square"], ["a picture of a red {}"])
+    assert prompts.embeddings.shape == (2, 1, 16)
+    assert not np.allclose(prompts.embeddings[0], prompts.embeddings[1])
+    # Bare names need no parser.
+    assert embed_classes(without_parser, ["circle", "square"]).embeddings.shape == (2, 1, 16)
+
+
+def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipeline, tmp_path) -> None:
+    path = export_run(tree_run, tmp_path / "models" / "trees", report=print)
+    loaded = tf.saved_model.load(str(path))
+    assert set(loaded.signatures) == {"serving_default", "encode_tree"}
+    card = (tmp_path / "models/contracts/trees.md").read_text()
+    assert "cannot parse" in card
+    assert model_facts(tree_run).parser in card
+    wanted = run_encoders(tree_run, images=False).encode_text(tf.constant([SENTENCE, ""]))
+    with (
+        Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,
+        Client(f"http://127.0.0.1:{server.rest_port}", "trees", parser=spacy_pipeline, timeout=60) as client,
+    ):
+        found = client.encode_text([SENTENCE, ""])
+    assert found.valid.tolist() == [True, False]
+    np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changed", ["text.encoder=child-sum-tree-lstm", "twin=true"])
+def test_variants_train(parsed_scenes, tree_recipe, tmp_path, changed) -> None:
+    run = train(tree_recipe.with_overrides([changed, "training.epochs=1"]), parsed_scenes, tmp_path / "run")
+    assert evaluate_run(run, parsed_scenes).recall_sum > 0
+
+
+def test_other_parses_are_another_training(parsed_copy, tree_recipe, tree_run, tmp_path) -> None:
+    flatten(parsed_copy)
+    run = shutil.copytree(tree_run.path, tmp_path / "run")
+    with pytest.raises(DataError, match="other parses"):
+        train(tree_recipe, parsed_copy, run)
+
+
+def test_without_parses_the_way_to_them_is_named(scenes, tree_recipe, tmp_path, capsys) -> None:
+    with pytest.raises(DataError, match="vsemb parse"):
+        train(tree_recipe, scenes, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert main(["train", "tree-twin", "--data", str(scenes.path), "--out", str(tmp_path / "run")]) == 1
+    assert "vsemb parse" in capsys.readouterr().err
+
+
+def test_the_commands(without_parser, tree_run, parsed_scenes, spacy_pipeline, tmp_path, capsys) -> None:
+    data = ["--data", str(parsed_scenes.path), "--split", "val"]
+    assert main(["search", str(without_parser.path), SENTENCE, *data]) == 1
+    assert "--parser" in capsys.readouterr().err
+    named = ["--parser", str(spacy_pipeline)]
+    assert main(["search", str(without_parser.path), SENTENCE, *data, *named]) == 0
+    assert main(["evaluate", str(without_parser.path), *data]) == 0
+    assert main(["projector", str(without_parser.path), *data, "--out", str(tmp_path / "projector")]) == 0
+    assert main(["report", str(without_parser.path), *data, "--out", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert parsed_scenes.split("val").captions[0].split()[0] in page
+    assert "\t" not in page.split("<body>")[-1]
+    columns = (tmp_path / "projector" / "sentences.metadata.tsv").read_text().split("\n")
+    assert columns[1].split("\t")[0] in parsed_scenes.split("val").captions
+    assert main(["search", str(tree_run.path), "circle", "--minus", "red", *data]) == 0

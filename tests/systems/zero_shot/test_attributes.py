@@ -1,0 +1,90 @@
+"""Attributes of classes: validation, and the way to the disk and back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError
+from vsemb.systems.zero_shot.attributes import ClassAttributes, read_attributes, write_attributes
+
+
+def test_written_and_read_back(tmp_path):
+    rng = np.random.default_rng(0)
+    values = {"Bär": rng.standard_normal(3), "crow": rng.standard_normal(3).astype(np.float32) * 1e-20}
+    attributes = ClassAttributes(("a", "b: c", "d"), values)
+    write_attributes(tmp_path, attributes)
+    again = read_attributes(tmp_path)
+    assert again.names == ("a", "b: c", "d")
+    assert list(again.values) == ["Bär", "crow"]
+    for name, row in again.values.items():
+        assert row.dtype == np.float32
+        # Equal to the last bit.
+        np.testing.assert_array_equal(row, np.float32(values[name]))
+    assert [path.name for path in tmp_path.iterdir()] == ["classes.json"]
+
+
+def test_a_dataset_without_attributes(tmp_path):
+    assert read_attributes(tmp_path) is None
+
+
+def test_matrix():
+    attributes = ClassAttributes(("a", "b"), {"x": np.array([1, 2]), "y": np.array([3, 4])})
+    matrix = attributes.matrix(["y", "x", "y"])
+    assert matrix.dtype == np.float32
+    assert matrix.tolist() == [[3, 4], [1, 2], [3, 4]]
+    assert attributes.matrix([]).shape == (0, 2)
+    with pytest.raises(DataError, match="The class 'z' has no attributes"):
+        attributes.matrix(["x", "z"])
+
+
+def test_values_are_a_copy_that_nobody_changes():
+    row = np.array([1.0, 2.0], np.float32)
+    attributes = ClassAttributes(("a", "b"), {"x": row})
+    row[0] = 7
+    assert attributes.matrix(["x"]).tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match="read-only"):
+        attributes.values["x"][0] = 7
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "message"),
+    [
+        ((), {"x": []}, "at least one name"),
+        (("a", " "), {"x": [1, 2]}, "none empty"),
+        (("a",), {}, "at least one class"),
+        (("a", "b"), {"x": [1, 2], "y": [1]}, r"'y' have the shape \(1,\); expected \(2,\)"),
+        (("a",), {"x": [[1]]}, r"shape \(1, 1\)"),
+        (("a", "b"), {"x": [1, float("nan")]}, "'b' of the class 'x' is not finite"),
+        (("a",), {"x": [1e300]}, "not finite"),
+        (("a",), {"x": ["much"]}, "'x' are not numbers"),
+        (("a",), {"x": {"a": 1}}, "'x' are not numbers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_what_is_no_attributes(names, values, message):
+    with pytest.raises(DataError, match=message):
+        ClassAttributes(names, values)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "holds no attributes of classes"),
+        (json.dumps({"attributes": ["a"]}), "holds no attributes of classes"),
+        (
+            json.dumps({"attributes": ["a"], "classes": {"x": [1, 2]}}),
+            "is broken: The attributes of the class",
+        ),
+        (json.dumps({"attributes": [3], "classes": {"x": [1]}}), "is broken"),
+        ('{"attributes": ["a"], "classes": {"x": [NaN]}}', "not finite"),
+        ('{"attributes": ["a"], "classes": {"x": [null]}}', "classes.json is broken"),
+    ],
+)
+def test_broken_files(tmp_path, content, message):
+    (tmp_path / "classes.json").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_attributes(tmp_path)

@@ -1,0 +1,223 @@
+"""Classification by prompts: templates, unknown words, image by image and whole splits."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.export import ClassPrompts
+from vsemb.runs.run import Run
+from vsemb.systems.zero_shot.classify import (
+    class_prompts,
+    classify_images,
+    classify_split,
+    embed_classes,
+    read_classes,
+)
+
+TEMPLATES = ["a {}", "there is a {} above"]
+
+
+def test_prompts_are_each_name_in_each_template() -> None:
+    assert class_prompts(["a dog", " cat "], ["my {}.", "{}!"]) == [
+        ["my a dog.", "a dog!"],
+        ["my cat.", "cat!"],
+    ]
+    assert class_prompts(["dog"]) == [["dog"]]
+    # Names are not templates, and nothing but {} is a place.
+    assert class_prompts(["{}", "{0}"], ["a {} {x}"]) == [["a {} {x}"], ["a {0} {x}"]]
+
+
+@pytest.mark.parametrize(
+    ("classes", "templates", "message"),
+    [
+        ([], [], "one class or more"),
+        (["dog", " "], [], "not empty"),
+        (["dog", "cat", "dog "], [], "classes='dog'. Expected: each class once"),
+        (["dog"], ["a photo"], "template='a photo'"),
+        (["dog"], ["{}", "{} and {}"], "exactly one {}"),
+        (["dog"], ["{name}"], "exactly one {}"),
+        (["dog"], [""], "exactly one {}"),
+    ],
+)
+def test_bad_classes_and_templates(classes, templates, message) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        class_prompts(classes, templates)
+
+
+def test_scores_are_means_over_templates(tiny_pixel_run, scenes) -> None:
+    run, names = tiny_pixel_run, ["red circle", "blue square", "star"]
+    prompts = embed_classes(run, names, TEMPLATES)
+    assert prompts.names == tuple(names) and prompts.embeddings.shape == (3, 2, 16)
+    keys = scenes.split("val").keys[:3]
+    found = classify_images(run, keys, prompts, scenes, top=2)
+    pixels = run.images_of(scenes, scenes.split("val")).gather(np.arange(3)).astype(np.float32)
+    images = run.model.encode_images(pixels).numpy()
+    flat = [template.replace("{}", name) for template in TEMPLATES for name in names]
+    each = images @ run.model.encode_texts(run.tokenizer(flat)).numpy().T  # (3, templates x names)
+    wanted = each.reshape(3, 2, 3).mean(axis=1)
+    for result, key, scores in zip(found, keys, wanted, strict=True):
+        best = np.argsort(-scores)[:2]
+        assert result.image == key and result.error is None
+        assert list(result.scores) == [names[place] for place in best]
+        np.testing.assert_allclose(list(result.scores.values()), scores[best], atol=1e-5)
+    # Not the score of a mean at unit length: two templates that differ make a shorter vector.
+    assert np.linalg.norm(prompts.embeddings.mean(axis=1), axis=1).max() < 1 - 1e-4
+
+
+def test_a_bad_image_does_not_stop_the_others(tiny_pixel_run, scenes, tmp_path) -> None:
+    prompts = embed_classes(tiny_pixel_run, ["red circle", "blue square"])
+    good, bad = tmp_path / "good.png", tmp_path / "bad.png"
+    good.write_bytes(scenes.split("val").read_image(1))
+    bad.write_bytes(b"\x89PNG nothing")
+    names = [str(bad), str(good), "nowhere.png", scenes.split("val").keys[1]]
+    found = classify_images(tiny_pixel_run, names, prompts, scenes)
+    assert [result.error is None for result in found] == [False, True, False, True]
+    assert "unreadable" in found[0].error and "nowhere.png" in found[2].error
+    assert found[1].scores == pytest.approx(found[3].scores, abs=1e-5) and len(found[1].scores) == 2
+    assert found[0].to_json() == {"image": str(bad), "error": found[0].error}
+    # Files need no dataset; keys do.
+    alone = classify_images(tiny_pixel_run, names[1:2] + names[3:], prompts)
+    assert alone[0].scores == pytest.approx(found[1].scores) and "Expected: an image file." in alone[1].error
+    with pytest.raises(InvalidArgumentError, match="`top`"):
+        classify_images(tiny_pixel_run, names, prompts, top=0)
+
+
+def test_precomputed_features_classify_images_of_the_dataset_only(tiny_run, scenes, tmp_path) -> None:
+    prompts = embed_classes(tiny_run, ["red circle", "blue square"])
+    (tmp_path / "new.png").write_bytes(scenes.split("val").read_image(1))
+    names = [scenes.split("val").keys[0], str(tmp_path / "new.png")]
+    found = classify_images(tiny_run, names, prompts, scenes)
+    assert found[0].error is None and "precomputed features" in found[1].error
+
+
+def test_prompts_of_which_nothing_is_known(tiny_run) -> None:
+    said: list[str] = []
+    with pytest.raises(InvalidArgumentError, match="prompt='zyzzyva'"):
+        embed_classes(tiny_run, ["red circle", "zyzzyva"], report=said.append)
+    # One such prompt of a class is enough.
+    with pytest.raises(InvalidArgumentError, match="prompt='zyzzyva'"):
+        embed_classes(tiny_run, ["zyzzyva"], ["a {}", "{}"], report=said.append)
+    with pytest.raises(InvalidArgumentError, match="prompt='...'"):
+        embed_classes(tiny_run, ["..."], report=said.append)
+    assert said == []
+    # The template is known and the name is not: all such classes score alike, so it is said.
+    embed_classes(tiny_run, ["red circle", "zyzzyva"], ["a {}"], report=said.append)
+    assert said == ["Warning: not known to the run: zyzzyva."]
+
+
+def test_words_of_names_that_are_not_known(tiny_run) -> None:
+    said: list[str] = []
+    names = ["red zyzzyva circle", "blue qwrt", "green", "green zyzzyva", "plugh xyzzy"]
+    embed_classes(tiny_run, names, ["a {}"], report=said.append)
+    # A word once, and a name of which nothing is known whole.
+    assert said == ["Warning: not known to the run: zyzzyva, qwrt, plugh xyzzy."]
+    names = ["red", *(f"red {'x' * count} {'y' * count}" + " red" * count for count in range(2, 8))]
+    embed_classes(tiny_run, names, report=said.append)
+    assert said[1].endswith("yyyyyy and 2 more.") and said[1].count(",") == 9
+
+
+def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
+    for names in (["blue", "Red", "red"], ["red zyzzyva", "blue", "red qwrt"]):
+        both = [name for name in names if name != "blue"]
+        with pytest.raises(InvalidArgumentError, match="can tell apart") as caught:
+            embed_classes(tiny_run, names, TEMPLATES)
+        assert f"classes={both!r}" in str(caught.value)
+    # A word that is not known is a word: these differ.
+    embed_classes(tiny_run, ["red", "red zyzzyva", "zyzzyva red"], TEMPLATES, report=[].append)
+
+
+def test_a_whole_split(tiny_run, scenes) -> None:
+    part = scenes.split("val")
+    names = sorted(set(part.class_names))[1:]
+    found = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, names, TEMPLATES))
+    labelled = [name in names for name in part.class_names]
+    assert (found.images, found.labelled) == (12, sum(labelled)) and 0 < found.labelled < 12
+    assert list(found.counts) == names and sum(found.counts.values()) == 12
+    # By hand, from the scores of one image at a time.
+    prompts = embed_classes(tiny_run, names, TEMPLATES)
+    best = [next(iter(each.scores)) for each in classify_images(tiny_run, part.keys, prompts, scenes)]
+    right = [name == found for name, found in zip(part.class_names, best, strict=True)]
+    by_class: dict[str, list[bool]] = {}
+    for name, hit in zip(part.class_names, right, strict=True):
+        if name in names:
+            by_class.setdefault(name, []).append(hit)
+    assert found.accuracy_images == pytest.approx(100 * sum(right) / found.labelled)
+    assert found.accuracy == pytest.approx(100 * np.mean([np.mean(hits) for hits in by_class.values()]))
+    assert {name: best.count(name) for name in names} == found.counts
+
+
+def test_without_labels_there_is_no_accuracy(tiny_run, scenes) -> None:
+    found = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, ["red", "blue"]))
+    assert (found.labelled, found.accuracy, found.accuracy_images) == (0, None, None)
+    # Equal scores are nobody's: both names are of the same class and tie.
+    same = ClassPrompts(
+        ("red circle", "other"), np.repeat(embed_classes(tiny_run, ["red"]).embeddings, 2, axis=0)
+    )
+    label = scenes.split("val").class_names[0]
+    tied = classify_split(tiny_run, scenes, "val", ClassPrompts((label, "other"), same.embeddings))
+    assert tied.labelled >= 1 and tied.accuracy == 0
+
+
+def test_classes_in_a_file(tmp_path) -> None:
+    path = tmp_path / "classes.txt"
+    path.write_bytes("\ufeffred circle\r\n\n  Brünnich's Guillemot \n".encode())
+    assert read_classes(path) == ["red circle", "Brünnich's Guillemot"]
+    path.write_bytes(b"\xff\xfe")
+    for wrong in (path, tmp_path / "nowhere.txt", tmp_path):
+        with pytest.raises(DataError, match="Cannot read the classes"):
+            read_classes(wrong)
+
+
+def test_an_order_averages_scores_and_not_texts(scenes, tmp_path) -> None:
+    from tests.conftest import TINY
+    from vsemb import recipes
+    from vsemb.runs.train import train
+
+    recipe = recipes.get("order-embedding").with_overrides([*TINY, "training.epochs=1"])
+    run = train(recipe, scenes, tmp_path / "order")
+    prompts = embed_classes(run, ["red circle", "blue square"], TEMPLATES)
+    (found,) = classify_images(run, scenes.split("val").keys[:1], prompts, scenes)
+    images = run.model.encode_images(run.images_of(scenes, scenes.split("val")).gather(np.arange(1)))
+    over = np.maximum(prompts.embeddings - images.numpy()[0], 0)
+    wanted = -np.square(over).sum(axis=-1).mean(axis=1)
+    assert found.scores == pytest.approx(dict(zip(prompts.names, wanted.tolist(), strict=True)), abs=1e-5)
+    in_graph = prompts.scores(tf.constant(images), run.model.similarity)
+    np.testing.assert_allclose(in_graph, [wanted], atol=1e-5)
+
+
+def test_a_run_is_not_changed(tiny_run, scenes, tmp_path) -> None:
+    copy = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))
+    before = sorted(path.name for path in copy.path.rglob("*"))
+    classify_split(copy, scenes, "val", embed_classes(copy, ["red", "blue"]))
+    assert sorted(path.name for path in copy.path.rglob("*")) == before
+
+
+def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_scenes) -> None:
+    run, part, said = region_run, region_scenes.split("val"), []
+    names = ["circle", "square", "star"]
+    prompts = embed_classes(run, names, TEMPLATES, report=said.append)
+    assert said == []
+    regions = run.model.encode_images(run.regions_of(region_scenes).rows(part.ids)).numpy()
+    scores = np.zeros((len(part), 3))
+    for column, name in enumerate(names):
+        for template in TEMPLATES:
+            words = run.model.encode_texts(run.tokenizer([template.replace("{}", name)])).numpy()[0]
+            products = np.einsum("nid,td->nit", regions, words)
+            # Padding, of which there may be some, is never a word's best region.
+            products[~regions.any(axis=2)] = -np.inf
+            scores[:, column] += products.max(axis=1).sum(axis=1) / len(TEMPLATES)
+    found = classify_images(run, part.keys[:3], prompts, region_scenes, top=3)
+    for row, each in enumerate(found):
+        assert each.scores == {
+            name: pytest.approx(score, rel=1e-4, abs=1e-5)
+            for name, score in zip(names, scores[row], strict=True)
+        }
+    best = np.bincount(scores.argmax(axis=1), minlength=3)
+    assert classify_split(run, region_scenes, "val", prompts).counts == dict(zip(names, best, strict=True))
+    embed_classes(run, ["circle", "red square"], report=said.append)
+    assert len(said) == 1 and "'red square', which has more of them than 'circle'" in said[0]

@@ -1,0 +1,195 @@
+"""Structured joint embedding recipes: every encoder trains, is reopened, measured and asked."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.conftest import FEATURE_DIM
+from vsemb import recipes
+from vsemb.data.features.store import FeatureStore
+from vsemb.data.store import Dataset, write_dataset
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs import build, texts
+from vsemb.runs.run import Run
+from vsemb.runs.serve import run_encoders
+from vsemb.runs.train import train
+from vsemb.systems.zero_shot import flowers as generator
+from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
+from vsemb.systems.zero_shot.class_batches import ClassBatches
+from vsemb.systems.zero_shot.recognition import evaluate_zero_shot_run
+from vsemb.systems.zero_shot.sje import ENCODERS, SJE
+from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
+
+# One epoch of two steps; the rest of the recipe is as it is.
+SMALL = ["text.units=8", "text.word_dim=8", "training.epochs=1"]
+
+
+@pytest.fixture(scope="module")
+def flowers(flowers_path) -> Dataset:
+    return Dataset.open(flowers_path)
+
+
+@pytest.mark.parametrize("encoder", list(ENCODERS))
+def test_every_encoder_trains_and_is_measured(encoder: str, flowers, tmp_path) -> None:
+    recipe = recipes.get(f"ds-sje-{encoder}").with_overrides(SMALL)
+    info = train(recipe, flowers, tmp_path / "run").info
+    assert info["status"] == "finished" and 0 <= info["best_zero_shot"] <= 100
+    run = Run.open(tmp_path / "run")
+    # The features are the embedding.
+    assert run.recipe.embedding_dim == FEATURE_DIM
+    metrics = evaluate_zero_shot_run(run, flowers, "test")
+    assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
+    text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
+    found = run_encoders(run, images=False).encode_text(np.array([text, ""], dtype=object))
+    assert found["valid"].numpy().tolist() == [True, False]
+    assert np.abs(found["embedding"].numpy()[0]).max() > 0 and not found["embedding"].numpy()[1].any()
+
+
+def test_the_same_command_again_trains_nothing(flowers, tmp_path) -> None:
+    recipe = recipes.get("ds-sje-bow").with_overrides(SMALL)
+    first = train(recipe, flowers, tmp_path / "run").info
+    assert train(recipe, flowers, tmp_path / "run").info == first
+
+
+def test_variants_differ_in_their_loss_alone() -> None:
+    reference = recipes.get("ds-sje-bow")
+    weights = {}
+    for name, variants in SJE.items():
+        for variant, recipe in variants.items():
+            assert (recipe.name, recipe.variant) == (name, variant)
+            same = dataclasses.replace(
+                recipe, name=reference.name, variant=reference.variant, loss=reference.loss
+            )
+            assert dataclasses.replace(same, text=reference.text) == reference
+            weights[name[:6], variant] = recipe.loss.image_weight, recipe.loss.text_weight
+    assert weights == {
+        ("ds-sje", "released"): (1, 1),
+        ("ds-sje", "paper"): (1, 1),
+        ("da-sje", "released"): (1, 0),
+        ("da-sje", "paper"): (1, 0),
+        ("da-sje", "text-side"): (0, 1),
+    }
+
+
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_what_is_built_is_what_the_recipe_says(variant: str, flowers) -> None:
+    recipe = recipes.get("da-sje-bow", variant)
+    store, split = FeatureStore.find(flowers), flowers.split("train")
+    recipe = build.with_feature_size(recipe, store)
+    vocabulary = texts.build_vocabulary(recipe, split.captions)
+    tokenizer = texts.build_tokenizer(recipe, vocabulary)
+    images = build.build_images(recipe, split, store)
+    batches = build.build_batches(recipe, split, images, tokenizer)
+    assert isinstance(batches, ClassBatches) and batches.steps_per_epoch == 2
+    loss = build.build_loss(recipe, steps_per_epoch=10)
+    assert isinstance(loss, StructuredJointEmbedding)
+    assert (loss.negatives, loss.warmup_steps) == {"released": ("all", 0), "paper": ("hardest", 40)}[variant]
+    model = build.build_model(recipe, len(vocabulary), store.dim)
+    assert (model.image_weight, model.text_weight) == (1, 0)
+    # The image side has nothing to train.
+    assert all("image" not in v.path for v in model.trainable_variables)
+
+
+def test_fewer_captions_an_image(flowers) -> None:
+    recipe = recipes.get("ds-sje-bow").with_overrides(["batches.captions_per_image=3"])
+    split = flowers.split("train")
+    few = texts.read_texts(recipe, split, training=True)
+    assert len(few.captions) == 3 * len(split)
+    assert few.captions[3:6] == split.entries[1]["captions"][:3]
+    # Validation and test read all of them.
+    assert texts.read_texts(recipe, split).captions == split.captions
+
+
+def test_words_and_characters_in_recipes_of_other_papers(scenes, tmp_path, tiny_recipe) -> None:
+    recipe = tiny_recipe.with_overrides(
+        ["text.tokenizer=characters", "text.encoder=cnn-gru", "text.max_length=201", "training.epochs=1"]
+    )
+    run = train(recipe, scenes, tmp_path / "run")
+    assert run.info["best_recall_sum"] > 0
+    assert len(run.vocabulary) == 2 + 69
+
+
+def test_bad_combinations_are_refused(flowers, scenes, tmp_path) -> None:
+    def attempt(name: str, *changes: str, dataset=flowers) -> None:
+        train(recipes.get(name).with_overrides([*SMALL, *changes]), dataset, tmp_path / "run")
+
+    with pytest.raises(DataError, match="share the class"):
+        attempt("ds-sje-bow", dataset=scenes)
+    with pytest.raises(DataError, match="has none"):
+        attempt("ds-sje-attributes", "training.select=recall", dataset=scenes)
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*classes"):
+        attempt("ds-sje-attributes", "text.encoder=bow")
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*cnn-rn"):
+        attempt("ds-sje-bow", "text.encoder=cnn-rn")
+    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
+        attempt("ds-sje-bow", "text.tokenizer=syllables")
+    with pytest.raises(InvalidArgumentError, match="no word vectors"):
+        attempt("ds-sje-attributes", "text.word_vectors=captions")
+    with pytest.raises(InvalidArgumentError, match="batches.negatives"):
+        attempt("ds-sje-bow", "batches.negatives=sampled")
+    with pytest.raises(InvalidArgumentError, match="training.select"):
+        attempt("ds-sje-bow", "training.select=loss")
+    with pytest.raises(InvalidArgumentError, match="image.projection=true"):
+        attempt("ds-sje-bow", "image.backbone=SmallConvNet")
+    with pytest.raises(DataError, match="batches.size=40"):
+        attempt("ds-sje-bow", "batches.size=41")
+    assert not (tmp_path / "run").exists()
+
+
+def with_attributes(source: Dataset, path, change) -> Dataset:
+    """A copy of a dataset whose attributes of classes are others."""
+    shutil.copytree(source.path, path)
+    attributes = Dataset.open(path).attributes
+    assert attributes is not None
+    write_attributes(path, ClassAttributes(attributes.names, change(attributes.values)))
+    return Dataset.open(path)
+
+
+def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
+    recipe = recipes.get("ds-sje-attributes").with_overrides(SMALL)
+    run = train(recipe, flowers, tmp_path / "run")
+    # The same images and names of classes, and the vectors of two classes exchanged.
+    exchanged = with_attributes(
+        flowers,
+        tmp_path / "exchanged",
+        lambda v: {**v, "flower 49": v["flower 50"], "flower 50": v["flower 49"]},
+    )
+    assert exchanged.fingerprint == flowers.fingerprint
+    with pytest.raises(DataError, match="other attributes"):
+        evaluate_zero_shot_run(run, exchanged, "test")
+    with pytest.raises(DataError, match="other attributes"):
+        train(recipe, exchanged, tmp_path / "run")
+    # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
+    few = with_attributes(
+        flowers, tmp_path / "few", lambda v: {k: x for k, x in v.items() if k != "flower 60"}
+    )
+    with pytest.raises(DataError, match="'flower 60' has no attributes"):
+        train(recipe, few, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    split = copy.copy(flowers.split("test"))
+    split.class_names = ["flower 99", *split.class_names[1:]]
+    with pytest.raises(DataError, match="knows no attributes of the class 'flower 99'"):
+        run.texts_of(split)
+
+
+def test_classes_that_were_trained_on_are_known_on_any_dataset(flowers, scenes, tmp_path) -> None:
+    run = train(recipes.get("ds-sje-bow").with_overrides(SMALL), flowers, tmp_path / "run")
+    assert run.info["classes"] == flowers.split("train").class_ids()[0]
+    other = with_attributes(flowers, tmp_path / "other", lambda values: values)
+    for dataset in (flowers, other):
+        with pytest.raises(DataError, match=r"not zero-shot.*'flower 01'.*--seen"):
+            evaluate_zero_shot_run(run, dataset, "train")
+        assert evaluate_zero_shot_run(run, dataset, "train", seen=True).classes == 40
+
+
+def test_one_class_of_validation_selects_nothing(flowers, tmp_path) -> None:
+    records = generator.generate({"train": 80, "val": 1, "test": 12}, image_size=32)
+    source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
+    dataset = write_dataset(records, tmp_path / "data", name="flowers", source=source)
+    with pytest.raises(DataError, match="one class"):
+        train(recipes.get("ds-sje-bow").with_overrides(SMALL), dataset, tmp_path / "run")

@@ -1,0 +1,1 @@
+"""Image features: computed once, kept on disk, read by rows."""

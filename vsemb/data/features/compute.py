@@ -1,0 +1,183 @@
+"""Makes the image features of a dataset: by running a backbone once, or from precomputed arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from tqdm import tqdm
+
+from vsemb.data.all_images import dataset_ids, encoded_images, name_images, readable
+from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids, discarded_on_error
+from vsemb.data.features.folders import refuse_not_finite
+from vsemb.data.features.store import FeatureStore, feature_fingerprint, views_kept
+from vsemb.errors import DataError, invalid_argument
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.image.backbones import BackboneConfig
+
+__all__ = ["FeatureStore", "cache_features", "feature_fingerprint", "write_precomputed"]
+
+
+def cache_features(
+    dataset: Dataset,
+    backbone: BackboneConfig,
+    *,
+    weights: str | os.PathLike[str] | None = "imagenet",
+    crops: int | None = None,
+    batch_size: int = 64,
+    keep_crops: bool = False,
+    mirror: bool = False,
+    training_crops: bool = False,
+) -> FeatureStore:
+    """Runs a backbone over all images of a dataset once, or opens what an earlier run left.
+
+    Atomic and restartable: an interrupted run is taken up where it was by the next one with the same
+    arguments, and the files come out byte for byte as if it had not been interrupted.
+
+    Args:
+        dataset: the dataset; all of its splits.
+        backbone: which network, at which size.
+        weights: as in `build_backbone`.
+        crops: 1 or 10; None: what `backbone` says.
+        batch_size: images at a time.
+        keep_crops: whether to store each crop's features and not their mean.
+        mirror: whether to store the features of each image's mirror image too, for training; twice the
+            time. Ten crops hold mirror images anyway.
+        training_crops: whether to store the features of ten crops of each image beside its own, one of
+            which is drawn each time in training (Reed et al. 2016, section 5); eleven times the time.
+
+    Returns:
+        The opened features.
+
+    Raises:
+        DataError: if weights or images cannot be read (images are named), or a feature is not finite.
+        InvalidArgumentError: if an argument is not allowed.
+    """
+    import tensorflow as tf
+
+    from vsemb.image.backbones import build_backbone, save_backbone_weights
+    from vsemb.image.backbones import weights_sha256 as hash_weights
+    from vsemb.image.views import decode_views, encode_views
+
+    config = backbone if crops is None else dataclasses.replace(backbone, crops=crops)
+    if batch_size < 1:
+        raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
+    if keep_crops and config.crops == 1:
+        raise invalid_argument("keep_crops", keep_crops, "False with crops=1", "Pass crops=10 to keep ten.")
+    if mirror and (config.crops != 1 or training_crops):
+        raise invalid_argument("mirror", mirror, "False with ten crops", "They hold mirror images.")
+    if training_crops and config.crops != 1:
+        allowed = "False with crops=10"
+        raise invalid_argument("training_crops", training_crops, allowed, "Use crops=1, or keep_crops=True.")
+    views = 2 if mirror else 11 if training_crops else config.crops if keep_crops else 1
+    ids = dataset_ids(dataset)
+    network = build_backbone(config, weights)
+    weights_sha256 = hash_weights(network)
+    fingerprint = feature_fingerprint(config, weights_sha256, views_kept(config.crops, views))
+    directory = dataset.path / "features" / fingerprint
+    if (directory / "manifest.json").is_file():
+        return FeatureStore.open(directory, dataset)
+
+    encode = tf.function(lambda pixels: encode_views(network, pixels), reduce_retracing=True, autograph=False)
+    dim = int(network.output_shape[-1])
+    # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
+    state = {"fingerprint": fingerprint, "dataset": dataset.fingerprint, "batch_size": batch_size}
+    shape = (views, dim) if views > 1 else (dim,)
+    started = time.perf_counter()
+    with FeatureWriter(directory, ids, shape, state) as writer:
+        computed = len(ids) - writer.done
+        encoded = encoded_images(dataset).skip(writer.done).batch(batch_size)
+        cropped = dataclasses.replace(config, crops=10)
+        batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
+        with tqdm(total=len(ids), initial=writer.done, desc="features", unit="image", disable=None) as bar:
+            for batch_ids, images, pixels, valid in readable(batches, dataset):
+                batch_ids, valid = batch_ids.numpy(), valid.numpy()
+                if not valid.all():
+                    raise DataError(
+                        f"Images of {dataset.path} do not decode: {name_images(dataset, batch_ids[~valid])}."
+                    )
+                if mirror:
+                    pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
+                if training_crops:
+                    pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
+                features = encode(pixels).numpy()
+                rows = features if views > 1 else features.mean(axis=1)
+                refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
+                writer.write(batch_ids, rows)
+                bar.update(len(batch_ids))
+        save_backbone_weights(network, writer.work / WEIGHTS_NAME)
+        writer.finish(
+            {
+                "dataset": dataset.fingerprint,
+                "backbone": config.to_json(),
+                "weights_sha256": weights_sha256,
+                "crops": config.crops,
+                "fingerprint": fingerprint,
+            }
+        )
+    store = FeatureStore.open(directory, dataset)
+    store.images_computed, store.seconds = computed, time.perf_counter() - started
+    return store
+
+
+def write_precomputed(
+    dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]
+) -> FeatureStore:
+    """Stores features that were computed elsewhere, such as VSE++'s `*_ims.npy`.
+
+    Args:
+        dataset: the dataset that they describe.
+        ids: int64 (n,), the image of each row: every image of the dataset once, in any order.
+        rows: float (n, dim) or (n, crops, dim); or an iterable of such arrays, one behind the other.
+            Memory-mapped arrays are read block by block.
+
+    Returns:
+        The opened features. Their fingerprint is that of the values.
+
+    Raises:
+        DataError: if the ids are not exactly the dataset's, shapes differ, or a value is not finite.
+    """
+    ids = np.asarray(ids, np.int64)
+    arrays = [rows] if isinstance(rows, np.ndarray) else list(rows)
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) != 1 or len(next(iter(shapes))) not in (1, 2):
+        raise DataError(
+            f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim)."
+        )
+    if (total := sum(map(len, arrays))) != len(ids):
+        raise DataError(f"There are {total} rows of precomputed features and {len(ids)} image ids.")
+    expected = dataset_ids(dataset)
+    check_ids(np.sort(ids), expected, "Precomputed features")
+    digest = hashlib.sha256(ids.tobytes())
+    for array in arrays:
+        for block in blocks(array):
+            digest.update(block.data)
+    fingerprint = digest.hexdigest()[:16]
+    directory = dataset.path / "features" / fingerprint
+    if (directory / "manifest.json").is_file():
+        return FeatureStore.open(directory, dataset)
+    shape = next(iter(shapes))
+    with discarded_on_error(
+        FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint})
+    ) as writer:
+        for block in (block for array in arrays for block in blocks(array)):
+            block_ids = ids[writer.done : writer.done + len(block)]
+            refuse_not_finite(block, block_ids, dataset, "Precomputed features")
+            writer.write(block_ids, block)
+        writer.finish(
+            {
+                "dataset": dataset.fingerprint,
+                "backbone": None,
+                "weights_sha256": None,
+                "crops": shape[0] if len(shape) == 2 else 1,
+                "fingerprint": fingerprint,
+            }
+        )
+    return FeatureStore.open(directory, dataset)

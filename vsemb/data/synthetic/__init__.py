@@ -1,0 +1,189 @@
+"""Scenes: a synthetic data set of images, captions and complete ground truth, made from a seed alone.
+
+Each image shows 1 to 4 objects of 8 shapes, 8 colours and 3 sizes on a plain background. Its five captions
+go from abstract ("two shapes on a grey background") to complete ("a large red circle above a small blue
+square on a white background"); boxes and word alignments are known exactly, and so is the answer to image
+arithmetic: `dataclasses.replace` an object's colour in a `Scene` and `encode` it again.
+
+`vsemb.systems.zero_shot.flowers` generates fine-grained classes with descriptions and attributes instead.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from vsemb.data.records import ImageRecord
+from vsemb.data.synthetic.grammar import LEVELS, captions
+from vsemb.data.synthetic.render import box, draw, encode
+from vsemb.data.synthetic.world import (
+    BACKGROUNDS,
+    COLOURS,
+    HOLD_OUT,
+    SHAPES,
+    SIZES,
+    SPLITS,
+    Combination,
+    Pools,
+    Scene,
+    SceneObject,
+    compositional_pools,
+    sample_scene,
+    whole,
+    zero_shot_pools,
+)
+from vsemb.errors import invalid_argument, unknown_name
+
+__all__ = [
+    "BACKGROUNDS",
+    "COLOURS",
+    "HOLD_OUT",
+    "IMAGES",
+    "LEVELS",
+    "SHAPES",
+    "SIZES",
+    "SPLITS",
+    "VERSION",
+    "Scene",
+    "SceneObject",
+    "captions",
+    "draw",
+    "encode",
+    "generate",
+    "scene_at",
+]
+
+VERSION = 1
+"""Version of the generator: raised when the same seed gives other images or captions."""
+
+IMAGES: Mapping[str, int] = {"train": 4000, "val": 500, "test": 500, "novel": 500}
+"""Images a split, by default."""
+
+
+def generate(
+    images: Mapping[str, int] | None = None,
+    *,
+    seed: int = 0,
+    image_size: int = 64,
+    hold_out: Iterable[Combination] = HOLD_OUT,
+    class_zero_shot_splits: bool = False,
+) -> Iterator[ImageRecord]:
+    """Generates scenes, one at a time.
+
+    An image depends on the seed, its split, its index there and the options alone: asking for more images
+    of one split changes no image of any other.
+
+    Args:
+        images: split -> number of images; `IMAGES` by default, without `novel` where there is no such split.
+        seed: an integer; another seed gives other images.
+        image_size: side of the images in pixels, 16 to 1024.
+        hold_out: the (colour, shape) combinations that no image of train, val and test shows, and that the
+            main object of every image of `novel` has. May be empty; then there is no `novel`.
+        class_zero_shot_splits: instead of holding out combinations in `novel`, makes train, val and test
+            share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition. `hold_out`
+            is then ignored.
+
+    Returns:
+        an iterator of records: `image` is PNG bytes, RGB; `class_name` is the colour and shape of the main
+        object, the first and largest one; `captions` are five, in the order of `LEVELS`; each of `objects`
+        has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
+
+    Raises:
+        InvalidArgumentError: for an unknown split, colour or shape, a number or size out of range, or a
+            `novel` split that the options leave nothing for. Raised at once, not at the first record.
+
+    Example:
+
+    >>> record = next(generate({"train": 1}))
+    >>> record.class_name, record.captions[3]
+    ('orange circle', 'there is a turquoise ring above a purple cross')
+    >>> record.alignments[3]  # "turquoise ring" is object 2, "purple cross" 1
+    ((3, 2), (4, 2), (7, 1), (8, 1))
+    """
+    if not 16 <= whole("image_size", image_size) <= 1024:
+        raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
+    pools = _pools(seed, hold_out, class_zero_shot_splits)
+    if images is None:
+        images = {split: count for split, count in IMAGES.items() if split in pools}
+    for split, count in images.items():
+        if split not in SPLITS:
+            raise unknown_name("images", split, SPLITS)
+        if whole("images", count) < 0:
+            raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
+        if count and split not in pools:
+            why = "class-disjoint splits" if class_zero_shot_splits else "an empty `hold_out`"
+            raise invalid_argument("images", {split: count}, f"no images of {split!r} with {why}")
+    return (
+        _record(split, index, seed, image_size, pools[split])
+        for split, count in dict(images).items()
+        for index in range(count)
+    )
+
+
+def scene_at(
+    split: str,
+    index: int,
+    *,
+    seed: int = 0,
+    hold_out: Iterable[Combination] = HOLD_OUT,
+    class_zero_shot_splits: bool = False,
+) -> Scene:
+    """Returns the scene behind one image of `generate`, for changing it and drawing it again.
+
+    Args:
+        split: the split.
+        index: the index of the image in its split, from 0.
+        seed, hold_out, class_zero_shot_splits: as given to `generate`.
+
+    Raises:
+        InvalidArgumentError: for a split that the options do not give.
+
+    Example:
+
+    >>> import dataclasses
+    >>> scene = scene_at("train", 0)
+    >>> main, *others = scene.objects
+    >>> red = dataclasses.replace(scene, objects=(dataclasses.replace(main, colour="red"), *others))
+    >>> encode(red)[1:4]
+    b'PNG'
+    """
+    pools = _pools(seed, hold_out, class_zero_shot_splits)
+    if split not in pools:
+        raise unknown_name("split", split, pools)
+    return _scene(split, index, seed, pools[split])
+
+
+def _pools(seed: int, hold_out: Iterable[Combination], class_zero_shot_splits: bool) -> dict[str, Pools]:
+    whole("seed", seed)
+    return zero_shot_pools(seed) if class_zero_shot_splits else compositional_pools(hold_out)
+
+
+def _scene(split: str, index: int, seed: int, pools: Pools) -> Scene:
+    return sample_scene(random.Random(f"{seed}/{split}/{index}/scene"), pools)
+
+
+def _record(split: str, index: int, seed: int, image_size: int, pools: Pools) -> ImageRecord:
+    scene = _scene(split, index, seed, pools)
+    # Captions have a generator of their own, so that a new way to say it leaves the images as they are.
+    written = captions(scene, random.Random(f"{seed}/{split}/{index}/captions"))
+    return ImageRecord(
+        key=f"{split}/{index:06d}.png",
+        captions=tuple(caption.text for caption in written),
+        split=split,
+        image=encode(scene, image_size),
+        class_name=scene.objects[0].label,
+        objects=tuple(_truth(item, image_size) for item in scene.objects),
+        alignments=tuple(caption.alignment for caption in written),
+    )
+
+
+def _truth(item: SceneObject, image_size: int) -> dict[str, Any]:
+    return {
+        "label": item.label,
+        "shape": item.shape,
+        "colour": item.colour,
+        "size": item.size,
+        "box": box(item, image_size),
+        "centre": [round(item.x * image_size, 2), round(item.y * image_size, 2)],
+    }

@@ -1,0 +1,1 @@
+"""Writing datasets: shards, staging, validation."""

@@ -1,0 +1,168 @@
+"""`vsemb prepare` as a function: read a source, survey it, write it as a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vsemb.data.manifest import ordered_splits
+from vsemb.data.readers import read
+from vsemb.data.readers.source import Source
+from vsemb.data.records import ImageRecord
+from vsemb.data.store import Dataset, write_dataset
+from vsemb.errors import DataError
+from vsemb.files import sha256_file
+
+_NAMES_SHOWN = 3
+
+
+def prepare(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    format: str,
+    name: str | None = None,
+    on_bad_image: Literal["skip", "fail"] = "skip",
+    max_side: int | None = None,
+    images_per_shard: int = 1024,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Dataset:
+    """Turns a common layout of images and captions into a dataset on disk.
+
+    Args:
+        source: the file, folder or (tfds) name to read.
+        out: the directory to make; see `write_dataset` for what happens when interrupted.
+        format: see `vsemb.data.readers.READERS`.
+        name: the dataset's name; default: the last part of `out`.
+        on_bad_image: whether an unreadable or caption-less image is left out or an error.
+        max_side: if given, larger images are shrunk to this many pixels on their longer side.
+        images_per_shard: images in a full shard.
+        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
+        report: called with lines worth showing.
+        **options: the reader's options.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: for a broken source, and whatever `write_dataset` refuses.
+        InvalidArgumentError: for an unknown format or option.
+
+    Example:
+
+    ```python
+    dataset = prepare("flickr8k", "data/flickr8k", format="karpathy", report=print)
+    ```
+    """
+    say = report or (lambda line: None)
+    opened = read(format, source, **options)
+    for note in opened.notes:
+        say(note)
+    return write_dataset(
+        opened.records,
+        out,
+        name=name or Path(os.path.abspath(out)).name,
+        source=described_source(opened),
+        total=opened.total,
+        images_per_shard=images_per_shard,
+        on_bad_image=on_bad_image,
+        max_side=max_side,
+        overwrite=overwrite,
+        report=report,
+        before_publish=lambda dataset: write_beside(dataset, opened),
+    )
+
+
+def described_source(source: Source) -> dict[str, Any]:
+    """Returns what a manifest says of its source, after a survey of its images where they are a list.
+
+    Raises:
+        DataError: if a key occurs twice.
+    """
+    described = {
+        "format": source.format,
+        "path_name": source.path_name,
+        "sha256": {file.name: sha256_file(file) for file in source.files},
+        "options": source.options,
+    }
+    if isinstance(source.records, list):
+        described["images_sha256"] = survey(source.records)
+    return described
+
+
+def survey(records: list[ImageRecord]) -> str:
+    """Checks keys before anything is written.
+
+    Returns:
+        A SHA-256 over the keys and the sizes of the image files, by which a later call sees that images
+        came, went or changed; of images behind URIs over the keys alone.
+
+    Raises:
+        DataError: if a key occurs twice.
+    """
+    digest = hashlib.sha256()
+    seen = set()
+    for record in records:
+        if record.key in seen:
+            raise DataError(
+                f"The image {record.key!r} occurs twice in the source; every image needs its own name."
+            )
+        seen.add(record.key)
+        size = None
+        if isinstance(record.image, Path):
+            size = record.image.stat().st_size if record.image.exists() else None
+        digest.update(f"{record.key!r} {size}\n".encode())
+    return digest.hexdigest()
+
+
+def write_beside(dataset: Dataset, source: Source) -> None:
+    """Writes what a source knows beyond its records: attributes of classes, precomputed features."""
+    from vsemb.systems.zero_shot.attributes import write_attributes
+
+    if source.attributes is not None:
+        write_attributes(dataset.path, source.attributes)
+    if source.rows is None:
+        return
+    from vsemb.data.features.compute import write_precomputed
+
+    splits = [dataset.split(name) for name in dataset.splits]
+    ids = np.concatenate([split.ids for split in splits])
+    write_precomputed(dataset, ids, [source.rows(split.name, split.keys) for split in splits])
+
+
+def summary(dataset: Dataset) -> list[str]:
+    """Returns the lines that `vsemb prepare` ends with: what was written and what was left out, why.
+
+    Example:
+
+    ```python
+    print("\\n".join(summary(Dataset.open("data/flickr8k"))))
+    ```
+    """
+    return manifest_summary(dataset.manifest)
+
+
+def manifest_summary(manifest: Mapping[str, Any]) -> list[str]:
+    """Returns the lines of `summary` from what `Dataset.manifest` holds."""
+    lines = []
+    for name in ordered_splits(manifest["splits"]):
+        split = manifest["splits"][name]
+        lines.append(f"{name}: {split['images']} images, {split['captions']} captions")
+    reasons = Counter(item["reason"] for item in manifest["skipped"])
+    for reason, count in reasons.most_common():
+        keys = [item["key"] for item in manifest["skipped"] if item["reason"] == reason]
+        more = ", ..." if count > _NAMES_SHOWN else ""
+        lines.append(f"left out {count} images: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
+    if reasons:
+        lines.append(f"all {sum(reasons.values())} that were left out are listed in the manifest.")
+    if manifest["dropped_captions"]:
+        lines.append(f"left out {manifest['dropped_captions']} empty captions")
+    return lines

@@ -1,0 +1,14 @@
+"""The demonstration page of a run: sentences, images and arithmetic over a dataset, in a browser.
+
+images.py        the dataset's images, by their keys and bytes
+answers.py       what a tab computes: embeds once what is searched, and answers; knows no page
+cards.py         answers as HTML, pictures within it
+inputs.py        what pages share, in Gradio: how an image is given, a question asked, an answer shown
+page.py          the tabs of a run that is searched with
+server.py        the address: on this machine alone, and nothing on the page comes from another
+"""
+
+from vsemb.demo.answers import Answer, ComparedSentence, Comparison, Demo
+from vsemb.demo.server import serve_demo
+
+__all__ = ["Answer", "ComparedSentence", "Comparison", "Demo", "serve_demo"]

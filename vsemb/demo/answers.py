@@ -1,0 +1,314 @@
+"""What the tabs of the demonstration compute: a run, a dataset and its index, opened once and asked often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from keras import ops
+
+from vsemb.data.store import Dataset
+from vsemb.demo.images import ShownImages
+from vsemb.errors import InvalidArgumentError, invalid_argument
+from vsemb.runs.build import similarity_name
+from vsemb.runs.images import embed_new_image
+from vsemb.runs.indexing import ALL, open_index
+from vsemb.runs.queries import embed_text
+from vsemb.runs.run import Run
+from vsemb.runs.searching import Result, nearest
+from vsemb.runs.serve import run_encoders
+from vsemb.search import SearchIndex, abstract, combine, compose
+
+if TYPE_CHECKING:
+    from vsemb.systems.captions.caption_writer import CaptioningRun, Written
+    from vsemb.systems.regions.set_search import SetSearch
+
+
+MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
+# Of embeddings that are sets, those of images and of captions each: more are made anew for every answer.
+_KEPT = 2 << 30
+_OPERATIONS = {"compose": compose, "abstract": abstract}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a query found.
+
+    Attributes:
+        images: best first.
+        captions: best first; empty where captions were not asked for.
+        notes: lines worth showing, such as words that the run does not know.
+        written: captions that another run writes of the image asked about, best first; None without one.
+    """
+
+    images: tuple[Result, ...] = ()
+    captions: tuple[Result, ...] = ()
+    notes: tuple[str, ...] = ()
+    written: tuple[Written, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ComparedSentence:
+    """A sentence and how well it fits an image.
+
+    Attributes:
+        text: the sentence.
+        score: the similarity, higher is better.
+        share: length of its bar, 0 to 1: a cosine itself, and other scores relative to the best and the
+            worst that are shown with it.
+    """
+
+    text: str
+    score: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Sentences, the best fitting first.
+
+    Attributes:
+        sentences: with their scores.
+        notes: lines worth showing.
+    """
+
+    sentences: tuple[ComparedSentence, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Demo(ShownImages):
+    """A run that answers over a dataset; encoders and indexes are made once, here.
+
+    A run whose embeddings are sets has no index: they are made with the first answer, and kept if they fit.
+
+    An image is given as bytes, of any format that a dataset takes, or as the key of one of the dataset's.
+
+    Args:
+        run: the run.
+        dataset: the dataset searched.
+        split: its split, or `all`.
+        report: called with a line worth showing: an index being built.
+        captioning: a run that writes captions of the images asked about; None for none.
+
+    Raises:
+        VsembError: if runs and dataset do not fit, or the index cannot be made.
+
+    Attributes:
+        has_order: whether the space has composition and abstraction.
+        has_arithmetic: whether embeddings can be added and subtracted.
+        has_captions: whether captions can be searched; a run that reads names of classes has none.
+
+    Example:
+
+        demo = Demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"))
+        demo.by_text("a dog on a beach", 12).images[0].item.key
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset,
+        split: str = ALL,
+        report: Callable[[str], None] = print,
+        captioning: CaptioningRun | None = None,
+    ) -> None:
+        from vsemb.systems.captions.caption_writer import CaptionWriter
+        from vsemb.systems.captions.captioning import captioner_of
+        from vsemb.systems.regions.set_search import SetSearch
+
+        self.run = run
+        self.has_order = similarity_name(run.recipe) == "order"
+        self.has_arithmetic = not run.sets
+        self.has_captions = run.recipe.text.tokenizer != "classes"
+        self._encoders = run_encoders(run)
+        self._writer = None if captioning is None else CaptionWriter(captioning, captioner_of(captioning))
+
+        def searched(kind: str) -> SearchIndex | SetSearch:
+            if run.sets:
+                return SetSearch(run, dataset, split, kind, keep=_KEPT)
+            return open_index(run, dataset, split, kind, self._encoders, report)
+
+        self._images = searched("image")
+        self._captions: SearchIndex | SetSearch | None = None
+        if run.reads_trees and run.parser is None:
+            report("The run knows no parser: only single words can be asked for. Name one with --parser.")
+        super().__init__(dataset, self._images.source.splits)
+        if self.has_captions:
+            self._captions = searched("text")
+
+    def close(self) -> None:
+        """Closes the indexes."""
+        for index in (self._images, self._captions):
+            if index is not None:
+                index.close()
+
+    @property
+    def dim(self) -> int:
+        """Size of the embeddings."""
+        from vsemb.systems.regions.set_search import SetSearch
+
+        if isinstance(self._images, SetSearch):
+            return self._images.dim
+        return int(self._images.embeddings.shape[1])
+
+    def by_text(self, text: str, k: int) -> Answer:
+        """Finds the images that fit a sentence.
+
+        Args:
+            text: the sentence.
+            k: images wanted, up to 48.
+
+        Raises:
+            InvalidArgumentError: if no word of it is known, or for another k.
+        """
+        notes: list[str] = []
+        vector = self._embed_text(text, "text", notes)
+        return Answer(self._nearest_images(vector, k, "text"), notes=tuple(notes))
+
+    def by_image(self, image: bytes | str, k: int) -> Answer:
+        """Finds the captions and the images nearest to an image, which is not among them itself.
+
+        Where a run that writes captions is there, it writes some too.
+
+        Args:
+            image: its bytes or key.
+            k: images wanted, and captions.
+
+        Raises:
+            InvalidArgumentError: for an unknown key, or a k that is not 1 to 48.
+            DataError: if it cannot be decoded or embedded.
+        """
+        from vsemb.systems.captions.demo import captions_of
+
+        vector, own = self._embed_image(image)
+        images = self._nearest_images(vector, k, "image", own)
+        captions: tuple[Result, ...] = ()
+        if self._captions is not None:
+            captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
+        written = None if self._writer is None else captions_of(self._writer, self, image)
+        return Answer(images, captions, written=written)
+
+    def arithmetic(
+        self, image: bytes | str, minus: Sequence[str], plus: Sequence[str], k: int, resort: bool = False
+    ) -> Answer:
+        """Finds the images nearest to an image with words taken away and added (Kiros et al. 2014).
+
+        Args:
+            image: its bytes or key.
+            minus: words or phrases taken away.
+            plus: words or phrases added.
+            k: images wanted.
+            resort: whether the best 20 are sorted anew by their distance to their mean.
+
+        Raises:
+            InvalidArgumentError: for an unknown key or words, nothing left of the image, another k, or a run
+                whose embeddings are sets.
+            DataError: if the image cannot be decoded or embedded.
+        """
+        from vsemb.systems.regions.set_search import refused_for_sets
+
+        if not self.has_arithmetic:
+            raise refused_for_sets("minus", list(minus)) if minus else refused_for_sets("plus", list(plus))
+        notes: list[str] = []
+        vector, own = self._embed_image(image)
+        less = [self._embed_text(text, "minus", notes) for text in minus]
+        more = [self._embed_text(text, "plus", notes) for text in plus]
+        if less or more:
+            vector = combine(vector, less, more, self.run.model.similarity.normalize)
+        else:
+            notes.append("Nothing was taken away or added: these are the nearest images.")
+        images = self._nearest_images(vector, k, "image", own, RESORTED if resort else None)
+        return Answer(images, notes=tuple(notes))
+
+    def of_texts(self, operation: str, texts: Sequence[str], k: int) -> Answer:
+        """Finds the images of all that several texts say, or of what they have in common.
+
+        Args:
+            operation: `compose` or `abstract`, see `vsemb.search.compose`.
+            texts: two or more.
+            k: images wanted.
+
+        Raises:
+            InvalidArgumentError: for a space without order, another operation, fewer than two texts, or
+                texts without a known word.
+        """
+        if not self.has_order:
+            raise invalid_argument("operation", operation, "one that the run has; its similarity is no order")
+        if operation not in _OPERATIONS:
+            raise invalid_argument("operation", operation, "compose or abstract")
+        if len(texts) < 2:
+            raise invalid_argument(operation, list(texts), "two or more texts")
+        notes: list[str] = []
+        vectors = [self._embed_text(text, operation, notes) for text in texts]
+        return Answer(self._nearest_images(_OPERATIONS[operation](*vectors), k, "text"), notes=tuple(notes))
+
+    def compare(self, image: bytes | str, sentences: Sequence[str]) -> Comparison:
+        """Scores sentences against an image; one without a known word is left out and noted.
+
+        Args:
+            image: its bytes or key.
+            sentences: 1 to 20.
+
+        Raises:
+            InvalidArgumentError: for another number of sentences, or if none has a known word.
+            DataError: if the image cannot be decoded or embedded.
+        """
+        if not 1 <= len(sentences) <= MAX_SENTENCES:
+            raise invalid_argument("sentences", len(sentences), f"1 to {MAX_SENTENCES} sentences")
+        vector, _ = self._embed_image(image)
+        notes: list[str] = []
+        known, vectors, refused = [], [], None
+        for sentence in sentences:
+            try:
+                vectors.append(self._embed_text(sentence, "sentence", notes))
+                known.append(sentence)
+            except InvalidArgumentError as error:
+                refused = refused or error
+                notes.append(f"Left out, since no word of it is known: {sentence}")
+        if refused is not None and not known:
+            raise refused
+        tensors = [ops.convert_to_tensor(each) for each in (vector[None], np.stack(vectors))]
+        scores = ops.convert_to_numpy(self.run.model.similarity.scores(*tensors))[0]
+        shares = _shares(scores, similarity_name(self.run.recipe) == "cosine")
+        compared = (
+            ComparedSentence(known[row], float(scores[row]), float(shares[row]))
+            for row in np.argsort(-scores, kind="stable")
+        )
+        return Comparison(tuple(compared), tuple(notes))
+
+    def _nearest_images(
+        self, vector: np.ndarray, k: int, kind: str, exclude: Sequence[int] = (), resort: int | None = None
+    ) -> tuple[Result, ...]:
+        if not 1 <= k <= MAX_RESULTS:
+            raise invalid_argument("k", k, f"an integer from 1 to {MAX_RESULTS}")
+        return tuple(nearest(self._images, vector, k, query_kind=kind, exclude=exclude, resort=resort))
+
+    def _embed_text(self, text: str, name: str, notes: list[str]) -> np.ndarray:
+        def note(line: str) -> None:
+            # It stands among notes, where no line need say that it is one.
+            line = line.removeprefix("Warning: ")
+            notes.append(line[0].upper() + line[1:])
+
+        return embed_text(self._encoders, self.run, text, name, note)
+
+    def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
+        """Returns the embedding, and the places in the index that are the image itself."""
+        from vsemb.systems.regions.set_search import SetSearch
+
+        if isinstance(image, str):
+            place = self.place_of(image)
+            if isinstance(self._images, SetSearch):
+                return self._images.embedding(place), [place]
+            return np.asarray(self._images.embeddings[place], np.float32), [place]
+        encoded = self.as_stored(image)
+        vector = embed_new_image(self.run, self._encoders, encoded, "the image")
+        return vector, self.same_as(encoded)
+
+
+def _shares(scores: np.ndarray, absolute: bool) -> np.ndarray:
+    if absolute:
+        return np.clip(scores, 0.0, 1.0)
+    span = float(scores.max() - scores.min())
+    return np.ones_like(scores) if span == 0 else (scores - scores.min()) / span

@@ -1,0 +1,113 @@
+"""A column of the twin network: two layers behind an encoder, into the shared space."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb", name="TwinColumn")
+class ProjectionMLP(keras.layers.Layer):
+    """An encoder, a layer to the shared dimension, then an affine map and a leaky ReLU.
+
+    The imgcap report, section 3.2: an image column and a sentence column meet in an inner product. The
+    first layer brings either side to the shared dimension, the second "applies an affine transform and
+    so-called 'Leaky' rectified linear unit". The text has no nonlinearity behind the first; the released code
+    has the same one, and so does `activate_first`.
+
+    Args:
+        encoder: from the inputs to (batch, size); a `vsemb.encoders.ImageEncoder` without projection for
+            features as they are.
+        dim: size of the shared space.
+        activate_first: whether the leaky ReLU follows the first layer too.
+        leak: slope of the leaky ReLU below zero, in [0, 1).
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        inputs: what the encoder takes.
+        training: whether the encoder's dropout acts.
+
+    Returns:
+        (batch, dim).
+
+    Raises:
+        InvalidArgumentError: for a leak outside [0, 1).
+
+    Example:
+
+    >>> from vsemb.encoders import ImageEncoder
+    >>> column = ProjectionMLP(ImageEncoder(dim=16, projection=False), dim=8)
+    >>> column(ops.ones((2, 16))).shape
+    TensorShape([2, 8])
+    """
+
+    def __init__(
+        self,
+        encoder: keras.layers.Layer,
+        dim: int,
+        *,
+        activate_first: bool = True,
+        leak: float = 0.01,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not 0 <= leak < 1:
+            raise invalid_argument("leak", leak, "a number in [0, 1)")
+        self.encoder = encoder
+        self.dim = dim
+        self.activate_first = activate_first
+        self.leak = leak
+        self.first = keras.layers.Dense(dim, dtype=self.dtype_policy, name="first")
+        self.second = keras.layers.Dense(dim, dtype=self.dtype_policy, name="second")
+
+    def build(self, input_shape: Any) -> None:
+        if not self.encoder.built:
+            self.encoder.build(input_shape)
+        if not self.first.built:
+            self.first.build(self.encoder.compute_output_shape(input_shape))
+        if not self.second.built:
+            self.second.build((input_shape[0], self.dim))
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        shared = self.first(self.encoder(inputs, training=training))
+        if self.activate_first:
+            shared = ops.leaky_relu(shared, self.leak)
+        return ops.leaky_relu(self.second(shared), self.leak)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "dim": self.dim,
+            "activate_first": self.activate_first,
+            "leak": self.leak,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> ProjectionMLP:
+        # Keras takes the config of a functional model apart while it reads it, and a backbone is one.
+        encoder = keras.saving.deserialize_keras_object(copy.deepcopy(config["encoder"]))
+        return cls(**{**config, "encoder": encoder})
+
+
+def unwrapped(encoder: keras.layers.Layer) -> keras.layers.Layer:
+    """Returns the encoder in a twin column, or the encoder itself where there is no column.
+
+    Example:
+
+    >>> from vsemb.encoders import ImageEncoder
+    >>> image_encoder = ImageEncoder(dim=16, projection=False)
+    >>> unwrapped(ProjectionMLP(image_encoder, dim=8)) is unwrapped(image_encoder) is image_encoder
+    True
+    """
+    return encoder.encoder if isinstance(encoder, ProjectionMLP) else encoder

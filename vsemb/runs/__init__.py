@@ -1,0 +1,1 @@
+"""Runs: directories that are made, opened, resumed, measured and exported."""

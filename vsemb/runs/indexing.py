@@ -1,0 +1,352 @@
+"""Embedding a dataset with a run, into an index for search."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, VsembError
+from vsemb.evaluation import Embedder
+from vsemb.export import ServedModel
+from vsemb.files import sha256_bytes
+from vsemb.runs.build import similarity_name
+from vsemb.runs.images import embed_image_bytes, has_features
+from vsemb.runs.run import Run
+from vsemb.runs.serve import check_run, run_encoders
+from vsemb.runs.single_vectors import need_single_vectors
+from vsemb.search import (
+    IndexSettings,
+    IndexSource,
+    Item,
+    SearchIndex,
+    StaleIndexError,
+    candidate_recall,
+    check_candidates,
+    check_index_directory,
+    stored_settings,
+    write_index,
+)
+from vsemb.search.comparison import COMPARED, Compared, compare
+
+ALL = "all"
+_TEXTS, _IMAGES = 4096, 64
+
+
+def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
+    """Returns the splits that `split` names: itself, or with `all` every one that has images."""
+    if split != ALL or ALL in dataset.splits:
+        return (dataset.split(split).name,)
+    return tuple(name for name in dataset.splits if dataset.manifest["splits"][name]["images"])
+
+
+def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
+    """Lists what the rows of an index stand for, in their order."""
+    items = []
+    for name in names:
+        for entry in dataset.split(name).entries:
+            number, key, captions = int(entry["id"]), entry["key"], entry["captions"]
+            if kind == "image":
+                items.append(Item(number, key, name, key, max(captions, key=len)))
+            else:
+                items += [Item(number, f"{key}#{i}", name, key, text) for i, text in enumerate(captions)]
+    return items
+
+
+def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
+    """Returns what an index of this run over these splits is made from."""
+    return IndexSource(
+        run=run.fingerprint,
+        dataset=_content(run, dataset, kind),
+        splits=split_names(dataset, split),
+        kind=kind,
+        similarity=similarity_name(run.recipe),
+    )
+
+
+def _content(run: Run, dataset: Dataset, kind: str) -> str:
+    """Returns a fingerprint of what is embedded, which the trees of captions are a part of."""
+    from vsemb.systems.trees.parse_texts import find_parses
+
+    parses = find_parses(run.recipe, dataset) if kind == "text" else None
+    if parses is None:
+        return dataset.fingerprint
+    return sha256_bytes(f"{dataset.fingerprint} {parses.fingerprint}".encode())
+
+
+def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
+    """Returns where the index of a run over these splits lies: `RUN/index/DATASET-SPLIT-KIND`."""
+    return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
+
+
+def check_indexable(run: Run) -> None:
+    """Refuses a run of which there is no index.
+
+    Raises:
+        DataError: if its embeddings are sets of vectors.
+    """
+    instead = "`vsemb search` scores all items without an index; `vsemb regions-search` finds single regions."
+    need_single_vectors(run, "An index", instead)
+
+
+def build_index(
+    run: Run,
+    dataset: Dataset,
+    split: str = ALL,
+    kind: str = "image",
+    encoders: ServedModel | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    settings: IndexSettings | None = None,
+) -> SearchIndex:
+    """Embeds the images or captions of a dataset and writes their index.
+
+    Images of a run on cached features come from the dataset's cache where it has them, and are decoded
+    and sent through the backbone otherwise.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        encoders: the run's, where they are at hand.
+        out: the index's directory; None for its place in the run, see `index_directory`.
+        settings: how it is stored and searched; None for exactly, as float32.
+
+    Raises:
+        VsembError: if run and dataset do not fit, the run's embeddings are sets, an image does not decode,
+            the backend is not installed, or the file system refuses.
+
+    Example:
+
+        index = build_index(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val")
+    """
+    check_indexable(run)
+    source = index_source(run, dataset, split, kind)
+    directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
+    check_index_directory(directory, settings)
+    parts = [dataset.split(name) for name in source.splits]
+    if kind == "image":
+        embedded = [_embed_images(run, dataset, part, encoders) for part in parts]
+    else:
+        embedder = Embedder(run.model)
+        embedded = [_embed_captions(run, embedder, part) for part in parts]
+    items = index_items(dataset, source.splits, kind)
+    return write_index(
+        directory,
+        np.concatenate(embedded),
+        np.array([item.id for item in items], np.int64),
+        [item.key for item in items],
+        source,
+        items=items,
+        settings=settings,
+        recorded={"run": str(run.path.resolve()), "data": str(dataset.path.resolve())},
+    )
+
+
+def open_indexed(
+    directory: str | os.PathLike[str],
+    run: str | os.PathLike[str] | None = None,
+    data: str | os.PathLike[str] | None = None,
+) -> tuple[SearchIndex, Run, Dataset | None]:
+    """Opens an index with the run that made it, and with its dataset where that is still there.
+
+    Args:
+        directory: the index's.
+        run: the run's directory; None for where it was.
+        data: the dataset's directory; None for where it was.
+
+    Returns:
+        The index, the run, and the dataset or None. The dataset is not needed to search.
+
+    Raises:
+        StaleIndexError: if run or dataset are others than the index was made from.
+        DataError: if the index is damaged, or the run is no longer where it was.
+
+    Example:
+
+        index, run, dataset = open_indexed("indexes/flickr8k")
+    """
+    index = SearchIndex.open(directory)
+    try:
+        opened = _run_of(index, directory, run)
+        return index, opened, _dataset_of(index, opened, data)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _run_of(index: SearchIndex, directory: str | os.PathLike[str], run: str | os.PathLike[str] | None) -> Run:
+    path = Path(run if run is not None else index.recorded.get("run", ""))
+    if run is None and not path.is_dir():
+        raise DataError(f"The run of the index {directory} is no longer at {path}. Name it with --run.")
+    opened = Run.open(path)
+    check_run(index, opened)
+    return opened
+
+
+def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | None) -> Dataset | None:
+    if data is None:
+        try:
+            dataset = Dataset.open(index.recorded.get("data", ""))
+            content = _content(run, dataset, index.source.kind)
+        except VsembError:
+            return None
+        return dataset if content == index.source.dataset else None
+    dataset = Dataset.open(data)
+    content = _content(run, dataset, index.source.kind)
+    if content != index.source.dataset:
+        parses = " or parses" if content != dataset.fingerprint else ""
+        raise StaleIndexError(
+            f"The index was made from another dataset{parses} than {dataset.path} "
+            f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it "
+            "again."
+        )
+    return dataset
+
+
+def open_index(
+    run: Run,
+    dataset: Dataset,
+    split: str = ALL,
+    kind: str = "image",
+    encoders: ServedModel | None = None,
+    report: Callable[[str], None] = print,
+) -> SearchIndex:
+    """Opens the index of a run over a dataset; builds it where it is missing or stale, and says so.
+
+    One that is built anew is stored and searched as it was.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: its name, or `all`.
+        kind: `image` or `text`.
+        encoders: the run's, where they are at hand.
+        report: called with a line worth showing.
+
+    Raises:
+        VsembError: as `build_index`, or if the index is damaged.
+    """
+    check_indexable(run)
+    source = index_source(run, dataset, split, kind)
+    directory = index_directory(run, dataset, split, kind)
+    if not directory.exists():
+        report(f"No index at {directory} yet: embedding the {kind}s of {dataset.name}, once.")
+        return build_index(run, dataset, split, kind, encoders)
+    try:
+        return SearchIndex.open(directory, source)
+    except StaleIndexError as error:
+        report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
+        return build_index(run, dataset, split, kind, encoders, settings=stored_settings(directory))
+
+
+def measure_candidates(
+    run: Run,
+    dataset: Dataset,
+    index: SearchIndex,
+    candidates: Sequence[int],
+    *,
+    k: int = 10,
+    queries: int = 500,
+    seed: int = 0,
+) -> dict[int, float]:
+    """Measures approximate search in an index, with captions of the dataset as queries.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        index: of the run, over the dataset.
+        candidates: numbers of items scored exactly for each query.
+        k: results wanted.
+        queries: captions drawn from the splits of the index, fewer where there are fewer.
+        seed: of the draw.
+
+    Returns:
+        number of candidates -> share of the exact k best that is found, see `candidate_recall`.
+
+    Raises:
+        InvalidArgumentError: for numbers below k, or a run whose scores are inner products.
+    """
+    for count in candidates:
+        check_candidates(count, k, index.source.similarity, approximate=index.backend is not None)
+    embedded, _ = _caption_queries(run, dataset, index, queries, seed)
+    return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
+
+
+def compare_backends(
+    run: Run,
+    dataset: Dataset,
+    index: SearchIndex,
+    *,
+    queries: int = 1000,
+    seed: int = 0,
+    settings: Sequence[IndexSettings] = COMPARED,
+) -> Iterator[Compared]:
+    """Measures every backend and size of embeddings on an index, with captions of its dataset as queries.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        index: of the run, over the dataset.
+        queries: captions drawn from the splits of the index, fewer where there are fewer.
+        seed: of the draw.
+        settings: what is compared.
+
+    Yields:
+        A row for each, see `vsemb.search.comparison.compare`. Among captions a caption finds itself, so that
+        retrieval is measured among images alone.
+
+    Raises:
+        StaleIndexError: if the index was made with another run.
+    """
+    check_run(index, run)
+    embedded, own = _caption_queries(run, dataset, index, queries, seed)
+    truth = own if index.source.kind == "image" else None
+    yield from compare(index, embedded, own=truth, query_kind="text", settings=settings)
+
+
+def _caption_queries(
+    run: Run, dataset: Dataset, index: SearchIndex, queries: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
+    parts = [dataset.split(name) for name in index.source.splits]
+    captions = [text for part in parts for text in run.captions_of(part)]
+    own = np.concatenate([part.ids[part.caption_rows] for part in parts])
+    drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
+    embedded = Embedder(run.model).texts(*run.encode([captions[row] for row in drawn]))
+    return np.asarray(embedded), own[drawn]
+
+
+def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
+    if run.recipe.text.tokenizer == "classes":
+        raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
+    captions = run.captions_of(split)
+    blocks = []
+    with tqdm(
+        total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None
+    ) as bar:
+        for start in range(0, len(captions), _TEXTS):
+            texts = captions[start : start + _TEXTS]
+            blocks.append(embedder.texts(*run.encode(texts)))
+            bar.update(len(texts))
+    return np.concatenate(blocks)
+
+
+def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> np.ndarray:
+    if has_features(run, dataset):
+        return Embedder(run.model).images(run.images_of(dataset, split), len(split))
+    encoders = encoders or run_encoders(run)
+    blocks: list[np.ndarray] = []
+    done = 0
+    with tqdm(total=len(split), desc=f"images of {split.name}", unit="image", disable=None) as bar:
+        for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
+            blocks.append(embed_image_bytes(encoders, encoded, split.keys[done : done + len(encoded)]))
+            done += len(encoded)
+            bar.update(len(encoded))
+    return np.concatenate(blocks)

@@ -1,0 +1,235 @@
+"""Answering a search over a dataset, or over an index by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument
+from vsemb.runs.build import similarity_name
+from vsemb.runs.indexing import ALL, index_directory, open_index, split_names
+from vsemb.runs.queries import EmbeddedQuery, Query
+from vsemb.runs.run import Run
+from vsemb.runs.serve import check_run
+from vsemb.search import Item, SearchIndex, check_candidates, resort_by_mean
+
+if TYPE_CHECKING:
+    from vsemb.systems.regions.set_search import SetSearch
+
+
+__all__ = ["Query", "Result", "nearest", "search_index", "search_run"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One result.
+
+    Attributes:
+        rank: from 1.
+        score: the similarity, higher is better.
+        item: the image or caption found.
+    """
+
+    rank: int
+    score: float
+    item: Item
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values."""
+        item = self.item
+        return {
+            "rank": self.rank,
+            "score": self.score,
+            "key": item.key,
+            "id": item.id,
+            "split": item.split,
+            "caption": item.caption,
+        }
+
+
+def search_run(
+    run: Run,
+    dataset: Dataset,
+    query: Query,
+    *,
+    k: int = 10,
+    split: str = ALL,
+    captions: bool = False,
+    resort: int | None = None,
+    keep_query: bool = False,
+    candidates: int | None = None,
+    report: Callable[[str], None] = print,
+) -> list[Result]:
+    """Finds the images (or captions) of a dataset nearest to a query.
+
+    The query goes through the same functions as in a SavedModel of the run. The index is built on
+    first use; a run whose embeddings are sets has none, and scores all items each time, see
+    `vsemb.systems.regions.set_search`. An image of the dataset that is the query itself, by its key or its
+    bytes, is left out.
+
+    With an order, the captions that a text finds say what the text says and perhaps more, and those that
+    an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
+    image in it counts as an image.
+
+    Args:
+        run: the run.
+        dataset: the dataset searched.
+        query: what is looked for.
+        k: results wanted.
+        split: the split searched, or `all`.
+        captions: search captions instead of images.
+        resort: re-sort the best so many by their distance to their mean (Kiros et al. 2014, section
+            3.2); those after them keep their places.
+        keep_query: whether the query's own image may be found.
+        candidates: score exactly only so many, see `SearchIndex.search`; None scores all, or as many as the
+            backend of the index does.
+        report: called with a line worth showing: unknown words, an index being built.
+
+    Raises:
+        InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
+            composition and abstraction, candidates are of no use in it, or its embeddings are sets, with
+            which only one text or image can be looked for.
+        DataError: if the image cannot be read or embedded, or run and dataset do not fit.
+
+    Example:
+
+        query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
+        results = search_run(run, dataset, query, k=5, resort=20)
+    """
+    from vsemb.systems.regions.set_search import SetSearch, check_set_query
+
+    _check_counts(k, resort)
+    split_names(dataset, split)
+    kind = "text" if captions else "image"
+    if run.sets:
+        check_set_query(query, resort, candidates)
+    asked = EmbeddedQuery(run, dataset, None, query, report)
+    if run.sets:
+        return _answer(SetSearch(run, dataset, split, kind), asked, k, resort, keep_query, candidates)
+    encoders = asked.encoders
+    if candidates is not None and not index_directory(run, dataset, split, kind).exists():
+        # It would be built to score every item; refused before the work of embedding.
+        check_candidates(candidates, max(k, resort or 0), similarity_name(run.recipe))
+    index = open_index(run, dataset, split, kind, encoders if asked.by_image else None, report)
+    try:
+        return _answer(index, asked, k, resort, keep_query, candidates)
+    finally:
+        index.close()
+
+
+def search_index(
+    run: Run,
+    index: SearchIndex,
+    query: Query,
+    *,
+    dataset: Dataset | None = None,
+    k: int = 10,
+    resort: int | None = None,
+    keep_query: bool = False,
+    candidates: int | None = None,
+    report: Callable[[str], None] = print,
+) -> list[Result]:
+    """Finds the items of an index nearest to a query; the dataset that was embedded is not needed.
+
+    Args:
+        run: the run that made the index.
+        index: the index, which says what its rows stand for.
+        query: what is looked for. Without the dataset, keys of images are looked up in the index.
+        dataset: the dataset, where it is at hand: an image file that is one of its images is then left out
+            too.
+        k: results wanted.
+        resort: as `search_run`.
+        keep_query: as `search_run`.
+        candidates: score exactly only so many; None for what the index does unless told, see
+            `SearchIndex.search`.
+        report: as `search_run`.
+
+    Raises:
+        StaleIndexError: if the index was made with another run.
+        VsembError: as `search_run`.
+
+    Example:
+
+        index, run, dataset = open_indexed("indexes/flickr8k")
+        results = search_index(run, index, Query("a dog on a beach"), dataset=dataset)
+    """
+    check_run(index, run)
+    _check_counts(k, resort)
+    return _answer(
+        index, EmbeddedQuery(run, dataset, index, query, report), k, resort, keep_query, candidates
+    )
+
+
+def _check_counts(k: int, resort: int | None) -> None:
+    for name, value in (("k", k), ("resort", 1 if resort is None else resort)):
+        if value < 1:
+            raise invalid_argument(name, value, "an integer >= 1")
+
+
+def _answer(
+    index: SearchIndex | SetSearch,
+    asked: EmbeddedQuery,
+    k: int,
+    resort: int | None,
+    keep_query: bool,
+    candidates: int | None,
+) -> list[Result]:
+    exclude: list[int] = []
+    if asked.own and index.source.kind == "image" and not keep_query:
+        exclude = np.flatnonzero(np.isin(index.ids, list(asked.own))).tolist()
+    return nearest(
+        index,
+        asked.vector,
+        k,
+        query_kind="image" if asked.by_image else "text",
+        exclude=exclude,
+        resort=resort,
+        candidates=candidates,
+    )
+
+
+def nearest(
+    index: SearchIndex | SetSearch,
+    vector: np.ndarray,
+    k: int,
+    *,
+    query_kind: str,
+    exclude: Sequence[int] = (),
+    resort: int | None = None,
+    candidates: int | None = None,
+) -> list[Result]:
+    """Finds the items of an index nearest to an embedding.
+
+    Args:
+        index: the index, which says what its rows stand for, or what stands in its place for sets.
+        vector: (dim,) float32; (items, dim) for sets.
+        k: results wanted.
+        query_kind: what the embedding is of, `"image"` or `"text"`.
+        exclude: rows never to return.
+        resort: as `search_run`.
+        candidates: as `search_index`.
+
+    Raises:
+        DataError: if the index does not say what its rows stand for.
+        InvalidArgumentError: as `SearchIndex.search`.
+    """
+    from vsemb.systems.regions.set_search import SetSearch, refused_for_sets
+
+    if index.items is None:
+        raise DataError("The index does not say what its rows stand for. Make it again with `vsemb index`.")
+    rows, scores = index.search(
+        vector[None], max(k, resort or 0), exclude=exclude, query_kind=query_kind, candidates=candidates
+    )
+    order = np.arange(rows.shape[1])
+    if resort is not None:
+        if isinstance(index, SetSearch):
+            raise refused_for_sets("resort", resort)
+        order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
+    return [
+        Result(rank, float(scores[0, place]), index.items[rows[0, place]])
+        for rank, place in enumerate(order[:k], 1)
+    ]

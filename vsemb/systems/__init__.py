@@ -1,0 +1,1 @@
+"""Systems: one folder for each beyond plain retrieval."""

@@ -1,0 +1,1 @@
+"""Captions: recurrent models that write them, and their metrics."""

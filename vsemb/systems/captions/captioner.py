@@ -1,0 +1,150 @@
+"""Captioners: from rows of images to captions that can be read, in graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from vsemb.systems.captions.beam_search import Hypotheses, beam_search, check_search
+from vsemb.systems.captions.sampling import Sampler, sample
+from vsemb.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
+
+Tensor = Any
+
+
+class Captions(NamedTuple):
+    """Captions of images, of each the best first.
+
+    Args:
+        texts: (rows, n) string, `""` where there is none.
+        log_probs: (rows, n) float32, natural logarithm of the probability; 0 where there is none.
+    """
+
+    texts: Tensor
+    log_probs: Tensor
+
+
+class Captioner(Protocol):
+    """What writes captions; usable inside `tf.function`.
+
+    Attributes:
+        n_best: captions of an image.
+    """
+
+    n_best: int
+
+    def __call__(self, images: Tensor) -> Captions:
+        """Writes captions.
+
+        Args:
+            images: (rows, ...), what the model takes of an image: features, or pixels. Rows may be none.
+        """
+        ...
+
+
+class NeuralCaptioner(tf.Module):
+    """Writes captions by a model of the next word that sees the image.
+
+    Args:
+        model: a model of the next word that is conditioned on `image`.
+        vocabulary: its words.
+        beam: hypotheses of the beam search; not read with a sampler.
+        n_best: captions of an image.
+        length_penalty: see `beam_search`.
+        max_words: longest caption.
+        sampler: draws words in place of the beam search.
+
+    Attributes:
+        model: as given.
+        n_best: as given.
+
+    Raises:
+        InvalidArgumentError: for a number that is not allowed.
+
+    Example:
+
+    ```python
+    captioner = NeuralCaptioner(run.model, run.tokenizer.vocabulary, beam=7, n_best=5)
+    texts, log_probs = captioner(features)
+    ```
+    """
+
+    def __init__(
+        self,
+        model: MultimodalRNN,
+        vocabulary: Vocabulary,
+        *,
+        beam: int = 7,
+        n_best: int = 5,
+        length_penalty: float = 0.0,
+        max_words: int = 20,
+        sampler: Sampler | None = None,
+    ) -> None:
+        super().__init__()
+        check_search(
+            beam=n_best if sampler is not None else beam,
+            n_best=n_best,
+            max_words=max_words,
+            length_penalty=length_penalty,
+        )
+        self.model = model
+        self.n_best = n_best
+        self._tokens = vocabulary.tokens
+        self._sampler = sampler
+        self._beam = beam
+        self._settings: dict[str, Any] = {"length_penalty": length_penalty, "max_words": max_words}
+        # Without, a batch that is not captioned inside a graph would take its time for each of its words.
+        self._in_graph = tf.function(self._write, reduce_retracing=True)
+
+    def __call__(self, images: Tensor) -> Captions:
+        """Writes captions.
+
+        Args:
+            images: (rows, ...), what the model takes of an image. Rows may be none, and need not be known
+                while a graph is made.
+        """
+        return self._in_graph(tf.convert_to_tensor(images))
+
+    def _write(self, images: Tensor) -> Captions:
+        found = self._search(images)
+        texts = detokenize(found.tokens, self._tokens)
+        return Captions(
+            tf.where(found.exists, texts, ""),
+            tf.where(found.exists, found.log_probs, 0.0),
+        )
+
+    def _search(self, images: Tensor) -> Hypotheses:
+        state = self.model.start({"image": images})
+        rows, step = tf.shape(images)[0], self.model.step
+        if self._sampler is not None:
+            return sample(step, state, self._sampler, rows=rows, n_best=self.n_best, **self._settings)
+        return beam_search(step, state, rows=rows, beam=self._beam, n_best=self.n_best, **self._settings)
+
+
+def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:
+    """Joins words into texts, with core TensorFlow operations only.
+
+    Words are joined by single blanks; one that begins with an apostrophe, as the English 's does, follows the
+    word before it without.
+
+    Args:
+        ids: (..., steps) int, of words; 0 is no word, wherever it stands.
+        vocabulary_tokens: (V,) string, all entries of a vocabulary by id.
+
+    Returns:
+        (...) string, `""` without words.
+
+    Example:
+
+    >>> ids = tf.constant([[2, 3, 4, 5], [2, 3, 0, 0]])
+    >>> detokenize(ids, Vocabulary(["a", "dog", "'s", "ball"]).tokens).numpy().tolist()
+    [b"a dog's ball", b'a dog']
+    """
+    pieces = tf.strings.regex_replace(tf.strings.join([" ", vocabulary_tokens]), "^ '", "'")
+    pieces = tf.where(tf.range(tf.shape(pieces)[0]) == 0, "", pieces)
+    return tf.strings.strip(tf.strings.reduce_join(tf.gather(pieces, ids), axis=-1))

@@ -1,0 +1,294 @@
+"""Cutting captions into snippets of regions (Karpathy and Fei-Fei 2015, section 3.1.4).
+
+Each caption is aligned with the regions of its image, neighbouring words preferring the same region
+(equations 10 to 12); words in a row on one region are a snippet, and snippets with their regions are what the
+multimodal RNN of regions is trained on. All of them are kept, as in the paper: those of one word, of words
+that are in every caption, and those of the whole image, which is the first of its regions. Words behind the
+longest text that the alignment reads are left out, and so is an 's at the beginning of a snippet, which
+belongs to the word before it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.data.batches import pad_ids
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import sha256_bytes
+from vsemb.runs.run import Run
+from vsemb.systems.captions.snippets import Snippets
+from vsemb.systems.regions.regions import RegionStore
+from vsemb.systems.regions.score_spread import ScoreSpread
+from vsemb.systems.regions.set_scores import item_mask
+from vsemb.systems.regions.similarities import SetSimilarity
+from vsemb.systems.regions.viterbi import best_chain, phrases
+
+__all__ = [
+    "Snippets",
+    "choose_affinity",
+    "find_snippets",
+    "keep_snippets",
+    "snippets_fingerprint",
+    "stored_snippets",
+]
+
+_VERSION = 1
+# Captions whose images are embedded together, and captions of one length that are aligned together.
+_BLOCK, _BATCH = 2048, 256
+# The split whose scores an affinity is chosen by, and how many of its captions are scored for that.
+_CHOOSING, _CHOOSERS = "val", 2048
+
+
+def find_snippets(
+    alignment: Run, dataset: Dataset, split: Split | str, *, affinity: float | None = None
+) -> Snippets:
+    """Cuts the captions of a split into snippets, with a progress bar.
+
+    Args:
+        alignment: a run of `dvsa` that read the dataset's regions.
+        dataset: the dataset.
+        split: the split or its name.
+        affinity: what two neighbouring words on one region are worth, the paper's beta; None for
+            `choose_affinity`.
+
+    Returns:
+        The snippets, in the order of the captions.
+
+    Raises:
+        InvalidArgumentError: for an affinity that is no number >= 0, or a run that reads no words.
+        DataError: if the run has no regions, the dataset has none or others, or a score is not finite.
+
+    Example:
+
+        snippets = find_snippets(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "train")
+        print(snippets.texts[0], snippets.image_rows[0], snippets.regions[0])
+    """
+    if affinity is not None and not 0 <= affinity < math.inf:
+        raise invalid_argument("affinity", affinity, "a number >= 0, or None to choose one")
+    part = dataset.split(split) if isinstance(split, str) else split
+    fingerprint = snippets_fingerprint(alignment, dataset, part, affinity)
+    aligner = _Aligner(alignment, dataset)
+    if affinity is None:
+        affinity = _chosen(aligner, dataset)
+    rows, regions, texts = [], [], []
+    with tqdm(total=len(part.captions), desc="snippets", unit="caption", disable=None) as bar:
+        for captions, words, path in aligner.paths(part, affinity):
+            for caption, of_caption, chosen in zip(captions.tolist(), words, path, strict=True):
+                for region, start, length in phrases(chosen):
+                    text = _joined(of_caption[start : start + length])
+                    if text:
+                        rows.append(part.caption_rows[caption])
+                        regions.append(region)
+                        texts.append(text)
+            bar.update(len(captions))
+    image_rows = np.array(rows, np.int64)
+    found = Snippets(
+        image_rows,
+        part.ids[image_rows],
+        np.array(regions, np.int64),
+        texts,
+        affinity,
+        aligner.store.fingerprint,
+        fingerprint,
+    )
+    print(_described(found), file=sys.stderr)
+    return found
+
+
+def _described(snippets: Snippets) -> str:
+    return (
+        f"snippets     {len(snippets):,} of {snippets.mean_words:.1f} words, "
+        f"{100 * snippets.whole_images:.0f} % of whole images; affinity {snippets.affinity:g}"
+    )
+
+
+def stored_snippets(
+    path: str | os.PathLike[str],
+    alignment: Run,
+    dataset: Dataset,
+    split: Split | str,
+    *,
+    affinity: float | None = None,
+) -> Snippets:
+    """Reads snippets that were stored before, or finds them where there are none; stores nothing.
+
+    Args:
+        path: the folder that `Snippets.save` wrote; what was cut with something else does not count.
+        alignment: see `find_snippets`.
+        dataset: see `find_snippets`.
+        split: see `find_snippets`.
+        affinity: see `find_snippets`.
+
+    Raises:
+        VsembError: as `find_snippets`; `DataError` for a folder that is damaged.
+    """
+    part = dataset.split(split) if isinstance(split, str) else split
+    if Path(path).exists():
+        found = Snippets.load(path)
+        if found.fingerprint == snippets_fingerprint(alignment, dataset, part, affinity):
+            return found
+    return find_snippets(alignment, dataset, part, affinity=affinity)
+
+
+def keep_snippets(snippets: Snippets, path: str | os.PathLike[str]) -> None:
+    """Stores snippets, whole or not at all, where they are not there already.
+
+    Args:
+        snippets: from `find_snippets` or `stored_snippets`.
+        path: the folder; where it was cut with something else, it is replaced.
+
+    Raises:
+        DataError: if the file system refuses, or for a folder that is damaged.
+    """
+    if not Path(path).exists() or Snippets.load(path).fingerprint != snippets.fingerprint:
+        snippets.save(path)
+
+
+def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
+    """Returns hex that changes with all that decides a split's snippets."""
+    captions = json.dumps([split.captions, split.caption_rows.tolist()])
+    parts = [_VERSION, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
+    return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
+
+
+def choose_affinity(alignment: Run, dataset: Dataset) -> float:
+    """Chooses an affinity by the scores of words and regions on the validation split.
+
+    It is how far the scores of a word's regions lie apart, their standard deviation: a word joins a neighbour
+    rather than go to a region that is no better than others by more than chance. Nothing has to be known of
+    the right regions. On synthetic scenes, where they are known, more words point right with it than each by
+    itself, though some nouns are carried along: see `vsemb evaluate --pointing`, which tries multiples of it.
+
+    Args:
+        alignment: see `find_snippets`.
+        dataset: see `find_snippets`; a dataset without a validation split is judged by its first one.
+
+    Raises:
+        VsembError: as `find_snippets`.
+    """
+    return _chosen(_Aligner(alignment, dataset), dataset)
+
+
+def _chosen(aligner: _Aligner, dataset: Dataset) -> float:
+    known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
+    spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))
+    # Two digits, so that it can be typed.
+    return float(f"{spread:.2g}")
+
+
+class _Aligner:
+    """Aligns captions in bulk, in graph.
+
+    Args:
+        alignment: the run.
+        dataset: the dataset.
+    """
+
+    def __init__(self, alignment: Run, dataset: Dataset) -> None:
+        alignment.need_regions()
+        if alignment.recipe.text.tokenizer != "words":
+            allowed = "a run that reads words: text.tokenizer='words'"
+            raise invalid_argument("alignment", alignment.recipe.text.tokenizer, allowed)
+        self.run = alignment
+        self.store: RegionStore = alignment.regions_of(dataset)
+        similarity = alignment.model.similarity
+        assert isinstance(similarity, SetSimilarity)  # As `Run.need_regions` has seen to it.
+        self._similarity = similarity
+        self._embed = tf.function(
+            alignment.model.encode_images, [tf.TensorSpec((None, None, self.store.dim), tf.float32)]
+        )
+        inputs = [
+            tf.TensorSpec((None, None, alignment.recipe.embedding_dim), tf.float32),
+            tf.TensorSpec((None,), tf.int64),
+            tf.TensorSpec((None, None), tf.int32),
+            tf.TensorSpec((None,), tf.int64),
+        ]
+        self._score = tf.function(self._scores, inputs, autograph=False)
+        self._align = tf.function(self._path, [*inputs, tf.TensorSpec((), tf.float32)], autograph=False)
+
+    def _scores(self, regions: Any, places: Any, ids: Any, lengths: Any) -> tuple[Any, Any, Any]:
+        """Returns (b, T, M) scores, and which words and regions there are: (b, T) and (b, M)."""
+        # By their number: a word whose vector is zero is still a word, as the whole image is a region.
+        words = tf.range(tf.shape(ids)[1], dtype=tf.int64)[None] < lengths[:, None]
+        real = item_mask(regions) | (tf.range(tf.shape(regions)[1]) == 0)[None]
+        texts = self.run.model.encode_texts(ids)
+        scores = self._similarity.word_region_scores(tf.gather(regions, places), texts)
+        return scores, words, tf.gather(real, places)
+
+    def _path(self, regions: Any, places: Any, ids: Any, lengths: Any, affinity: Any) -> tuple[Any, Any]:
+        scores, words, real = self._scores(regions, places, ids, lengths)
+        fine = tf.reduce_all(tf.math.is_finite(scores) | ~words[:, :, None] | ~real[:, None])
+        return best_chain(scores, words, real, affinity)[0], fine
+
+    def paths(
+        self, part: Split, affinity: float
+    ) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
+        """Yields the numbers of captions, a block at a time, their words, and the region of each word."""
+        largest = float(np.finfo(np.float32).max)
+        for captions, regions, places, ids, offsets in self._blocks(part, np.arange(len(part.captions))):
+            found: list[list[int]] = [[] for _ in captions]
+            for rows in _by_length(offsets):
+                given = (regions, places[rows], pad_ids(ids, offsets, rows), np.diff(offsets)[rows])
+                path, fine = self._align(*map(tf.constant, given), tf.constant(min(affinity, largest)))
+                _refuse_nan(bool(fine))
+                for row, chosen in zip(rows.tolist(), path.numpy().tolist(), strict=True):
+                    found[row] = chosen
+            pieces = self.run.tokenizer.pieces(tf.constant([part.captions[each] for each in captions]))
+            words = [[word.decode() for word in of_caption] for of_caption in pieces.to_list()]
+            yield captions, words, found
+
+    def spread(self, part: Split) -> float:
+        """Returns how far the scores of a word's regions lie apart: their standard deviation."""
+        count = len(part.captions)
+        captions = np.unique(np.linspace(0, count - 1, min(count, _CHOOSERS)).astype(np.int64))
+        spread = ScoreSpread()
+        for _, regions, places, ids, offsets in self._blocks(part, captions):
+            for rows in _by_length(offsets):
+                given = (regions, places[rows], pad_ids(ids, offsets, rows), np.diff(offsets)[rows])
+                spread.add(*(each.numpy() for each in self._score(*map(tf.constant, given))))
+        _refuse_nan(math.isfinite(spread.value))
+        return spread.value
+
+    def _blocks(
+        self, part: Split, captions: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]:
+        """Yields some captions, their images' regions, the place of each's image among these, and tokens."""
+        most = self.run.recipe.image.most_regions
+        for start in range(0, len(captions), _BLOCK):
+            block = captions[start : start + _BLOCK]
+            images, places = np.unique(part.caption_rows[block], return_inverse=True)
+            regions = self._embed(tf.constant(self.store.rows(part.ids[images], most)))
+            ids, offsets = self.run.tokenizer.encode([part.captions[each] for each in block])
+            yield block, regions, places.reshape(-1).astype(np.int64), ids, offsets
+
+
+def _by_length(offsets: np.ndarray) -> list[np.ndarray]:
+    """Returns the rows of texts in batches of nearly one length."""
+    order = np.argsort(np.diff(offsets), kind="stable")
+    return [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
+
+
+def _refuse_nan(fine: bool) -> None:
+    if not fine:
+        raise DataError(
+            "The scores of words and regions hold NaN or infinity. The alignment or its features are broken; "
+            "no snippet was cut."
+        )
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Returns words as a text that splits into them again: 's follows its word without a gap."""
+    while words and words[0].startswith("'"):
+        words = words[1:]
+    return "".join(word if word.startswith("'") else f" {word}" for word in words).strip()

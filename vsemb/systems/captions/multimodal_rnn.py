@@ -1,0 +1,212 @@
+"""The multimodal recurrent network: an image and the words so far say which word comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from vsemb.encoders import WordEmbedding
+from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
+from vsemb.encoders.rectified import ReLUCell
+from vsemb.errors import invalid_argument, unknown_name
+from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
+
+Tensor = Any
+
+#: Name of a cell -> how many times `units` entries its inputs have.
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+_CELLS = {"rnn": ReLUCell, "gru": ProjectedGRUCell, "lstm": ProjectedLSTMCell}
+IMAGE_STEPS = ("first", "all")
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class MultimodalRNN(NextWordModel):
+    """Writes about an image, word by word (Karpathy & Fei-Fei 2015, equations 13 to 15).
+
+        b_v = W_hi CNN(I)                                           (13)
+        h_t = f(W_hx x_t + W_hh h_(t-1) + b_h + 1(t=1) b_v)         (14)
+        y_t = softmax(W_oh h_t + b_o)                               (15)
+
+    f is a ReLU; x_1 is the START vector, row 0 of the table of words, and h_0 = 0. With `"gru"` and `"lstm"`
+    b_v has an entry for every entry that the gates read, and is added in the same place.
+
+    Batches have `image`, (n, ...) features or pixels, beside `text`; see `NextWordModel`.
+
+    Args:
+        image_encoder: layer from images to b_v, (n, `GATES[cell]` x units): `vsemb.encoders.ImageEncoder`
+            (without bias, as in equation 13) or `PixelEncoder`.
+        words: the word vectors; its dropout acts on x_t.
+        cell: `"rnn"` (equation 14), `"gru"` or `"lstm"`.
+        units: size of the state.
+        image_steps: b_v is added at the `"first"` step, or at `"all"`.
+        dropout: in training, the share of the state's entries set to 0 in front of the softmax. In the
+            recurrence there is none.
+        init_scale: W_hx and W_hh start uniform in [-init_scale, init_scale]; None takes Glorot and orthogonal
+            matrices.
+        l2: see `NextWordModel`.
+        **kwargs: arguments of `keras.Model`. The layers made here have the precision of `words`.
+
+    Call args:
+        inputs: {"image": (n, ...), "text": (n, steps) int}.
+        training: whether dropout acts.
+
+    Returns:
+        (n, steps + 1, words) float32 logits.
+
+    Raises:
+        InvalidArgumentError: for an unknown cell, a number outside its range, or an image encoder of another
+            size.
+
+    Example:
+
+    >>> from vsemb.encoders import ImageEncoder
+    >>> model = MultimodalRNN(ImageEncoder(4 * 8), WordEmbedding(10, 6), cell="lstm", units=8)
+    >>> model({"image": ops.ones((2, 5)), "text": ops.array([[2, 3, 4], [5, 0, 0]])}).shape
+    TensorShape([2, 4, 10])
+    >>> log_probs, state = model.step(model.start({"image": ops.ones((2, 5))}), ops.zeros(2, "int32"))
+    >>> log_probs.shape
+    TensorShape([2, 10])
+    """
+
+    def __init__(
+        self,
+        image_encoder: keras.layers.Layer,
+        words: WordEmbedding,
+        *,
+        cell: str = "lstm",
+        units: int = 512,
+        image_steps: str = "first",
+        dropout: float = 0.0,
+        init_scale: float | None = None,
+        l2: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(words.vocabulary_size, l2=l2, **kwargs)
+        if cell not in GATES:
+            raise unknown_name("cell", cell, GATES)
+        if image_steps not in IMAGE_STEPS:
+            raise unknown_name("image_steps", image_steps, IMAGE_STEPS)
+        if units < 1:
+            raise invalid_argument("units", units, "an integer >= 1")
+        self.words = words
+        self.cell = cell
+        self.units = units
+        self._check_image_encoder(image_encoder)
+        self.image_encoder = image_encoder
+        self.image_steps = image_steps
+        self.dropout = dropout
+        self.init_scale = init_scale
+        options: dict[str, Any] = {"dtype": words.dtype_policy}
+        kernel, recurrent = "glorot_uniform", "orthogonal"
+        if init_scale is not None:
+            kernel = keras.initializers.RandomUniform(-init_scale, init_scale)
+            recurrent = kernel.clone()
+        self.projection = keras.layers.Dense(
+            GATES[cell] * units, use_bias=False, kernel_initializer=kernel, name="projection", **options
+        )
+        self.recurrent = keras.layers.RNN(
+            _CELLS[cell](units, recurrent, **options), return_sequences=True, **options
+        )
+        self._dropout_layer = keras.layers.Dropout(dropout, **options)
+        # Its bias stands beside it, in float32: of a logarithm of -8 bfloat16 keeps one decimal.
+        self.output_map = keras.layers.Dense(self.vocabulary_size, use_bias=False, name="output", **options)
+
+    def _check_image_encoder(self, encoder: keras.layers.Layer) -> None:
+        size = GATES[self.cell] * self.units
+        if (dim := encoder.compute_output_shape((None, 1))[-1]) != size:
+            allowed = f"a layer to {size} = {GATES[self.cell]} x units entries with cell={self.cell!r}"
+            raise invalid_argument("image_encoder", f"one to {dim} entries", allowed)
+
+    def build(self, input_shape: Any) -> None:
+        if not self.image_encoder.built:
+            self.image_encoder.build(tuple(input_shape["image"]))
+        for layer, shape in (
+            (self.words, (None, None)),
+            (self.projection, (None, None, self.words.dim)),
+            (self.recurrent, (None, None, GATES[self.cell] * self.units)),
+            (self.output_map, (None, None, self.units)),
+        ):
+            if not layer.built:
+                layer.build(shape)
+        self.output_bias = self.add_weight(
+            shape=(self.vocabulary_size,), initializer="zeros", name="output_bias"
+        )
+
+    def set_frequencies(self, counts: np.ndarray) -> None:
+        """Starts b_o at the logarithms of how often each word is to be written (section 3.3).
+
+        Args:
+            counts: (words,) how often each id is a target in training, see `frequency_bias`.
+
+        Raises:
+            InvalidArgumentError: for another number of counts or negative ones.
+        """
+        if np.shape(counts) != (self.vocabulary_size,):
+            raise invalid_argument("counts", np.shape(counts), f"{self.vocabulary_size} numbers")
+        self.output_bias.assign(frequency_bias(counts))
+
+    def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
+        image, seen = self._look(inputs["image"], training)
+        sums = self.projection(self.words(read_ids(inputs["text"]), training=training))
+        added = ops.expand_dims(ops.cast(image, sums.dtype), 1)
+        if self.image_steps == "all":
+            sums = sums + added
+        else:
+            sums = ops.concatenate([sums[:, :1] + added, sums[:, 1:]], axis=1)
+        hidden = self._to_say(self.recurrent(sums, training=training), seen)
+        return self._logits(self._dropout_layer(hidden, training=training))
+
+    def _look(self, image: Tensor, training: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+        """Returns b_v, and what is looked at again at every word, by name."""
+        return self.image_encoder(image, training=training), {}
+
+    def _to_say(self, hidden: Tensor, seen: dict[str, Tensor]) -> Tensor:
+        """Returns what the softmax reads of states, (n, steps, units)."""
+        return hidden
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return ops.cast(self.output_map(hidden), "float32") + self.output_bias
+
+    def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        image, seen = self._look(inputs["image"])
+        dtype, names = self.recurrent.compute_dtype, self._state_names()
+        zeros = ops.zeros((ops.shape(image)[0], self.units), dtype)
+        return {"image": ops.cast(image, dtype), **seen, **dict.fromkeys(names, zeros)}
+
+    def step(self, state: dict[str, Tensor], words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        image, names = state["image"], self._state_names()
+        seen = {name: value for name, value in state.items() if name not in ("image", *names)}
+        sums = self.projection(self.words(words)) + image
+        hidden, states = self.recurrent.cell(sums, [state[name] for name in names])
+        if self.image_steps == "first":
+            image = ops.zeros_like(image)
+        said = self._to_say(ops.expand_dims(hidden, 1), seen)[:, 0]
+        log_probs = ops.log_softmax(self._logits(said), axis=-1)
+        return log_probs, {"image": image, **seen, **dict(zip(names, states, strict=True))}
+
+    def _state_names(self) -> tuple[str, ...]:
+        return ("hidden", "memory") if self.cell == "lstm" else ("hidden",)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["vocabulary_size"]
+        parts = {
+            name: keras.saving.serialize_keras_object(getattr(self, name))
+            for name in ("image_encoder", "words")
+        }
+        numbers = {
+            name: getattr(self, name) for name in ("cell", "units", "image_steps", "dropout", "init_scale")
+        }
+        return {**config, **parts, **numbers}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> MultimodalRNN:
+        parts = {
+            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
+            for name in ("image_encoder", "words")
+        }
+        return cls(**{**config, **parts})

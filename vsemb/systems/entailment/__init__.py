@@ -1,0 +1,1 @@
+"""Textual entailment as order of embeddings."""

@@ -1,0 +1,122 @@
+"""Entailment as two classes: entailed or not (Vendrov et al. 2016, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
+from vsemb.systems.entailment.data import EntailmentSplit
+from vsemb.systems.entailment.files import CLASSES
+from vsemb.systems.entailment.model import EntailmentModel
+
+
+@dataclass(frozen=True)
+class EntailmentMetrics:
+    """What is measured on labelled pairs; shares and areas are in [0, 1].
+
+    Attributes:
+        pairs: their number.
+        entailed: those of class entailment.
+        accuracy: share classified rightly as entailed or not.
+        majority: the same when all pairs get the more frequent class.
+        average_precision: area under precision and recall of entailment.
+        roc_auc: chance that an entailed pair has the smaller energy of two.
+        threshold: pairs of at most this energy count as entailed.
+        class_accuracy: class -> share of its pairs classified rightly.
+    """
+
+    pairs: int
+    entailed: int
+    accuracy: float
+    majority: float
+    average_precision: float
+    roc_auc: float
+    threshold: float
+    class_accuracy: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; an infinite threshold, which calls nothing entailed, is null."""
+        return {**asdict(self), "threshold": self.threshold if np.isfinite(self.threshold) else None}
+
+
+class EnergyMeasure:
+    """Computes the energies of any number of pairs in batches, compiled once.
+
+    Args:
+        model: the model; weights that change later are seen.
+
+    Example:
+
+        energies = EnergyMeasure(model)(splits["val"])
+    """
+
+    def __init__(self, model: EntailmentModel) -> None:
+        self.model = model
+        self._compiled: Any = model
+        if keras.backend.backend() == "tensorflow":
+            text = tf.TensorSpec((None, None), tf.int32)
+            signature = [{"premise": text, "hypothesis": text}]
+            self._compiled = tf.function(lambda inputs: model(inputs), input_signature=signature)
+
+    def __call__(self, split: EntailmentSplit, batch_size: int = 256) -> np.ndarray:
+        """Returns the energies of a split's pairs, (pairs,) float32."""
+        energies = np.empty(len(split), np.float32)
+        # Pairs of one length together: less padding.
+        order = np.lexsort((split.hypotheses.lengths, split.premises.lengths))
+        with tqdm(total=len(order), desc=split.name, unit="pair", leave=False, disable=None) as bar:
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                inputs = {
+                    "premise": tf.constant(split.premises.padded(rows)),
+                    "hypothesis": tf.constant(split.hypotheses.padded(rows)),
+                }
+                energies[rows] = keras.ops.convert_to_numpy(self._compiled(inputs))
+                bar.update(len(rows))
+        return energies
+
+
+def evaluate_entailment(
+    energies: np.ndarray, classes: np.ndarray, threshold: float | None = None
+) -> EntailmentMetrics:
+    """Measures energies of labelled pairs.
+
+    Args:
+        energies: (pairs,) float, small for entailment.
+        classes: (pairs,) 0 entailment, 1 neutral, 2 contradiction.
+        threshold: the energy up to which a pair counts as entailed, found on validation; None takes the
+            best for these very pairs, which is right for validation alone.
+
+    Raises:
+        DataError: for energies that are NaN, no pairs, or pairs that are all entailed or all not.
+
+    Example: one of the two entailed pairs is above the threshold.
+
+    >>> metrics = evaluate_entailment(np.array([0.1, 0.4, 0.5, 0.9]), np.array([0, 0, 1, 2]), threshold=0.3)
+    >>> metrics.accuracy, metrics.majority, metrics.roc_auc
+    (0.75, 0.5, 1.0)
+    """
+    labels = (np.asarray(classes) == 0).astype(np.int32)
+    if threshold is None:
+        threshold = find_threshold(energies, labels)
+    right = (energies <= threshold) == labels
+    entailed = int(labels.sum())
+    return EntailmentMetrics(
+        pairs=len(labels),
+        entailed=entailed,
+        accuracy=accuracy(energies, labels, threshold),
+        majority=max(entailed, len(labels) - entailed) / len(labels),
+        average_precision=average_precision(energies, labels),
+        roc_auc=roc_auc(energies, labels),
+        threshold=float(threshold),
+        class_accuracy={
+            name: float(right[classes == number].mean())
+            for number, name in enumerate(CLASSES)
+            if (classes == number).any()
+        },
+    )

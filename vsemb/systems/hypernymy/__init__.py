@@ -1,0 +1,1 @@
+"""Hypernymy as order of concept vectors."""

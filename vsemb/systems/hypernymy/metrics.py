@@ -1,0 +1,231 @@
+"""Hypernymy: telling true pairs from corrupted ones, and finding each concept's direct hypernyms again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from keras import ops
+from tqdm import tqdm
+
+from vsemb.data.readers.wordnet import transitive_closure
+from vsemb.errors import DataError
+from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
+from vsemb.systems.hypernymy.model import HypernymModel
+from vsemb.systems.hypernymy.pairs import PairSet
+
+_PAIRS = 1 << 16  # pairs whose energies are computed at a time
+_QUERIES = 256  # concepts ranked at a time: 84 MB of energies for WordNet's 82,115 candidates
+
+
+@dataclass(frozen=True)
+class PairMetrics:
+    """How well true pairs are told from corrupted ones.
+
+    Attributes:
+        accuracy: the share of test pairs classified rightly, in [0, 1].
+        average_precision: of the test pairs.
+        roc_auc: of the test pairs.
+        threshold: the energy up to which a pair is called true, fitted on the development pairs.
+        dev_accuracy: at that threshold.
+    """
+
+    accuracy: float
+    average_precision: float
+    roc_auc: float
+    threshold: float
+    dev_accuracy: float
+
+    def to_json(self) -> dict[str, float | None]:
+        """Returns the metrics as the pipeline writes them; a threshold of -inf becomes None."""
+        return {k: v if np.isfinite(v) else None for k, v in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """How direct hypernyms rank among all concepts.
+
+    Attributes:
+        mean_rank: over direct edges, from 1.
+        mean_average_precision: over concepts that have a hypernym, in [0, 1].
+        edges: number of direct edges.
+    """
+
+    mean_rank: float
+    mean_average_precision: float
+    edges: int
+
+    def to_json(self) -> dict[str, float]:
+        """Returns the metrics as the pipeline writes them."""
+        return asdict(self)
+
+
+def pair_energies(model: HypernymModel, pairs: np.ndarray) -> np.ndarray:
+    """Returns the model's energies of (pairs, 2) int concept numbers, in blocks: (pairs,) float32."""
+    blocks = [
+        ops.convert_to_numpy(model(pairs[start : start + _PAIRS])) for start in range(0, len(pairs), _PAIRS)
+    ]
+    return np.concatenate(blocks) if blocks else np.empty(0, np.float32)
+
+
+def closure_errors(known: np.ndarray, pairs: np.ndarray, concepts: int) -> np.ndarray:
+    """The baseline that learns nothing: 0 for what follows from known pairs by transitivity, 1 for the rest.
+
+    Vendrov et al. 2016, section 3.4, with the pairs of training and development as the known ones.
+
+    Args:
+        known: (known, 2) int true pairs.
+        pairs: (pairs, 2) int pairs to judge.
+        concepts: the number of concepts.
+
+    Returns:
+        (pairs,) float32 errors.
+
+    Example:
+
+    >>> closure_errors(np.array([[0, 1], [1, 2]]), np.array([[0, 2], [2, 0]]), 3).tolist()
+    [0.0, 1.0]
+    """
+    inferred = PairSet(transitive_closure(np.unique(known, axis=0)), concepts)
+    return 1.0 - inferred.contains(pairs).astype(np.float32)
+
+
+def membership_energies(pairs: np.ndarray, concepts: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns for `reconstruct` the energies of a set of pairs: 0 for those in it, 1 for others.
+
+    Args:
+        pairs: (pairs, 2) int (specific, general).
+        concepts: the number of concepts.
+
+    Example:
+
+    >>> membership_energies(np.array([[0, 1]]), concepts=3)(np.array([0, 2])).tolist()
+    [[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+
+    def energies(queries: np.ndarray) -> np.ndarray:
+        result = np.ones((len(queries), concepts), np.float32)
+        found = _rows_of(queries, pairs)
+        result[np.searchsorted(queries, found[:, 0]), found[:, 1]] = 0.0
+        return result
+
+    return energies
+
+
+def evaluate_pairs(
+    dev_errors: np.ndarray, dev_labels: np.ndarray, test_errors: np.ndarray, test_labels: np.ndarray
+) -> PairMetrics:
+    """Fits the threshold on development pairs and measures test pairs (Vendrov et al. 2016, section 3.3).
+
+    Args:
+        dev_errors: (dev,) float, small for pairs taken to be true.
+        dev_labels: (dev,) 1 or 0.
+        test_errors: (test,) float.
+        test_labels: (test,) 1 or 0.
+
+    Raises:
+        DataError: as the functions of `vsemb.evaluation.binary`.
+    """
+    threshold = find_threshold(dev_errors, dev_labels)
+    return PairMetrics(
+        accuracy(test_errors, test_labels, threshold),
+        average_precision(test_errors, test_labels),
+        roc_auc(test_errors, test_labels),
+        threshold,
+        accuracy(dev_errors, dev_labels, threshold),
+    )
+
+
+def reconstruct(
+    energies_to_all: Callable[[np.ndarray], np.ndarray],
+    edges: np.ndarray,
+    closure: np.ndarray,
+    concepts: int,
+    *,
+    block: int = _QUERIES,
+    name: str = "ranking",
+) -> Reconstruction:
+    """Ranks every concept's direct hypernyms among all concepts (Nickel & Kiela 2017, section 4.1).
+
+    The candidates of an edge (u, v) are v and all concepts but u itself and u's true ancestors: to be
+    closer to another ancestor than to the direct one is no mistake of an order. A candidate that ties
+    with v counts as ranked before it. A concept's average precision is that of its direct hypernyms
+    among the same candidates. Memory grows with block x concepts.
+
+    Args:
+        energies_to_all: from (n,) int concept numbers to (n, concepts) float energies, small for a
+            hypernym, e.g. `HypernymModel.energies_to_all`; the numbers come sorted.
+        edges: (edges, 2) int direct (hyponym, hypernym) pairs, distinct.
+        closure: (pairs, 2) int, every (concept, ancestor).
+        concepts: the number of concepts.
+        block: hyponyms ranked at a time.
+        name: of the progress bar.
+
+    Raises:
+        DataError: for no edges, or energies that are NaN.
+    """
+    if not len(edges):
+        raise DataError("There are no direct edges to rank.")
+    edges, closure = (pairs[np.argsort(pairs[:, 0], kind="stable")] for pairs in (edges, closure))
+    hyponyms = np.unique(edges[:, 0])
+    ranks, precisions = [], []
+    for start in tqdm(range(0, len(hyponyms), block), desc=name, unit="block", disable=None, leave=False):
+        queries = hyponyms[start : start + block]
+        energies = np.asarray(energies_to_all(queries))  # (queries, concepts)
+        if np.isnan(energies).any():
+            raise DataError("The energies contain NaN. The model is broken; nothing was ranked.")
+        direct, ancestors = _rows_of(queries, edges), _rows_of(queries, closure)
+        left_out = np.concatenate([ancestors, np.stack([queries, queries], axis=1)])
+        row = np.searchsorted(queries, direct[:, 0])
+        own = energies[row, direct[:, 1]]
+        before = _count_before(energies, row, own, np.searchsorted(queries, left_out[:, 0]), left_out[:, 1])
+        ranks.append(before + 1)
+        precisions.append(_average_precisions(row, own, before))
+    return Reconstruction(
+        float(np.mean(np.concatenate(ranks))), float(np.mean(np.concatenate(precisions))), len(edges)
+    )
+
+
+def _rows_of(queries: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Returns the pairs, sorted by their first, whose first is a query; queries are sorted too."""
+    low, high = np.searchsorted(pairs[:, 0], [queries[0], queries[-1] + 1])
+    found = pairs[low:high]
+    return found[np.isin(found[:, 0], queries)]
+
+
+def _count_before(
+    energies: np.ndarray, row: np.ndarray, own: np.ndarray, other_row: np.ndarray, other: np.ndarray
+) -> np.ndarray:
+    """Counts the candidates that an edge has before it.
+
+    Args:
+        energies: (queries, concepts).
+        row: (edges,) row of each edge, sorted.
+        own: (edges,) its energy.
+        other_row: (others,) row of the concepts left out, the edges' own among them.
+        other: (others,) those concepts.
+
+    Returns:
+        (edges,) int64, how many of the row's energies are no larger, without those left out.
+    """
+    before = np.empty(len(own), np.int64)
+    of_others = energies[other_row, other]
+    place = np.arange(len(row)) - np.searchsorted(row, row)  # 0 for the first edge of a row, 1, ...
+    for number in range(int(place.max()) + 1):
+        now = np.flatnonzero(place == number)
+        candidates = energies if len(now) == len(energies) else energies[row[now]]
+        up_to = np.full(len(energies), -np.inf)
+        up_to[row[now]] = own[now]
+        too_many = np.bincount(other_row[of_others <= up_to[other_row]], minlength=len(energies))
+        before[now] = np.count_nonzero(candidates <= own[now, None], axis=1) - too_many[row[now]]
+    return before
+
+
+def _average_precisions(row: np.ndarray, own: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Returns the average precision of each row's edges, equal energies being one step: (rows,) float64."""
+    same = row[:, None] == row[None]
+    found = np.count_nonzero(same & (own[None] <= own[:, None]), axis=1)
+    precision = found / (found + before)
+    return np.bincount(row, weights=precision) / np.bincount(row)

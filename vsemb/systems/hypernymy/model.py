@@ -1,0 +1,264 @@
+"""A vector per concept, trained so that pairs (specific, general) have little energy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.errors import invalid_argument, unknown_name
+from vsemb.ops.geometry import l2_normalize
+from vsemb.ops.order import order_violation, order_violation_matrix
+
+Tensor = Any
+
+
+class Comparison(keras.layers.Layer):
+    """Base of the comparisons: from the rows of two concepts to an energy >= 0, small for a true pair.
+
+    Call args:
+        specific: (n, width) rows of the concepts taken to be lower in the hierarchy.
+        general: (n, width) rows of those taken to be higher.
+
+    Returns:
+        (n,) float32 energies.
+    """
+
+    #: The margin of `MaxMargin` that fits the scale of the energies.
+    margin = 1.0
+
+    def width(self, dim: int) -> int:
+        """Returns the numbers a concept has, for `dim` dimensions."""
+        return dim
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        """Returns the energy of every row (n, width) with every row (m, width): (n, m) float32."""
+        raise NotImplementedError
+
+    def build(self, specific_shape: Any, general_shape: Any) -> None:
+        """Does nothing; most comparisons have no weights of their own."""
+
+    def compute_output_shape(self, specific_shape: Any, general_shape: Any) -> tuple[Any, ...]:
+        return (specific_shape[0],)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class OrderComparison(Comparison):
+    """E = ||max(0, |general| - |specific|)||² (Vendrov et al. 2016, equation 2)."""
+
+    def call(self, specific: Tensor, general: Tensor) -> Tensor:
+        return order_violation(ops.abs(specific), ops.abs(general))
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        return order_violation_matrix(ops.abs(specific), ops.abs(general))
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class SymmetricComparison(Comparison):
+    """E = 1 - cosine of the two (Vendrov et al. 2016, table 1, "symmetric"); it cannot tell who is above."""
+
+    def call(self, specific: Tensor, general: Tensor) -> Tensor:
+        return 1.0 - ops.sum(self._unit(specific) * self._unit(general), axis=-1)
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        return 1.0 - ops.matmul(self._unit(specific), ops.transpose(self._unit(general)))
+
+    def _unit(self, rows: Tensor) -> Tensor:
+        return l2_normalize(ops.abs(rows))
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class BilinearComparison(Comparison):
+    """E = softplus(-specificᵀ W general), the bilinear model of Socher et al. 2013, section 3.1.
+
+    Theirs is the score specificᵀ W general; the max-margin of Vendrov et al. 2016, equation 4, needs an
+    energy that has a least value, or true pairs would pay ever less without end.
+    """
+
+    def build(self, specific_shape: Any, general_shape: Any) -> None:
+        width = specific_shape[-1]
+        self.bilinear = self.add_weight(shape=(width, width), initializer="identity", name="bilinear")
+
+    def call(self, specific: Tensor, general: Tensor) -> Tensor:
+        return ops.softplus(-ops.sum(ops.matmul(specific, self.bilinear) * general, axis=-1))
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        return ops.softplus(-ops.matmul(ops.matmul(specific, self.bilinear), ops.transpose(general)))
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class GaussianComparison(Comparison):
+    """E = KL(specific || general) of diagonal Gaussians (Vilnis & McCallum 2015, section 3.2.2).
+
+    A concept's row holds `dim` means and `dim` numbers that a sigmoid takes to log-variances.
+
+    Args:
+        least_variance: > 0.
+        most_variance: > least_variance; wide concepts are general ones.
+        **kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    margin = 7.0
+
+    def __init__(self, least_variance: float = 0.1, most_variance: float = 10.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not 0 < least_variance < most_variance < math.inf:
+            raise invalid_argument(
+                "most_variance", most_variance, f"a finite number > least_variance = {least_variance} > 0"
+            )
+        self.least_variance = least_variance
+        self.most_variance = most_variance
+
+    def width(self, dim: int) -> int:
+        return 2 * dim
+
+    def call(self, specific: Tensor, general: Tensor) -> Tensor:
+        mean, log_variance = self._density(specific)
+        other_mean, other_log_variance = self._density(general)
+        ratio = log_variance - other_log_variance
+        away = ops.square(mean - other_mean) * ops.exp(-other_log_variance)
+        return 0.5 * ops.sum(ops.exp(ratio) - 1.0 - ratio + away, axis=-1)
+
+    def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
+        mean, log_variance = self._density(specific)
+        other_mean, other_log_variance = self._density(general)
+        precision = ops.exp(-other_log_variance)
+        # Everything with both sides in it is a product: of second moments, and of means.
+        both = ops.matmul(
+            ops.concatenate([ops.exp(log_variance) + ops.square(mean), mean], axis=-1),
+            ops.transpose(ops.concatenate([precision, -2.0 * other_mean * precision], axis=-1)),
+        )
+        own = ops.sum(log_variance + 1.0, axis=-1, keepdims=True)
+        others = ops.sum(other_log_variance + ops.square(other_mean) * precision, axis=-1)
+        return 0.5 * ops.relu(both - own + others)
+
+    def _density(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        mean, free = ops.split(rows, 2, axis=-1)
+        low, high = math.log(self.least_variance), math.log(self.most_variance)
+        return mean, low + (high - low) * ops.sigmoid(free)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "least_variance": self.least_variance,
+            "most_variance": self.most_variance,
+        }
+
+
+COMPARISONS: dict[str, type[Comparison]] = {
+    "order": OrderComparison,
+    "symmetric": SymmetricComparison,
+    "bilinear": BilinearComparison,
+    "gaussian": GaussianComparison,
+}
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class HypernymModel(keras.Model):
+    """A vector for each concept; the energy of "is a kind of" of pairs (Vendrov et al. 2016, section 3).
+
+    Args:
+        concepts: the number of concepts, >= 1.
+        dim: the dimensions of a concept's vector, >= 1.
+        comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`.
+        scale: the standard deviation of the vectors before training, > 0.
+        seed: of the vectors before training.
+        **kwargs: arguments of `keras.Model`.
+
+    Call args:
+        pairs: (n, 2) int concept numbers, the specific one first.
+        training: whether a gradient will be taken.
+
+    Returns:
+        (n,) float32 energies >= 0, small for pairs taken to be true.
+
+    Raises:
+        InvalidArgumentError: for an argument out of range or an unknown comparison.
+
+    Example: three concepts in a chain.
+
+    >>> from vsemb.systems.entailment.max_margin import MaxMargin
+    >>> model = HypernymModel(concepts=3, dim=2, seed=1)
+    >>> model.compile("adam", loss=MaxMargin(model.comparison.margin))
+    >>> pairs, labels = ops.array([[0, 1], [1, 2], [0, 2], [2, 0]]), ops.array([1, 1, 1, 0])
+    >>> history = model.fit(pairs, labels, verbose=0)
+    >>> model(pairs).shape
+    TensorShape([4])
+    """
+
+    def __init__(
+        self,
+        concepts: int,
+        dim: int = 50,
+        comparison: str | Comparison = "order",
+        *,
+        scale: float = 0.1,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name, value in (("concepts", concepts), ("dim", dim)):
+            if value < 1:
+                raise invalid_argument(name, value, "an integer >= 1")
+        if not 0 < scale < math.inf:
+            raise invalid_argument("scale", scale, "a finite number > 0")
+        if isinstance(comparison, str):
+            if comparison not in COMPARISONS:
+                raise unknown_name("comparison", comparison, COMPARISONS)
+            comparison = COMPARISONS[comparison]()
+        self.concepts = concepts
+        self.dim = dim
+        self.comparison = comparison
+        self.scale = scale
+        self.seed = seed
+        self.vectors = self.add_weight(
+            shape=(concepts, comparison.width(dim)),
+            initializer=keras.initializers.RandomNormal(stddev=scale, seed=seed),
+            name="vectors",
+        )
+        if not comparison.built:
+            comparison.build(self.vectors.shape, self.vectors.shape)
+        self.built = True
+
+    def build(self, input_shape: Any = None) -> None:
+        """Does nothing: the number of concepts is known from the start."""
+
+    def call(self, pairs: Tensor, training: bool = False) -> Tensor:
+        pairs, vectors = ops.cast(pairs, "int32"), self.vectors
+        if training:
+            # A concept that is in a batch twice has two rows in the gradient of `take`, and Keras' Adam adds
+            # up their squares where it should square their sum. A product's gradient has one row a concept.
+            vectors = ops.multiply(vectors, 1.0)
+        return self.comparison(*(ops.take(vectors, pairs[:, end], axis=0) for end in (0, 1)))
+
+    def energies_to_all(self, concepts: Tensor) -> Tensor:
+        """Returns the energies of concepts below each concept there is.
+
+        Args:
+            concepts: (n,) int concept numbers.
+
+        Returns:
+            (n, concepts) float32, column j with concept j as the general one.
+        """
+        rows = ops.take(self.vectors, ops.cast(concepts, "int32"), axis=0)
+        return self.comparison.matrix(rows, ops.convert_to_tensor(self.vectors))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return (input_shape[0],)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "concepts": self.concepts,
+            "dim": self.dim,
+            "comparison": keras.saving.serialize_keras_object(self.comparison),
+            "scale": self.scale,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> HypernymModel:
+        comparison = keras.saving.deserialize_keras_object(config["comparison"], custom_objects)
+        return cls(**{**config, "comparison": comparison})

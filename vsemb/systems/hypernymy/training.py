@@ -1,0 +1,219 @@
+"""Training a `HypernymModel`, a whole epoch as one graph loop.
+
+Keras' `fit` does the same one batch at a time, with every concept's row moved at every step; here a step
+touches the rows of its own pairs, and nothing returns to Python before the epoch is over.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.evaluation.binary import accuracy, find_threshold
+from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.hypernymy.metrics import pair_energies
+from vsemb.systems.hypernymy.model import HypernymModel
+from vsemb.systems.hypernymy.pairs import PairSet, corrupt
+from vsemb.training.adam import move, move_rows
+
+Tensor = Any
+
+ADAMS = ("lazy", "dense")
+
+# Those of Keras' Adam: betas and epsilon.
+_CONSTANTS = _BETA_1, _BETA_2, _ = 0.9, 0.999, 1e-7
+
+
+class EpochLoop:
+    """Steps of Adam on batches of true and corrupted pairs, an epoch a call.
+
+    Args:
+        model: its vectors and its comparison's variables are trained in place.
+        adam: `"lazy"` updates the moments and vectors of a batch's own concepts alone; `"dense"` those of
+            all concepts, as Keras and the paper do: a vector then goes on moving by its momentum while
+            its concept is in no batch. Other variables than the vectors are always dense.
+        margin: of the loss; without it, the comparison's own.
+
+    Raises:
+        InvalidArgumentError: for an unknown `adam` or a margin that is not positive.
+    """
+
+    def __init__(self, model: HypernymModel, adam: str = "lazy", margin: float | None = None) -> None:
+        if adam not in ADAMS:
+            raise unknown_name("adam", adam, ADAMS)
+        self.steps = 0
+        self._lazy = adam == "lazy"
+        self._compare = model.comparison
+        self._loss = MaxMargin(model.comparison.margin if margin is None else margin)
+        self._vectors = model.vectors.value
+        self._others = [variable.value for variable in model.comparison.trainable_variables]
+        self._moments = {
+            variable.ref(): (tf.Variable(tf.zeros_like(variable)), tf.Variable(tf.zeros_like(variable)))
+            for variable in [self._vectors, *self._others]
+        }
+        self._epoch = tf.function(self._loop, autograph=False, reduce_retracing=True)
+
+    def run(self, true: np.ndarray, false: np.ndarray, batch: int, learning_rates: np.ndarray) -> float:
+        """Trains on each pair once, in the order given.
+
+        Args:
+            true: (pairs, 2) int32.
+            false: (pairs, 2) int32.
+            batch: true pairs a step, and as many false ones; the last step takes what is left.
+            learning_rates: (steps,) one a step.
+
+        Returns:
+            the loss a step, before the step, on average.
+        """
+        numbers = np.arange(1, len(learning_rates) + 1, dtype=np.float64) + self.steps
+        corrected = learning_rates * np.sqrt(1 - _BETA_2**numbers) / (1 - _BETA_1**numbers)
+        self.steps += len(corrected)
+        total = self._epoch(
+            tf.constant(true, tf.int32),
+            tf.constant(false, tf.int32),
+            tf.constant(batch, tf.int32),
+            tf.constant(corrected, tf.float32),
+        )
+        return float(total) / len(corrected)
+
+    def _loop(self, true: Tensor, false: Tensor, batch: Tensor, rates: Tensor) -> Tensor:
+        def step(number: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+            part = slice(number * batch, (number + 1) * batch)
+            loss = self._step(true[part], false[part], rates[number])
+            return number + 1, total + loss
+
+        steps = tf.shape(rates)[0]
+        # Steps depend on one another: looking ahead for some to run side by side only costs.
+        return tf.while_loop(
+            lambda number, _: number < steps,
+            step,
+            (tf.constant(0), tf.constant(0.0)),
+            parallel_iterations=1,
+        )[1]
+
+    def _step(self, true: Tensor, false: Tensor, rate: Tensor) -> Tensor:
+        specific, general = tf.unstack(tf.concat([true, false], 0), axis=1)
+        labels = tf.range(tf.size(specific)) < tf.shape(true)[0]
+        ids = tf.concat([specific, general], 0)
+        if self._lazy:
+            concepts, place = tf.unique(ids)
+            vectors = tf.gather(self._vectors, concepts)
+            low, high = tf.split(tf.gather(vectors, place), 2)
+        else:
+            low, high = tf.gather(self._vectors, specific), tf.gather(self._vectors, general)
+        with tf.GradientTape() as tape:
+            tape.watch([low, high])
+            loss = tf.reduce_sum(self._loss.call(labels, self._compare(low, high)))
+        gradients = tape.gradient(loss, [low, high, *self._others])
+        by_row = tf.concat(gradients[:2], 0)
+        if self._lazy:
+            gradient = tf.math.unsorted_segment_sum(by_row, place, tf.size(concepts))
+            moments = self._moments[self._vectors.ref()]
+            move_rows(self._vectors, moments, concepts, gradient, rate, *_CONSTANTS, vectors=vectors)
+        else:
+            gradient = tf.math.unsorted_segment_sum(by_row, ids, self._vectors.shape[0])
+            move(self._vectors, self._moments[self._vectors.ref()], gradient, rate, *_CONSTANTS)
+        for variable, its_gradient in zip(self._others, gradients[2:], strict=True):
+            move(variable, self._moments[variable.ref()], its_gradient, rate, *_CONSTANTS)
+        return loss
+
+
+@dataclass
+class HypernymHistory:
+    """What `train_hypernymy` did, epoch by epoch.
+
+    Attributes:
+        dev_accuracy: after each epoch, at the threshold that is best for it.
+        loss: of a batch, on average over the epoch.
+        seconds: of each epoch, drawing corrupted pairs included and measuring on dev not.
+        best_epoch: from 0, the one whose weights the model has.
+    """
+
+    dev_accuracy: list[float] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+
+
+def train_hypernymy(
+    model: HypernymModel,
+    train: np.ndarray,
+    dev_pairs: np.ndarray,
+    dev_labels: np.ndarray,
+    *,
+    known: PairSet | None = None,
+    epochs: int = 50,
+    batch: int = 500,
+    learning_rate: float = 0.01,
+    decay: bool = False,
+    adam: str = "lazy",
+    margin: float | None = None,
+    patience: int | None = None,
+    seed: int = 0,
+    name: str = "training",
+) -> HypernymHistory:
+    """Trains on true pairs and pairs corrupted anew each epoch; keeps the weights best on dev.
+
+    Vendrov et al. 2016, section 3.3: 500 true and 500 false pairs a batch, Adam with learning rate 0.01,
+    30 to 50 epochs, early stopping.
+
+    Args:
+        model: trained in place; its weights are the best epoch's in the end.
+        train: (pairs, 2) int true pairs.
+        dev_pairs: (dev, 2) int, true and corrupted.
+        dev_labels: (dev,) 1 or 0.
+        known: true pairs that are never drawn as corrupted ones, see `corrupt`; None for the paper's way.
+        epochs: at most so many.
+        batch: true pairs a batch, and as many corrupted ones.
+        learning_rate: of Adam.
+        decay: whether the learning rate falls linearly, to 0 after the last of the epochs.
+        adam: `"lazy"` or `"dense"`, see `EpochLoop`.
+        margin: of the loss; without it, the comparison's own.
+        patience: epochs without a better dev accuracy before training ends; None trains to the end.
+        seed: of the order of the pairs and their corruption.
+        name: of the progress bar.
+
+    Raises:
+        InvalidArgumentError: for an argument out of range.
+        DataError: if there is no pair to train on, or the loss is no longer finite.
+    """
+    for argument, value in (("epochs", epochs), ("batch", batch), ("patience", patience)):
+        if value is not None and value < 1:
+            raise invalid_argument(argument, value, "an integer >= 1")
+    if not 0 < learning_rate < np.inf:
+        raise invalid_argument("learning_rate", learning_rate, "a finite number > 0")
+    if seed < 0:
+        raise invalid_argument("seed", seed, "an integer >= 0")
+    if not len(train):
+        raise DataError("There are no true pairs to train on.")
+    loop, history = EpochLoop(model, adam, margin), HypernymHistory()
+    steps = -(-len(train) // batch)
+    rates = learning_rate * (1 - np.arange(epochs * steps) / (epochs * steps) * decay)
+    best, weights = -np.inf, model.get_weights()
+    bar = tqdm(range(epochs), desc=name, unit="epoch", disable=None, leave=False)
+    for epoch in bar:
+        started = time.perf_counter()
+        generator = np.random.default_rng([seed, epoch])
+        true = np.asarray(train, np.int32)[generator.permutation(len(train))]
+        false = corrupt(true, model.concepts, generator, known)
+        loss = loop.run(true, false, batch, rates[epoch * steps : (epoch + 1) * steps])
+        history.seconds.append(time.perf_counter() - started)
+        if not np.isfinite(loss):
+            raise DataError(f"The loss of epoch {epoch + 1} is {loss}. Try a smaller learning rate.")
+        energies = pair_energies(model, dev_pairs)
+        score = accuracy(energies, dev_labels, find_threshold(energies, dev_labels))
+        history.loss.append(loss)
+        history.dev_accuracy.append(score)
+        bar.set_postfix(loss=f"{loss:.4g}", dev=f"{100 * score:.2f}%")
+        if score > best:
+            best, weights, history.best_epoch = score, model.get_weights(), epoch
+        if patience is not None and epoch - history.best_epoch >= patience:
+            break
+    model.set_weights(weights)
+    return history

@@ -1,0 +1,317 @@
+"""What a language model needs to write captions, prepared once and kept in its run.
+
+RUN/generation/
+    generation.json    what the rest belongs to, the weights and what was tried for them
+    stopwords.txt      words that may be repeated without penalty
+    vectors.npz        sequences of parts of speech; embeddings of single words and of training sentences
+    trigrams.npz       the trigram model of the training captions
+
+`vsemb.systems.language.candidates.StructureContentCaptioner` says what is done with it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.evaluation import Embedder
+from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.recipes.schema import Recipe
+from vsemb.runs import texts
+from vsemb.runs.run import Run
+from vsemb.systems.language.candidates import StructureContentCaptioner
+from vsemb.systems.language.kneser_ney import KneserNeyTrigram
+from vsemb.systems.language.language_data import need_tags, tag_ids
+from vsemb.systems.language.ranking import RankingWeights
+from vsemb.systems.language.ranking_weights import tune_weights
+from vsemb.systems.language.stopwords import read_stopwords
+from vsemb.systems.language.taggers import words_of
+
+if TYPE_CHECKING:
+    from vsemb.systems.language.language_run import LanguageRun
+
+FOLDER, CONTENT = "generation", "generation.json"
+STOPWORDS, VECTORS, TRIGRAMS = "stopwords.txt", "vectors.npz", "trigrams.npz"
+_FORMAT = 1
+#: Decoders that write captions; `sc-nlm` alone reads parts of speech.
+WRITERS = ("sc-nlm", "multiplicative")
+#: Words of the captions whose parts of speech are taken (supplement 5.2).
+SHORTEST, LONGEST = 4, 12
+# Enough for 12,000 candidates; and for neighbours, sentences of 1024 entries in 800 MB.
+_MOST_SEQUENCES, _MOST_SENTENCES = 4096, 200_000
+_TUNING_SPLIT, _TUNING_IMAGES = "val", 200
+_BLOCK = 2048
+
+
+def check_generation(recipe: Recipe, dataset: Dataset, encoder: Run | None = None) -> None:
+    """Refuses, before training, what captions could not be written with after it.
+
+    Args:
+        recipe: of a language model; one that writes no captions passes.
+        dataset: what it is trained on.
+        encoder: the run whose embeddings it is conditioned on, where that is known already.
+
+    Raises:
+        InvalidArgumentError: if the dataset has no validation images to tune weights on.
+        MissingExtraError: without the packages of the extra `captions`.
+        DataError: if the stop words cannot be read, no training caption has a length in which captions are
+            written, the encoder does not read words, or the dataset lacks the features that it was trained
+            on.
+    """
+    if recipe.caption.decoder not in WRITERS:
+        return
+    read_stopwords(recipe.caption.stopwords)
+    if importlib.util.find_spec("pycocoevalcap") is None:
+        raise missing_extra("pycocoevalcap", "captions")
+    val = dataset.split(_TUNING_SPLIT)
+    train = texts.read_texts(recipe, dataset.split("train"), training=True)
+    # Parts of speech are of whole captions; a model that reads none knows the words of its tokenizer.
+    longest = None if recipe.caption.decoder == "sc-nlm" else recipe.text.max_length
+    if not any(_is_written(len(words[:longest])) for words in words_of(train.captions)):
+        raise _nothing_to_write()
+    if encoder is not None:
+        _need_words(encoder)
+        encoder.images_of(dataset, val)
+
+
+def _need_words(encoder: Run) -> None:
+    if encoder.recipe.text.tokenizer != "words":
+        raise DataError(
+            f"{encoder.path}, of the recipe {encoder.recipe.name!r}, reads {encoder.recipe.text.tokenizer}; "
+            "what writes captions compares them with images by their words. Name a run of kiros2014 with "
+            "--encoder."
+        )
+
+
+def prepare_generation(run: LanguageRun, dataset: Dataset) -> None:
+    """Writes `RUN/generation`, whole or not at all, with progress bars; does nothing where it is there.
+
+    The weights are tuned on the first images of the split `val`, 200 at most.
+
+    Args:
+        run: a trained run of `sc-nlm` or `multiplicative`.
+        dataset: what it was trained on.
+
+    Raises:
+        DataError: if the training captions have no sequence of 4 to 12 parts of speech, the dataset has no
+            tags, the run writes no captions, or the disk is full.
+        MissingExtraError: without the packages of the extra `captions`.
+
+    Example:
+
+        prepare_generation(run, Dataset.open("data/flickr8k"))
+        texts, log_probs = load_captioner(run)(images)
+    """
+    encoder = _encoder_of(run)
+    check_generation(run.recipe, dataset, encoder)
+    if _is_prepared(run):
+        return
+    split = texts.read_texts(run.recipe, dataset.split("train"), training=True)
+    seed = run.recipe.training.seed
+    parts: dict[str, Any] = {
+        "sequences": _sequences_of(run, dataset, split, seed),
+        "words": _embed_words(encoder),
+        "sentences": _embed_sentences(encoder, split.captions, seed),
+        "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(split.captions), len(run.vocabulary)),
+        "stopwords": read_stopwords(run.recipe.caption.stopwords),
+    }
+    val = dataset.split(_TUNING_SPLIT)
+    source = run.images_of(dataset, val)
+    rows = np.arange(min(len(val), _TUNING_IMAGES))
+    images = source.finish(tf.constant(source.gather(rows)), None)
+    references = [val.entries[row]["captions"] for row in rows]
+    weights, tried = tune_weights(_captioner(run, encoder, parts, RankingWeights()), images, references)
+    with replacing_directory(run.path / FOLDER, overwrite=True) as folder:
+        (folder / STOPWORDS).write_text("\n".join(parts["stopwords"]) + "\n", encoding="utf-8")
+        np.savez(folder / TRIGRAMS, **parts["trigrams"].arrays())
+        np.savez(folder / VECTORS, **{name: parts[name] for name in ("sequences", "words", "sentences")})
+        content = {
+            "format": _FORMAT,
+            "run": run.fingerprint,
+            "encoder": encoder.fingerprint,
+            "weights": weights.to_json(),
+            "tuned_on": {"dataset": dataset.fingerprint, "split": _TUNING_SPLIT, "images": len(rows)},
+            "tried": tried,
+        }
+        write_json(folder / CONTENT, content)
+
+
+def load_captioner(
+    run: LanguageRun, *, n_best: int = 5, candidates: int | None = None, beam: int | None = None
+) -> StructureContentCaptioner:
+    """Opens what `prepare_generation` wrote.
+
+    Args:
+        run: a run of `sc-nlm` or `multiplicative`.
+        n_best: captions of an image.
+        candidates: captions written for an image before the best are chosen; None for the recipe's.
+        beam: hypotheses kept while a caption is searched for; None for the recipe's.
+
+    Returns:
+        The captioner; it takes what `run.images_of` gives.
+
+    Raises:
+        DataError: if nothing was prepared, it belongs to other weights or is damaged, or the run writes no
+            captions.
+        InvalidArgumentError: for a number that is not allowed.
+    """
+    encoder = _encoder_of(run)
+    folder = run.path / FOLDER
+    if not _is_prepared(run):
+        raise DataError(
+            f"{run.path} is not prepared for writing captions. Finish its training: give `vsemb train` the "
+            "same command again."
+        )
+    try:
+        content = read_json(folder / CONTENT, "preparation of captions")
+        vectors, trigrams = _read_arrays(folder / VECTORS), _read_arrays(folder / TRIGRAMS)
+        parts: dict[str, Any] = {name: vectors[name] for name in ("sequences", "words", "sentences")}
+        parts["trigrams"] = KneserNeyTrigram(trigrams)
+        parts["stopwords"] = (folder / STOPWORDS).read_text(encoding="utf-8").split()
+        weights = RankingWeights.from_json(content["weights"])
+        if not _fit(parts, run, encoder):
+            raise ValueError("its parts do not fit the run")
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{folder} is damaged ({one_line(error, 120)}). Remove it, and give `vsemb train` the same "
+            "command again."
+        ) from error
+    return _captioner(run, encoder, parts, weights, n_best=n_best, candidates=candidates, beam=beam)
+
+
+def _captioner(
+    run: LanguageRun,
+    encoder: Run,
+    parts: dict[str, Any],
+    weights: RankingWeights,
+    *,
+    n_best: int = 5,
+    candidates: int | None = None,
+    beam: int | None = None,
+) -> StructureContentCaptioner:
+    asked = run.recipe.caption
+    return StructureContentCaptioner(
+        run.model,
+        encoder.model,
+        run.vocabulary,
+        encoder_vocabulary=encoder.vocabulary,
+        weights=weights,
+        n_best=n_best,
+        candidates=asked.candidates if candidates is None else candidates,
+        neighbours=asked.neighbours,
+        beam=asked.beam if beam is None else beam,
+        **parts,
+    )
+
+
+def _encoder_of(run: LanguageRun) -> Run:
+    encoder = run.need_encoder()
+    _need_words(encoder)
+    return encoder
+
+
+def _is_prepared(run: LanguageRun) -> bool:
+    """Whether what is there was made for the run's weights, which a longer training may change."""
+    path = run.path / FOLDER / CONTENT
+    if not path.exists():
+        return False
+    content = read_json(path, "preparation of captions")
+    made_for = {"format": _FORMAT, "run": run.fingerprint}
+    return isinstance(content, dict) and {name: content.get(name) for name in made_for} == made_for
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _fit(parts: dict[str, Any], run: LanguageRun, encoder: Run) -> bool:
+    dim = encoder.recipe.embedding_dim
+    vectors = all(parts[name].ndim == 2 and parts[name].shape[1] == dim for name in ("words", "sentences"))
+    tags = parts["sequences"]
+    known = tags.ndim == 2 and tags.size and tags.min() >= 0 and tags.max() <= max(len(run.tags), 1)
+    return vectors and bool(known) and parts["trigrams"].vocabulary_size == len(run.vocabulary)
+
+
+def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> np.ndarray:
+    """Draws different sequences of 4 to 12 ids, the frequent ones more likely and earlier.
+
+    Args:
+        sequences: of each training caption.
+        most: how many are drawn, without replacement; all where there are no more.
+        seed: the same draws the same.
+
+    Returns:
+        (n, 12) int32, padded on the right with 0, in the order in which they were drawn.
+
+    Raises:
+        DataError: if none has 4 to 12 ids.
+
+    Example:
+
+    >>> draw_sequences([[1, 2, 1, 3], [1, 2, 1, 3], [1]], most=5, seed=0)[:, :5].tolist()
+    [[1, 2, 1, 3, 0]]
+    """
+    counts = Counter(tuple(ids) for ids in sequences if _is_written(len(ids)))
+    if not counts:
+        raise _nothing_to_write()
+    kinds = sorted(counts)  # By no chance of how they were counted.
+    often = np.array([counts[kind] for kind in kinds], np.float64)
+    size = min(most, len(kinds))
+    drawn = np.random.default_rng(seed).choice(len(kinds), size, replace=False, p=often / often.sum())
+    padded = np.zeros((size, LONGEST), np.int32)
+    for row, kind in enumerate(drawn):
+        padded[row, : len(kinds[kind])] = kinds[kind]
+    return padded
+
+
+def _is_written(length: int) -> bool:
+    return SHORTEST <= length <= LONGEST
+
+
+def _nothing_to_write() -> DataError:
+    return DataError(
+        f"No training caption has {SHORTEST} to {LONGEST} words, the lengths in which captions are written."
+    )
+
+
+def _sequences_of(run: LanguageRun, dataset: Dataset, split: Split, seed: int) -> np.ndarray:
+    if run.recipe.caption.decoder != "sc-nlm":
+        # All words are of one kind: a sequence says how long a caption is.
+        lengths = np.diff(run.tokenizer.encode(split.captions)[1])
+        return draw_sequences(([1] * length for length in lengths), _MOST_SEQUENCES, seed)
+    need_tags(dataset)
+    assert dataset.tags is not None
+    return draw_sequences(tag_ids(dataset.tags.of(split), run.tags), _MOST_SEQUENCES, seed)
+
+
+def _embed_words(encoder: Run) -> np.ndarray:
+    """Embeds each word that the encoder knows as a sentence of its own."""
+    ids = np.arange(2, len(encoder.vocabulary), dtype=np.int32)
+    return Embedder(encoder.model).texts(ids, np.arange(len(ids) + 1))
+
+
+def _embed_sentences(encoder: Run, captions: Sequence[str], seed: int) -> np.ndarray:
+    """Embeds the different ones among sentences; too many are thinned at random."""
+    different = list(dict.fromkeys(captions))
+    if len(different) > _MOST_SENTENCES:
+        kept = np.random.default_rng(seed).choice(len(different), _MOST_SENTENCES, replace=False)
+        different = [different[row] for row in np.sort(kept)]
+    embedder = Embedder(encoder.model)
+    parts = []
+    with tqdm(total=len(different), desc="sentences", unit="caption", disable=None, leave=False) as bar:
+        for start in range(0, len(different), _BLOCK):
+            some = different[start : start + _BLOCK]
+            parts.append(embedder.texts(*encoder.encode(some)))
+            bar.update(len(some))
+    return np.concatenate(parts)

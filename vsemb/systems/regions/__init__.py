@@ -1,0 +1,1 @@
+"""Regions and words: detections, alignment, pointing."""

@@ -1,0 +1,262 @@
+"""Aligning the words of a sentence with the regions of an image, as a served model does."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, invalid_argument, printable
+from vsemb.runs.image_run import ImageRun
+from vsemb.runs.images import find_key, propose_boxes, read_image_file, wants_boxes
+from vsemb.runs.pictures import Rectangle, pixel_box, read_picture
+from vsemb.runs.queries import read_text
+from vsemb.runs.run import Run
+from vsemb.runs.serve import run_encoders
+from vsemb.systems.regions.detections import read_detections_of_one
+from vsemb.systems.regions.drawing import FADE, draw_alignment
+from vsemb.systems.regions.viterbi import phrases
+from vsemb.text.normalize import split_words
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """Words in a row that describe one region.
+
+    Attributes:
+        words: they.
+        region: the row of the region, 0 for the whole image.
+        box: the region, x, y, width and height in pixels.
+        scores: of each word with the region.
+    """
+
+    words: tuple[str, ...]
+    region: int
+    box: Rectangle
+    scores: tuple[float, ...]
+
+    @property
+    def score(self) -> float:
+        """The sum over the words."""
+        return math.fsum(self.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """A sentence and an image, each word on one region.
+
+    Attributes:
+        name: the image's file or key.
+        picture: the image.
+        sentence: the sentence as it was read.
+        affinity: what two neighbours on one region are worth.
+        boxes: float32 (regions, 4) [x, y, width, height] as fractions of the image, zeros for none.
+        words: as the run reads them.
+        regions: int64 (words,), the row of each word's box.
+        scores: float32 (words,), of each word with its box.
+    """
+
+    name: str
+    picture: Image.Image
+    sentence: str
+    affinity: float
+    boxes: np.ndarray
+    words: tuple[str, ...]
+    regions: np.ndarray
+    scores: np.ndarray
+
+    @cached_property
+    def phrases(self) -> list[Phrase]:
+        """Runs of words on one region, in the order of the sentence."""
+        found = []
+        for region, start, length in phrases(self.regions):
+            places = slice(start, start + length)
+            box = pixel_box(self.boxes[region], self.picture.size)
+            found.append(Phrase(self.words[places], region, box, tuple(self.scores[places].tolist())))
+        return found
+
+    def drawn(self, fade: float = FADE, side: int | None = None) -> Image.Image:
+        """Returns the picture that `vsemb.systems.regions.drawing.draw_alignment` makes of it."""
+        return draw_alignment(
+            self.picture, self.boxes, self.words, self.regions, self.scores, fade=fade, side=side
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; boxes are in pixels."""
+        rows = np.flatnonzero(np.any(self.boxes != 0, axis=1)).tolist()
+        return {
+            "image": printable(self.name),
+            "width": self.picture.width,
+            "height": self.picture.height,
+            "sentence": self.sentence,
+            "affinity": self.affinity,
+            "words": list(self.words),
+            "regions": self.regions.tolist(),
+            "scores": self.scores.tolist(),
+            "phrases": [
+                {"words": list(each.words), "region": each.region, "box": each.box, "score": each.score}
+                for each in self.phrases
+            ],
+            "boxes": {str(row): pixel_box(self.boxes[row], self.picture.size) for row in rows},
+        }
+
+
+def align_image(
+    run: Run,
+    image: str,
+    sentence: str,
+    dataset: Dataset | None = None,
+    *,
+    affinity: float = 0.0,
+    boxes: str | os.PathLike[str] | None = None,
+    report: Callable[[str], None] = print,
+) -> Alignment:
+    """Finds the region of each word of a sentence, with the function that is served.
+
+    Args:
+        run: the run, whose images are sets of regions.
+        image: an image file, or the key of an image of the dataset.
+        sentence: what is said of it.
+        dataset: where keys are looked up; files are shrunk as it was prepared. None for neither.
+        affinity: what two neighbours on one region are worth (beta of Karpathy and Fei-Fei 2015, equation
+            12): at 0 each word has its best region, and with more, phrases get longer.
+        boxes: a file with candidate boxes of this image, where the run's regions are not proposed from its
+            pixels: a detector's results as COCO writes them, in pixels.
+        report: called with a line worth showing: words that are not known, or too many.
+
+    Raises:
+        InvalidArgumentError: if no word of the sentence is known, the affinity is no number >= 0, or boxes
+            are given to a run that proposes its own.
+        DataError: if the run has no regions, the image or the boxes cannot be read, or a score is not finite.
+
+    Example:
+
+        found = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
+        found.drawn().save("aligned.png")
+    """
+    run.need_regions()
+    if not 0 <= affinity < math.inf:
+        raise invalid_argument("affinity", affinity, "a number >= 0")
+    text = read_text(run, sentence, "sentence", report)
+    # What is wrong with the inputs is said before the network is built.
+    place = Place.of(image, dataset)
+    candidates = candidate_boxes(run, place, dataset, boxes, report)
+    encoders = run_encoders(run)
+    if encoders.align is None:
+        raise DataError(
+            f"{run.path} was trained on regions whose network is not known, so it cannot look at images. "
+            "Train it on regions made by `vsemb regions`."
+        )
+    inputs = [tf.constant([place.encoded]), text, tf.constant([affinity], tf.float32)]
+    if candidates is not None:
+        inputs.append(tf.constant(candidates[None], tf.float32))
+    outputs = {name: values.numpy()[0] for name, values in encoders.align(*inputs).items()}
+    if not outputs["valid"]:
+        raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
+    words = np.flatnonzero(outputs["regions"] >= 0)
+    if not np.isfinite(outputs["scores"][words]).all():
+        raise DataError("The scores hold NaN or infinity. The model is broken; nothing was aligned.")
+    limit = run.tokenizer.max_length
+    if len(words) == limit and int(split_words(text).row_lengths()[0]) > limit:
+        report(f"Warning: the run reads the first {limit} words.")
+    return Alignment(
+        image,
+        place.picture,
+        text.numpy()[0].decode(),
+        affinity,
+        outputs["boxes"],
+        tuple(word.decode(errors="replace") for word in outputs["words"][words].tolist()),
+        outputs["regions"][words],
+        outputs["scores"][words],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """One image that a command was given, and where it came from.
+
+    Attributes:
+        name: its file or key.
+        encoded: bytes as a dataset stores them.
+        picture: the same, decoded.
+        pixels: its width and height before it was shrunk, if it was.
+        found: the split and row of a key.
+    """
+
+    name: str
+    encoded: bytes
+    picture: Image.Image
+    pixels: tuple[float, float]
+    found: tuple[Split, int] | None
+
+    @classmethod
+    def of(cls, image: str, dataset: Dataset | None) -> Place:
+        """Reads an image file, or an image of a dataset by its key.
+
+        Raises:
+            DataError: if it cannot be read.
+        """
+        found = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
+        if found is not None:
+            split, row = found
+            encoded = split.read_image(row)
+            picture = read_picture(encoded, image)
+            return cls(image, encoded, picture, picture.size, found)
+        stored = read_image_file(image, dataset)
+        width, height = (
+            side / scale for side, scale in zip((stored.width, stored.height), stored.scale, strict=True)
+        )
+        return cls(image, stored.encoded, read_picture(stored.encoded, image), (width, height), None)
+
+
+def candidate_boxes(
+    run: ImageRun,
+    place: Place,
+    dataset: Dataset | None,
+    boxes: str | os.PathLike[str] | None,
+    report: Callable[[str], None],
+) -> np.ndarray | None:
+    """Returns what a run of regions has to be told of an image besides its bytes.
+
+    Args:
+        run: the run.
+        place: the image.
+        dataset: where its key was looked up.
+        boxes: a file with a detector's results for it; None for those of its key, or proposed ones.
+        report: called with a line worth showing.
+
+    Returns:
+        The candidate boxes, best first, (n, 4) fractions; None for a run that proposes them in graph.
+
+    Raises:
+        InvalidArgumentError: if boxes are given to such a run.
+        DataError: if boxes are wanted and there are none, or they cannot be read.
+    """
+    if not wants_boxes(run):
+        if boxes is not None:
+            raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
+        return None
+    if boxes is not None:
+        found, notes = read_detections_of_one(boxes, place.pixels)
+        for note in notes:
+            report(note)
+        return found
+    if place.found is not None and dataset is not None:
+        split, row = place.found
+        try:
+            cached = run.regions_of(dataset).boxes(split.ids[[row]])[0]
+        except DataError:
+            if run.feature_regions is not None and run.feature_regions.source == "detections":
+                raise
+        else:
+            # The whole image is added anew.
+            return cached[1:][np.any(cached[1:] != 0, axis=1)]
+    return propose_boxes(run, place.picture, place.name, "Name its results with --boxes FILE, or give")

@@ -1,0 +1,251 @@
+"""Searching with a run whose embeddings are sets: all images or captions of a dataset, scored block by block.
+
+An index holds one vector an item. A set has as many as an image has regions or a sentence words, so they are
+embedded anew from the cached regions for each search, and no more than a block of them is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+from tqdm import tqdm
+
+from vsemb.data.batches import image_batches
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.evaluation import Embedder
+from vsemb.ops.geometry import l2_normalize
+from vsemb.runs.build import build_images
+from vsemb.runs.indexing import index_items, index_source
+from vsemb.runs.queries import Query
+from vsemb.runs.run import Run
+from vsemb.search.source import items_are_images
+
+# Numbers in a block of embeddings, or of the features they are made from, and captions in one.
+_BLOCK, _TEXTS = 1 << 23, 512
+_MOST_IMAGES = 256
+
+Block = tuple[np.ndarray, np.ndarray]
+
+
+class SetSearch:
+    """The images or captions of a dataset, each a set of vectors, to be scored against a query.
+
+    Stands in the place of a `vsemb.search.SearchIndex` for a run whose embeddings are sets: `source`,
+    `items`, `ids`, `search` and `close` are the same.
+
+    Args:
+        run: the run.
+        dataset: the dataset; its regions are cached.
+        split: the split searched, or `all`.
+        kind: `image` or `text`.
+        keep: bytes of embeddings that stay in memory after the first search, if all of them fit; 0 for none.
+
+    Attributes:
+        source: what is searched.
+        items: what is found.
+        ids: int64, of the image of each item.
+
+    Raises:
+        InvalidArgumentError: if there is no such split.
+        DataError: if run and dataset do not fit.
+
+    Example:
+
+        images = SetSearch(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "val", "image")
+        rows, scores = images.search(words[None], 10, query_kind="text")
+    """
+
+    def __init__(self, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0) -> None:
+        self.run = run
+        self.source = index_source(run, dataset, split, kind)
+        self.items = index_items(dataset, self.source.splits, kind)
+        self.ids = np.array([item.id for item in self.items], np.int64)
+        self._parts = [dataset.split(name) for name in self.source.splits]
+        self._similarity = run.model.similarity
+        self._keep = keep
+        self._kept: list[Block] | None = None
+        self._embed: Callable[[], Iterator[Block]] = self._embed_captions
+        if kind == "image":
+            # Once for all splits, since opening reads every feature.
+            store = run.regions_of(dataset)
+            self._sources = [build_images(run.recipe, part, store) for part in self._parts]
+            self._encode = tf.function(
+                run.model.encode_images, input_signature=[tf.TensorSpec((None, None, store.dim))]
+            )
+            self._embed = self._embed_images
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def dim(self) -> int:
+        """Size of the vectors."""
+        return self.run.recipe.embedding_dim
+
+    def embedding(self, row: int) -> np.ndarray:
+        """Returns the set of an image that is searched, by its row: (regions, dim) float32."""
+        part = 0
+        while row >= len(self._parts[part]):
+            row -= len(self._parts[part])
+            part += 1
+        source = self._sources[part]
+        features = source.finish(tf.constant(source.gather(np.array([row]))), None)
+        return self._encode(features)[0].numpy()
+
+    def close(self) -> None:
+        """Forgets what is kept."""
+        self._kept = None
+
+    def search(
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        exclude: Sequence[int] = (),
+        query_kind: str | None = None,
+        candidates: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the k best items for each query, of which all are scored.
+
+        What `vsemb.search.SearchIndex.search` says of directions holds here: among items of its own kind a
+        query stands as the text. An image that looks for images has its regions in the place of words, each
+        of which finds its best region, by direction alone: with the lengths of both, which say how much a
+        region is worth saying, the same few images would be nearest to nearly all.
+
+        Args:
+            queries: (queries, items, dim) float32; a row of zeros is padding.
+            k: items wanted.
+            exclude: rows never to return.
+            query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
+            candidates: None alone, since no items are chosen before they are scored.
+
+        Returns:
+            rows: (queries, k) int64, best first, equal scores in the order of the rows. There are fewer
+                than k columns where there are fewer items.
+            scores: (queries, k) float32.
+
+        Raises:
+            InvalidArgumentError: for k < 1, candidates, or queries of another shape or not finite.
+            DataError: if a score is NaN, or run and dataset do not fit.
+        """
+        if k < 1:
+            raise invalid_argument("k", k, "an integer >= 1")
+        if candidates is not None:
+            raise refused_for_sets("candidates", candidates)
+        queries = np.asarray(queries, np.float32)
+        if queries.ndim != 3 or queries.shape[2] != self.dim or not np.isfinite(queries).all():
+            allowed = f"finite numbers of shape (queries, items, {self.dim})"
+            raise invalid_argument("queries", queries.shape, allowed)
+        scores = self._scores(queries, query_kind)
+        kept = np.setdiff1d(np.arange(len(self)), np.asarray(exclude, np.int64))
+        rows = kept[np.argsort(-scores[:, kept], axis=1, kind="stable")[:, :k]]
+        return rows, np.take_along_axis(scores, rows, axis=1)
+
+    def _scores(self, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
+        """Scores all items for each query: (queries, n) float32."""
+        as_image = not items_are_images(self.source.kind, query_kind)
+        alike = l2_normalize if self.source.kind == query_kind == "image" else ops.convert_to_tensor
+        sought = alike(_without_padding(queries))
+        scores = np.empty((len(queries), len(self)), np.float32)
+        unit = self.source.kind
+        with tqdm(total=len(self), desc=f"{unit}s", unit=unit, disable=None, leave=False) as bar:
+            for rows, vectors in self._blocks():
+                items = alike(vectors)
+                found: Any = (
+                    self._similarity.scores(sought, items)
+                    if as_image
+                    else ops.transpose(self._similarity.scores(items, sought))
+                )
+                scores[:, rows] = ops.convert_to_numpy(found)
+                bar.update(len(rows))
+        if np.isnan(scores).any():
+            raise DataError("The scores hold NaN. The model or its features are broken; nothing was found.")
+        return scores
+
+    def _blocks(self) -> Iterator[Block]:
+        """Yields rows of the items and their vectors, (rows, items of a set, dim)."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[Block] = []
+        room = self._keep
+        for block in self._embed():
+            room -= block[1].nbytes
+            if room >= 0:
+                kept.append(block)
+            else:
+                kept.clear()
+            yield block
+        if room >= 0 and kept:
+            self._kept = kept
+
+    def _embed_images(self) -> Iterator[Block]:
+        start = 0
+        for part, source in zip(self._parts, self._sources, strict=True):
+            regions, features = source.spec.shape
+            batch = min(_MOST_IMAGES, max(1, _BLOCK // (regions * max(features, self.dim))))
+            for images in image_batches(source, len(part), batch):
+                vectors = self._encode(images["image"]).numpy()
+                yield np.arange(start, start + len(vectors)), vectors
+                start += len(vectors)
+
+    def _embed_captions(self) -> Iterator[Block]:
+        if self.run.recipe.text.tokenizer == "classes":
+            raise DataError(f"{self.run.path} reads the names of classes and no captions.")
+        embedder = Embedder(self.run.model)
+        captions = [caption for part in self._parts for caption in self.run.captions_of(part)]
+        # Those of like length together, so that a block has little padding.
+        order = np.argsort([len(caption.split()) for caption in captions], kind="stable")
+        for start in range(0, len(order), _TEXTS):
+            rows = order[start : start + _TEXTS]
+            yield rows, embedder.texts(*self.run.encode([captions[row] for row in rows]))
+
+
+def _without_padding(sets: np.ndarray) -> np.ndarray:
+    """Returns sets without the places where none has an item, but for one."""
+    used = np.flatnonzero(np.any(sets != 0, axis=(0, 2)))
+    return sets[:, used if len(used) else [0]]
+
+
+def check_set_query(query: Query, resort: int | None = None, candidates: int | None = None) -> None:
+    """Refuses what a search with sets cannot do.
+
+    Args:
+        query: what is looked for.
+        resort, candidates: as `vsemb.runs.searching.search_run`.
+
+    Raises:
+        InvalidArgumentError: for arithmetic, several texts or images, re-sorting or candidates.
+
+    Example:
+
+    >>> check_set_query(Query("a dog on a beach"))
+    """
+    given = {"resort": resort, "candidates": candidates}
+    asked = {name: given[name] if name in given else getattr(query, name) for name in _WHY}
+    for name, value in asked.items():
+        if value not in (None, ()):
+            raise refused_for_sets(name, value)
+
+
+_SENTENCE = "Say what is wanted in one sentence."
+#: What a search with sets cannot do -> why, and what to do.
+_WHY = {
+    "minus": f"Sets of vectors cannot be subtracted. {_SENTENCE}",
+    "plus": f"Sets of vectors cannot be added. {_SENTENCE}",
+    "compose": f"Only an order composes. {_SENTENCE}",
+    "abstract": f"Only an order abstracts. {_SENTENCE}",
+    "resort": "Sets of vectors have no mean to be near to. Leave it out.",
+    "candidates": "All items are scored exactly. Leave it out.",
+}
+
+
+def refused_for_sets(name: str, value: object) -> InvalidArgumentError:
+    """Returns the error for what a search with sets cannot do, one of the names in `check_set_query`."""
+    allowed = "none for a run that embeds images and sentences as sets of vectors"
+    return invalid_argument(name, value, allowed, _WHY[name])

@@ -1,0 +1,161 @@
+"""The bidirectional network that gives every word of a sentence a vector of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.encoders.rectified import ReLUCell
+from vsemb.encoders.recurrent_layers import GRU, LSTM
+from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.errors import invalid_argument, unknown_name
+
+Tensor = Any
+
+CELLS = ("brnn", "gru", "lstm")
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class WordSequenceEncoder(keras.layers.Layer):
+    """A sentence as a sequence of word vectors, each read in its context (Karpathy, Fei-Fei 2015, 3.1.2).
+
+    With `cell="brnn"`, f being the ReLU:
+
+    | equation | here |
+    | --- | --- |
+    | (2) x_t = W_w I_t | `words` |
+    | (3) e_t = f(W_e x_t + b_e) | `inner` |
+    | (4) h^f_t = f(e_t + W_f h^f_{t-1} + b_f) | `recurrent.forward_layer`, a `ReLUCell` |
+    | (5) h^b_t = f(e_t + W_b h^b_{t+1} + b_b) | `recurrent.backward_layer` |
+    | (6) s_t = f(W_d (h^f_t + h^b_t) + b_d) | `outer` |
+
+    With `"gru"` or `"lstm"`, Keras' cells over x_t stand in the place of (3) to (5), and (6) stays as it is,
+    its ReLU included: then no s_t has a negative entry with any cell, and a word that says nothing can be
+    exactly zero and counts for nothing in `vsemb.systems.regions.similarities.RegionWord`.
+
+    Dropout acts everywhere but inside the recurrence: on x_t (the dropout of `words`), on e_t and on
+    h^f_t + h^b_t.
+
+    Args:
+        words: the word vectors; 300 numbers in the paper, fixed or trained.
+        dim: size of s_t, the size of the embedding; 1000 to 1600 in the paper.
+        cell: `"brnn"` (the paper), `"gru"` or `"lstm"`.
+        units: size of the hidden states; 300 to 600 in the paper.
+        dropout: in training, the share of entries of e_t and of h^f_t + h^b_t set to 0.
+        init_scale: all matrices start uniform in [-init_scale, init_scale]. None takes Glorot's range, and
+            for the recurrences orthogonal matrices, of half the size in `ReLUCell`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding, which no state reads.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, steps, dim), zeros where padding stands.
+
+    Raises:
+        InvalidArgumentError: for an unknown cell, or sizes below 1.
+
+    Example: the last of three steps is padding.
+
+    >>> import numpy as np
+    >>> words = WordEmbedding(vocabulary_size=10, dim=4)
+    >>> vectors = WordSequenceEncoder(words, dim=8, units=6)(np.array([[2, 3, 0]]))
+    >>> vectors.shape, bool(ops.any(vectors[0, 2] != 0))
+    (TensorShape([1, 3, 8]), False)
+
+    References:
+        Karpathy, Fei-Fei. Deep Visual-Semantic Alignments for Generating Image Descriptions. CVPR 2015.
+    """
+
+    def __init__(
+        self,
+        words: WordEmbedding,
+        dim: int = 1000,
+        *,
+        cell: str = "brnn",
+        units: int = 512,
+        dropout: float = 0.0,
+        init_scale: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if cell not in CELLS:
+            raise unknown_name("cell", cell, CELLS)
+        for name, number in (("dim", dim), ("units", units)):
+            if number < 1:
+                raise invalid_argument(name, number, "an integer >= 1")
+        self.words = words
+        self.dim = dim
+        self.cell = cell
+        self.units = units
+        self.dropout = dropout
+        self.init_scale = init_scale
+        self.inner = self._dense(units, "inner") if cell == "brnn" else None
+        self.recurrent = self._both_directions()
+        self.outer = self._dense(dim, "outer")
+        self._dropout_layers = [keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(2)]
+
+    def _matrix(self, otherwise: str | None) -> Any:
+        if self.init_scale is None:
+            return otherwise
+        return keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+
+    def _dense(self, size: int, name: str) -> keras.layers.Dense:
+        kernel = self._matrix("glorot_uniform")
+        return keras.layers.Dense(
+            size, activation="relu", kernel_initializer=kernel, dtype=self.dtype_policy, name=name
+        )
+
+    def _both_directions(self) -> keras.layers.Bidirectional:
+        options: dict[str, Any] = {"return_sequences": True, "dtype": self.dtype_policy}
+        if self.cell == "brnn":
+            cell = ReLUCell(self.units, self._matrix(None), dtype=self.dtype_policy)
+            layer = keras.layers.RNN(cell, **options)
+        else:
+            cells = {"gru": GRU, "lstm": LSTM}
+            options["kernel_initializer"] = self._matrix("glorot_uniform")
+            options["recurrent_initializer"] = self._matrix("orthogonal")
+            layer = cells[self.cell](self.units, **options)
+        return keras.layers.Bidirectional(layer, merge_mode="sum", dtype=self.dtype_policy, name="recurrent")
+
+    def build(self, input_shape: Any) -> None:
+        if not self.words.built:
+            self.words.build(input_shape)
+        size = self.words.dim
+        if self.inner is not None:
+            self.inner.build((*input_shape, size))
+            size = self.units
+        if not self.recurrent.built:
+            self.recurrent.build((*input_shape, size))
+        self.outer.build((*input_shape, self.units))
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        mask = padding_mask(token_ids)
+        states = self.words(token_ids, training=training)  # (batch, steps, words.dim)
+        if self.inner is not None:
+            states = self._dropout_layers[0](self.inner(states), training=training)
+        # A masked step hands the state on, so that the backward direction starts at the last word.
+        states = self.recurrent(states, mask=mask, training=training)
+        vectors = self.outer(self._dropout_layers[1](states, training=training))
+        return ops.where(ops.expand_dims(mask, -1), vectors, ops.zeros_like(vectors))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return (*input_shape, self.dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "words": keras.saving.serialize_keras_object(self.words),
+            "dim": self.dim,
+            "cell": self.cell,
+            "units": self.units,
+            "dropout": self.dropout,
+            "init_scale": self.init_scale,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> WordSequenceEncoder:
+        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})

@@ -1,0 +1,1 @@
+"""Dependency trees: parses, Tree-LSTM, the twin network."""

@@ -1,0 +1,344 @@
+"""Parsers: from raw sentences to dependency trees, with the pipelines of spaCy."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
+from vsemb.files import sha256_file
+from vsemb.systems.trees.trees import Tree
+
+#: The relation of a later sentence's root to that of the first (Universal Dependencies).
+PARATAXIS = "parataxis"
+
+_CONFIG = "config.cfg"
+_META = "meta.json"
+# spaCy's own components by what they do to words, heads and tags: nothing, and something or perhaps.
+_IDLE = {
+    "ner",
+    "beam_ner",
+    "entity_linker",
+    "entity_ruler",
+    "future_entity_ruler",
+    "span_ruler",
+    "span_finder",
+}
+_IDLE |= {"spancat", "spancat_singlelabel", "textcat", "textcat_multilabel", "lemmatizer"}
+_IDLE |= {"trainable_lemmatizer", "morphologizer"}
+_WORKING = {"tok2vec", "transformer", "curated_transformer", "tagger", "parser", "beam_parser"}
+_WORKING |= {"attribute_ruler", "senter", "sentencizer"}
+
+
+@dataclass(frozen=True)
+class ParserInfo:
+    """Which parser it is.
+
+    Args:
+        library: the library that runs it, and its version.
+        name: the name of an installed pipeline, or what a pipeline in a folder calls itself.
+        version: the pipeline's version.
+        language: e.g. `"en"`.
+        fingerprint: hex SHA-256 of a folder's files; None for an installed pipeline, told by its version.
+
+    Example:
+
+    >>> info = ParserInfo("spaCy 3.8.7", "en_core_web_sm", "3.8.0", "en", None)
+    >>> print(info)
+    en_core_web_sm 3.8.0 (spaCy 3.8.7)
+    >>> ParserInfo.from_json(info.to_json()) == info
+    True
+    """
+
+    library: str
+    name: str
+    version: str
+    language: str
+    fingerprint: str | None
+
+    def __str__(self) -> str:
+        known = f", fingerprint {self.fingerprint[:16]}" if self.fingerprint else ""
+        return f"{self.name} {self.version} ({self.library}{known})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as plain values, for `from_json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Any) -> ParserInfo:
+        """Reads what `to_json` gives; what else stands beside it is left aside.
+
+        Raises:
+            DataError: if a field is missing or no text.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        values: list[Any] = [content.get(name) for name in names] if isinstance(content, dict) else []
+        if not values or not all(
+            isinstance(value, str) or (value is None and name == "fingerprint")
+            for name, value in zip(names, values, strict=True)
+        ):
+            raise DataError(f"{one_line(content, 80)} names no parser; expected {', '.join(names)}.")
+        return cls(*values)
+
+
+class Parser:
+    """Turns raw sentences into dependency trees; `open_parser` makes one.
+
+    White space counts as single blanks and is never a word. A text of several sentences gives one tree: the
+    roots of the later ones hang on the root of the first. Threads may share a parser; they take turns.
+
+    Args:
+        pipeline: the loaded `spacy.language.Language`, whose documents have heads.
+        info: which parser it is.
+        folder: where the pipeline stands on disk.
+
+    Attributes:
+        info: which parser it is.
+        folder: the pipeline's folder; None for an installed one.
+        max_length: the most characters of a text.
+    """
+
+    def __init__(self, pipeline: Any, info: ParserInfo, folder: Path | None = None) -> None:
+        self.info = info
+        self.folder = folder
+        self.max_length: int = pipeline.max_length
+        self._pipeline = pipeline
+        self._turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Parser {self.info}>"
+
+    def __call__(self, texts: Sequence[str]) -> list[Tree]:
+        """Parses some texts.
+
+        Args:
+            texts: raw texts, each with at least one word.
+
+        Returns:
+            A tree for each text, with tags and relations as the pipeline names them.
+
+        Raises:
+            InvalidArgumentError: naming a text that has no word or is too long.
+            DataError: if the pipeline fails.
+
+        Example:
+
+        ```python
+        parser = open_parser("en_core_web_sm")
+        [tree] = parser(["A dog runs."])
+        print(tree.words, tree.heads)
+        ```
+        """
+        return list(self.stream(texts))
+
+    def stream(self, texts: Iterable[str], batch_size: int = 256) -> Iterator[Tree]:
+        """Parses texts one batch after the other, as `__call__` does.
+
+        Args:
+            texts: raw texts, any number of them.
+            batch_size: texts that are parsed together; 256 is about the fastest on a CPU.
+
+        Yields:
+            The tree of each text.
+
+        Raises:
+            InvalidArgumentError: naming a text that has no word or is too long.
+            DataError: if the pipeline fails.
+        """
+        numbered = enumerate(texts)
+        while batch := list(itertools.islice(numbered, batch_size)):
+            for number, text in batch:
+                if refusal := self.refusal(text):
+                    raise invalid_argument(f"texts[{number}]", one_line(text, 80), refusal)
+            yield from self._parse([_plain(text) for _, text in batch])
+
+    def refusal(self, text: str) -> str | None:
+        """Tells whether a text can be parsed.
+
+        Returns:
+            None if it can; otherwise what is expected of a text.
+        """
+        if not (plain := _plain(text)):
+            return "a text with at least one word"
+        return None if len(plain) <= self.max_length else f"at most {self.max_length:,} characters"
+
+    def _parse(self, texts: list[str]) -> list[Tree]:
+        # What spaCy remembers of words that it has not seen before is given back with the zone; otherwise a
+        # server's memory would grow with every new word of its queries.
+        try:
+            with self._turn, self._pipeline.memory_zone():
+                return [tree_of(document) for document in self._pipeline.pipe(texts)]
+        except (MemoryError, DataError):
+            raise
+        except Exception as error:
+            raise DataError(f"The parser {self.info} failed: {one_line(error)}") from error
+
+
+def open_parser(
+    name_or_path: str | os.PathLike[str], *, report: Callable[[str], None] | None = None
+) -> Parser:
+    """Opens a pipeline of spaCy that has a dependency parser.
+
+    Its components that neither parse nor tag, such as the recognition of names, are left out, which halves
+    the time; the trees are the same. Nothing is downloaded.
+
+    Args:
+        name_or_path: the name of an installed pipeline, such as `"en_core_web_sm"`, or the folder of one.
+        report: called with lines worth showing, such as that the pipeline was made for another spaCy.
+
+    Raises:
+        InvalidArgumentError: if there is no such pipeline, or it has no parser.
+        DataError: if the pipeline cannot be loaded.
+        MissingExtraError: without spaCy.
+
+    Example:
+
+    ```python
+    open_parser("en_core_web_sm")(["Two dogs run after a ball."])[0].text
+    ```
+    """
+    try:
+        import spacy
+    except ImportError as error:
+        raise missing_extra("spacy", "parse") from error
+
+    package, folder = _find(name_or_path)
+    # A folder from a stranger names functions that spaCy and installed packages have registered; none of its
+    # own files is run or unpickled.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            exclude = _idle_components(spacy.util.load_config(folder / _CONFIG))
+            if package:
+                pipeline: Any = spacy.util.load_model_from_package(package, exclude=exclude)
+            else:
+                pipeline = spacy.util.load_model_from_path(folder, exclude=exclude)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise DataError(f"The pipeline {name_or_path} cannot be loaded: {one_line(error)}") from error
+    for line in dict.fromkeys(one_line(warning.message) for warning in caught):
+        if report and line.startswith("[W"):
+            report(f"spaCy says of {name_or_path}: {line}")
+
+    if not any("token.head" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
+        components = ", ".join(pipeline.pipe_names) or "none"
+        allowed = f"a pipeline with the component parser; this one has {components}"
+        raise invalid_argument("name_or_path", str(name_or_path), allowed)
+    info = ParserInfo(
+        library=f"spaCy {spacy.__version__}",
+        name=package or f"{pipeline.meta['lang']}_{pipeline.meta['name']}",
+        version=str(pipeline.meta["version"]),
+        language=pipeline.lang,
+        fingerprint=None if package else _fingerprint(folder),
+    )
+    return Parser(pipeline, info, None if package else folder)
+
+
+def tree_of(document: Any) -> Tree:
+    """Returns the tree of a parsed document of spaCy.
+
+    Args:
+        document: a `spacy.tokens.Doc` with at least one token that is no white space.
+    """
+    tokens = [token for token in document if not token.is_space]
+    places = {token.i: place for place, token in enumerate(tokens, 1)}
+    heads = [places.get(_head(token), 0) for token in tokens]
+    heads = [0 if head == place else head for place, head in enumerate(heads, 1)]
+    relations = [token.dep_ or "dep" for token in tokens]
+    first, *later = [place for place, head in enumerate(heads) if not head]
+    # spaCy writes the root in capitals, Universal Dependencies as any relation.
+    relations[first] = "root" if relations[first] in ("ROOT", "dep") else relations[first]
+    for place in later:
+        heads[place], relations[place] = first + 1, PARATAXIS
+    tags = [token.tag_ for token in tokens]
+    return Tree(
+        tuple(token.text for token in tokens),
+        tuple(heads),
+        tuple(tag or "_" for tag in tags) if any(tags) else (),
+        tuple(relations),
+    )
+
+
+def _head(token: Any) -> int:
+    """Returns the place of a token's head in the document; what hangs on white space hangs on its head."""
+    head = token.head
+    while head.is_space and head.head.i != head.i:
+        head = head.head
+    return head.i
+
+
+def _plain(text: str) -> str:
+    """Returns a text in single blanks, which can be written as UTF-8."""
+    # Half a character, as JSON and command lines may hold one, becomes U+FFFD, which UTF-16 does for us.
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return " ".join(whole.replace("\0", " ").split())
+
+
+def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:
+    """Returns the name of an installed pipeline, or None, and the folder with its files."""
+    # As in spaCy, an installed pipeline goes before a folder of that name.
+    if isinstance(given, str) and (data := _package_folder(given)):
+        return given, data
+    folder = Path(given)
+    if not folder.exists():
+        installed = sorted(point.name for point in importlib.metadata.entry_points(group="spacy_models"))
+        known = f"; installed are {', '.join(installed)}" if installed else ", of which there is none"
+        fix = f"Install one with: python -m spacy download {given}"
+        raise invalid_argument(
+            "name_or_path",
+            str(given),
+            f"the folder of a spaCy pipeline or the name of an installed one{known}",
+            fix if str(given).isidentifier() else None,
+        )
+    if not folder.is_dir():
+        allowed = "the folder of a spaCy pipeline, and this is a file"
+        raise invalid_argument("name_or_path", str(given), allowed, "Unpack or install it.")
+    if not (folder / _CONFIG).is_file() or not (folder / _META).is_file():
+        inside = sorted(str(path.parent) for path in folder.glob(f"*/{_CONFIG}"))
+        raise invalid_argument(
+            "name_or_path",
+            str(given),
+            f"the folder of a spaCy pipeline, which holds {_CONFIG} and {_META}",
+            f"Did you mean {' or '.join(inside[:3])}?" if inside else None,
+        )
+    return None, folder.resolve()
+
+
+def _package_folder(name: str) -> Path | None:
+    """Returns where an installed pipeline has its files; nothing is imported to find out."""
+    try:
+        spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.origin or not (Path(spec.origin).parent / _META).is_file():
+        return None
+    return next((path.parent for path in Path(spec.origin).parent.glob(f"{name}-*/{_CONFIG}")), None)
+
+
+def _idle_components(config: Any) -> list[str]:
+    """Returns the components that the trees do not need, by the pipeline's configuration."""
+    components = config.get("components", {})
+    factories = {name: components.get(name, {}).get("factory", "") for name in config["nlp"]["pipeline"]}
+    # A component that is not spaCy's own may read what the others write: then all of them run.
+    if not set(factories.values()) <= _IDLE | _WORKING:
+        return []
+    return [name for name, factory in factories.items() if factory in _IDLE]
+
+
+def _fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256()
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    for name in sorted(name for name in files if "__pycache__" not in name.split("/")):
+        digest.update(f"{name}\0{sha256_file(files[name])}\n".encode())
+    return digest.hexdigest()

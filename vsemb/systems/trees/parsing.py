@@ -1,0 +1,277 @@
+"""`vsemb parse` as functions: the trees of all captions, from a parser or from files that others made."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.systems.trees.parse_files import FOLDER, parser_files
+from vsemb.systems.trees.parse_work import ParseWork, chunks_of, parse_chunks
+from vsemb.systems.trees.parsers import Parser, ParserInfo
+from vsemb.systems.trees.parses import Parses, match_sentences, write_parses
+from vsemb.systems.trees.trees import Tree, read_conllu
+
+#: Under this name stands beside a parser that made no trees itself which files they came from.
+FROM_FILES = "trees_from"
+
+# So many captions are parsed to tell whether a parser and trees from a file are of one kind.
+_SAMPLE = 200
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The parses of a dataset, and what making them took.
+
+    Args:
+        parses: the parses.
+        count: how many captions were parsed now, and not by an interrupted run before or not at all.
+        seconds: how long that took.
+        agreement: where trees came from a file and a parser was named, the share of sampled captions of which
+            it makes the same tree; else None.
+    """
+
+    parses: Parses
+    count: int = 0
+    seconds: float = 0.0
+    agreement: float | None = None
+
+
+def parse_dataset(
+    dataset: Dataset,
+    parser: Parser,
+    *,
+    processes: int = 1,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Parsed:
+    """Parses all captions of a dataset and writes their trees beside it.
+
+    An interrupted run is taken up where it was by the next one with the same parser; the files come out as
+    if it had not been interrupted, with however many processes. Where the dataset has the parses of this
+    parser already, nothing happens. The parser is copied too, unless it is an installed one, so that new
+    sentences can be parsed as the captions were.
+
+    Args:
+        dataset: the dataset.
+        parser: the parser.
+        processes: how many processes parse; each loads the parser. With several, a script must do its work
+            under `if __name__ == "__main__":`, since they import it too.
+        overwrite: whether parses that are there are made anew.
+        report: called with lines worth showing.
+
+    Raises:
+        DataError: if other parses are there, a caption cannot be parsed, the parser fails, or the file
+            system refuses.
+        InvalidArgumentError: if `processes` is less than 1.
+
+    Example:
+
+    ```python
+    done = parse_dataset(Dataset.open("data/flickr8k"), open_parser("en_core_web_sm"), report=print)
+    print(done.parses.count, "trees", done.count / done.seconds, "captions a second")
+    ```
+    """
+    say = report or (lambda line: None)
+    if processes < 1:
+        raise invalid_argument("processes", processes, "an integer >= 1")
+    if not overwrite and (present := _present(dataset, parser.info)):
+        say(f"{dataset.path} has the parses of this parser already; nothing to do.")
+        return Parsed(present)
+    if parser.folder is not None:
+        parser_files(parser.folder)  # What cannot be copied is refused now and not after hours.
+    _refuse_unparsable(dataset, parser)
+    work = ParseWork(dataset.path)
+    with work.locked():
+        if work.begin({"dataset": dataset.fingerprint, "parser": parser.info.to_json()}):
+            say("The parser or the dataset changed since the interrupted run: starting afresh.")
+        trees, count, seconds = _parse(dataset, parser, processes, work, say)
+        parses = write_parses(
+            dataset, trees, parser=parser.info.to_json(), parser_folder=parser.folder, overwrite=overwrite
+        )
+        work.remove()
+    return Parsed(parses, count, seconds)
+
+
+def import_conllu(
+    dataset: Dataset,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    parser: Parser | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> Parsed:
+    """Takes the trees of all captions from CoNLL-U files and writes them beside the dataset.
+
+    Any parser may have made them; see `match_sentences` for how a sentence finds its caption.
+
+    Args:
+        dataset: the dataset.
+        files: CoNLL-U, plain or compressed with gzip; together they hold every caption.
+        parser: what shall parse new sentences, such as queries. The same parser that made the files, or one
+            of the same annotation: some captions are parsed to tell how far they agree.
+        overwrite: whether other parses are replaced.
+        report: called with lines worth showing.
+
+    Raises:
+        DataError: if a file is broken, a caption has no tree, or other parses are there.
+        InvalidArgumentError: without a file.
+
+    Example:
+
+    ```python
+    import_conllu(Dataset.open("data/flickr8k"), ["captions.conllu.gz"], report=print)
+    ```
+    """
+    if not files:
+        raise invalid_argument("files", list(files), "at least one CoNLL-U file")
+    sentences = itertools.chain.from_iterable(map(read_conllu, files))
+    counted = tqdm(sentences, desc="read", unit="sentence", disable=None, leave=False)
+    trees = match_sentences(dataset, counted, report)
+    agreement = None
+    described: dict[str, Any] | None = None
+    if parser is not None:
+        captions = [text for name in dataset.splits for text in dataset.split(name).captions]
+        agreement = _agreement(parser, captions, [tree for name in dataset.splits for tree in trees[name]])
+        described = parser.info.to_json() | {FROM_FILES: [Path(file).name for file in files]}
+    folder = None if parser is None else parser.folder
+    parses = write_parses(dataset, trees, parser=described, parser_folder=folder, overwrite=overwrite)
+    return Parsed(parses, agreement=agreement)
+
+
+@dataclass(frozen=True)
+class TreeSizes:
+    """How large trees are.
+
+    Args:
+        words_mean: the mean number of words.
+        words_max: the largest.
+        depth_mean: the mean depth: words on the longest way from the root down, the root included.
+        depth_max: the largest.
+    """
+
+    words_mean: float
+    words_max: int
+    depth_mean: float
+    depth_max: int
+
+
+def tree_sizes(heads: Iterable[Sequence[int]]) -> TreeSizes:
+    """Measures trees.
+
+    Args:
+        heads: of each tree the heads, counted from 1, 0 for the root; at least one tree.
+
+    Example:
+
+    >>> tree_sizes([(2, 0), (2, 3, 0, 3)])
+    TreeSizes(words_mean=3.0, words_max=4, depth_mean=2.5, depth_max=3)
+    """
+    words, depths = zip(*((len(tree), _depth(tree)) for tree in heads), strict=True)
+    return TreeSizes(sum(words) / len(words), max(words), sum(depths) / len(depths), max(depths))
+
+
+def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
+    """Returns what `vsemb parse` shows of a dataset's parses, as plain values."""
+    parses = parsed.parses
+    texts = [text for name in dataset.splits for text in parses.texts(dataset.split(name))]
+    parser = None if parses.parser is None else ParserInfo.from_json(parses.parser)
+    return {
+        "trees": parses.count,
+        "splits": {name: len(dataset.split(name).captions) for name in dataset.splits},
+        **asdict(tree_sizes(Tree.from_text(text).heads for text in texts)),
+        "parser": parses.parser,
+        "parser_name": parser and str(parser),
+        "agreement": parsed.agreement,
+        "captions_parsed": parsed.count,
+        "captions_per_second": round(parsed.count / parsed.seconds, 1) if parsed.count else None,
+        "fingerprint": parses.fingerprint,
+        "directory": str(parses.path),
+        "next": f"vsemb train tree-twin --data {shlex.quote(str(dataset.path))} --out runs/tree",
+    }
+
+
+def _depth(heads: Sequence[int]) -> int:
+    known = [0] * (len(heads) + 1)
+    for place in range(1, len(heads) + 1):
+        way = []
+        while place and not known[place]:
+            way.append(place)
+            place = heads[place - 1]
+        depth = known[place]
+        for place in reversed(way):
+            depth += 1
+            known[place] = depth
+    return max(known)
+
+
+def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
+    if not (dataset.path / FOLDER).exists():
+        return None
+    present = Parses.open(dataset)
+    if present.parser == info.to_json():
+        return present
+    origin = "from files"
+    if present.parser is not None and FROM_FILES not in present.parser:
+        with contextlib.suppress(DataError):  # What others wrote of their parser need not be as ours.
+            origin = f"of {ParserInfo.from_json(present.parser)}"
+    raise DataError(f"{present.path} already holds parses {origin}; replace them with --overwrite.")
+
+
+def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
+    for name in dataset.splits:
+        split = dataset.split(name)
+        for place, text in enumerate(split.captions):
+            if refusal := parser.refusal(text):
+                raise DataError(
+                    f"The caption {split.caption_ids[place]!r} of the split {name!r} of {dataset.path} "
+                    f"cannot be parsed: {one_line(text, 80)!r}. Expected: {refusal}."
+                )
+
+
+def _parse(
+    dataset: Dataset, parser: Parser, processes: int, work: ParseWork, say: Callable[[str], None]
+) -> tuple[dict[str, list[Tree]], int, float]:
+    """Returns the trees of all captions, and how many were parsed now in how many seconds."""
+    chunks = [chunk for name in dataset.splits for chunk in chunks_of(name, dataset.split(name).captions)]
+    found = {chunk.file: work.read(chunk) for chunk in chunks}
+    missing = [chunk for chunk in chunks if found[chunk.file] is None]
+    total, count = (sum(len(chunk.texts) for chunk in some) for some in (chunks, missing))
+    if count < total:
+        say(f"{total - count:,} captions were parsed before the interruption; going on behind them.")
+    started = time.perf_counter()
+    # Closed by itself, so that no process goes on parsing behind an error.
+    with (
+        contextlib.closing(parse_chunks(missing, parser, processes)) as parsed,
+        tqdm(total=total, initial=total - count, desc="parse", unit="caption", disable=None) as bar,
+    ):
+        for chunk, trees in parsed:
+            work.write(chunk, trees)
+            found[chunk.file] = trees
+            bar.update(len(trees))
+    seconds = time.perf_counter() - started
+    together: dict[str, list[Tree]] = {name: [] for name in dataset.splits}
+    for chunk in chunks:
+        together[chunk.split] += found[chunk.file] or []
+    return together, count, seconds
+
+
+def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -> float | None:
+    """Returns for how many of some captions, drawn evenly, a parser makes the tree that is given."""
+    drawn = range(0, len(captions), -(-len(captions) // _SAMPLE))
+    places = [place for place in drawn if not parser.refusal(captions[place])]
+    same = [
+        tree.words == trees[place].words and tree.heads == trees[place].heads
+        for tree, place in zip(parser([captions[place] for place in places]), places, strict=True)
+    ]
+    return sum(same) / len(same) if same else None

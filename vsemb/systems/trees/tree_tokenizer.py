@@ -1,0 +1,227 @@
+"""Dependency trees to the ids of their words and the places of their heads, in graph."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from typing import ClassVar
+
+import tensorflow as tf
+
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.text.tokenizers import Tokenizer
+from vsemb.text.vocabulary import Vocabulary
+
+_CHUNK = 8192
+_WORD = r"[^\t\n\r\x00]+"
+_LINE = r"[^\t]*\t[0-9]{1,9}"
+_NO_HEAD = "-1"
+_ALL = tf.int32.max
+
+
+class TreeTokenizer(Tokenizer):
+    r"""Looks up the words of parsed texts and keeps the places of their heads.
+
+    A token is (word id, head): 0 padding and 1 unknown, and the place of the head counted from 1, 0 for the
+    root. A word is looked up by its lower-case form, since the vocabulary holds one capitalisation of
+    each. What is no tree (`vsemb.systems.trees.trees.Tree.check` says what is one) has no tokens, and leaves
+    other rows as they are.
+
+    A longer tree keeps its first `max_length` words. One whose head is cut off hangs on its nearest ancestor
+    that is kept; if the root is cut off, the first word without such an ancestor becomes the root and the
+    others hang on it. What is cut off must be part of a tree all the same.
+
+    Args:
+        vocabulary: the known words, no two of which differ in capitalisation alone; see `tree_vocabulary`.
+        max_length: the largest number of words.
+
+    Raises:
+        InvalidArgumentError: for `max_length` < 1, or words that differ in capitalisation alone.
+
+    Example:
+
+    >>> tokenizer = TreeTokenizer(Vocabulary(["a", "dog"]))
+    >>> tokenizer(["A\t2\ndog\t3\nruns\t0", "A dog runs"]).numpy().tolist()
+    [[[2, 2], [3, 3], [1, 0]], [[0, 0], [0, 0], [0, 0]]]
+    >>> tokenizer.from_tokens([["A", "dog", ""]], [[2, 0, 0]]).numpy().tolist()
+    [[[2, 2], [3, 0]]]
+    """
+
+    token_shape: ClassVar[tuple[int, ...]] = (2,)
+
+    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+        keys = _lower(vocabulary.words)
+        key, times = Counter(keys).most_common(1)[0] if keys else ("", 0)
+        if times > 1:
+            words = [word for word, other in zip(vocabulary.words, keys, strict=True) if other == key]
+            raise invalid_argument("vocabulary", words, "words that differ in more than capitalisation")
+        super().__init__(Vocabulary(keys), max_length)
+        self.vocabulary = vocabulary
+
+    def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Takes the words of the tokens as written: (batch,) string -> (batch, None) ragged string."""
+        return _cut(*_lines(texts), self.max_length)[0]
+
+    def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes without padding: (batch,) string -> (batch, None, 2) int32, ragged in its steps."""
+        return self._tokens(*_lines(tf.convert_to_tensor(texts)))
+
+    def from_tokens(self, tokens: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:
+        """Tokenizes trees whose words are split already, as `__call__` does their parsed texts.
+
+        Args:
+            tokens: (batch, steps) string; "" behind the last word of a row is padding.
+            heads: (batch, steps) int; whatever stands at padding does not matter.
+
+        Returns:
+            (batch, steps, 2) int32, steps the longest of the batch and at least 1.
+
+        Raises:
+            tf.errors.InvalidArgumentError: if the shapes differ.
+        """
+        tokens, heads = tf.convert_to_tensor(tokens, tf.string), tf.convert_to_tensor(heads)
+        tf.debugging.assert_equal(tf.shape(tokens), tf.shape(heads), "tokens and heads differ in shape.")
+        places = tf.range(1, tf.shape(tokens)[1] + 1)
+        lengths = tf.reduce_max(tf.where(tf.equal(tokens, ""), 0, places), axis=1)
+        lengths = tf.maximum(lengths, 0)  # The maximum of no steps is the least integer.
+        inside = places <= lengths[:, tf.newaxis]
+        words = _rows(_valid_utf8(tf.boolean_mask(tokens, inside)), lengths)
+        # A head that int32 cannot hold must not come out as one that it can.
+        heads = tf.clip_by_value(tf.cast(tf.boolean_mask(heads, inside), tf.int64), -1, _ALL)
+        return self._padded(self._tokens(words, tf.cast(heads, tf.int32)))
+
+    def _tokens(self, words: tf.RaggedTensor, heads: tf.Tensor) -> tf.RaggedTensor:
+        words, heads = _cut(words, heads, self.max_length)
+        # Lower case after the words are split: that of a Greek sigma depends on what stands behind it.
+        ids = self.table.lookup(tf.strings.lower(words.flat_values, encoding="utf-8"))
+        return words.with_flat_values(tf.stack([ids, heads], axis=1))
+
+
+def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
+    r"""Counts the words of parsed texts, in any capitalisation; the most frequent come first.
+
+    Each word is written as most of its tokens are ("maximum vote"), so that its vector is found in a file
+    that knows capitals; of two ways that are as frequent, the one in lower case, or else the first in the
+    order of their characters.
+
+    Args:
+        texts: parsed texts of the training split; read once, a few thousand at a time. Others count nothing.
+        min_count: words seen less often stay unknown, and so do those that `Vocabulary` does not take.
+        max_words: how many words are kept at most.
+
+    Raises:
+        InvalidArgumentError: for max_words < 1.
+        DataError: if no word is left.
+
+    Example:
+
+    >>> tree_vocabulary(["The\t2\nU.S.\t0", "the\t2\nu.s.\t0", "U.S.\t0"]).words
+    ('U.S.', 'the')
+    """
+    if max_words is not None and max_words < 1:
+        raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
+    counts: Counter[bytes] = Counter()
+    total, remaining = 0, iter(texts)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        total += len(chunk)
+        words, _ = _cut(*_lines(tf.constant(chunk, tf.string)), _ALL)
+        counts.update(words.flat_values.numpy().tolist())
+    written = [word.decode() for word in counts]
+    ways: dict[str, list[tuple[int, bool, str]]] = {}
+    for key, word, count in zip(_lower(written), written, counts.values(), strict=True):
+        ways.setdefault(key, []).append((-count, word != key, word))
+    sums = sorted((sum(count for count, _, _ in found), key) for key, found in ways.items())
+    kept = [min(ways[key])[2] for count, key in sums if -count >= min_count and _allowed(key)]
+    kept = [word for word in kept if _allowed(word)]
+    if not kept:
+        raise DataError(
+            f"No word of {total} parsed captions is seen {min_count} times; lower min_count={min_count}."
+        )
+    return Vocabulary(kept[:max_words])
+
+
+def _allowed(word: str) -> bool:
+    try:
+        Vocabulary([word])
+    except InvalidArgumentError:
+        return False
+    return True
+
+
+def _lower(words: Iterable[str]) -> list[str]:
+    """Returns words in lower case as the graph makes it, which Python does otherwise for some letters."""
+    lower = tf.strings.lower(tf.constant(list(words), tf.string), encoding="utf-8")
+    return [word.decode() for word in lower.numpy().tolist()]
+
+
+def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Splits texts into words (batch, None) and their heads (words,) int32, -1 where there is none."""
+    lines = tf.strings.split(_valid_utf8(texts), "\n")
+    flat = lines.flat_values
+    heads = tf.where(
+        tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD
+    )
+    words = tf.strings.regex_replace(flat, r"\t[^\t]*$", "")
+    return lines.with_flat_values(words), tf.strings.to_number(heads, tf.int32)
+
+
+def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Empties the rows that are no tree, and cuts trees.
+
+    All ancestors are followed at once by pointer doubling over the words of all rows, which a long row among
+    short ones does not blow up as it would a padded batch: O(words log(longest)).
+
+    Args:
+        words: (batch, None) ragged string, valid UTF-8.
+        heads: (words,) int32, counted from 1 in each row.
+        size: the largest number of words.
+
+    Returns:
+        The words and heads that are left.
+    """
+    flat = words.flat_values
+    lengths = tf.cast(words.row_lengths(), tf.int32)
+    batch = tf.size(lengths)
+    rows = tf.cast(words.value_rowids(), tf.int32)
+    before = tf.gather(tf.cumsum(lengths, exclusive=True), rows) - 1  # places are counted from 1
+    numbers = tf.range(tf.size(rows))
+
+    sound = (heads >= 0) & (heads <= tf.gather(lengths, rows)) & tf.strings.regex_full_match(flat, _WORD)
+    hangs = sound & (heads > 0)
+    parents = tf.where(hangs, before + heads, numbers)
+    kept = numbers - before <= size
+    longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))
+
+    def double(steps: tf.Tensor, tops: tf.Tensor, nearest: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return 2 * steps, tf.gather(tops, tops), tf.gather(nearest, nearest)
+
+    # Tops end at a root or go round in a cycle; the nearest end at the first kept word, or at a root.
+    _, tops, nearest = tf.while_loop(
+        lambda steps, tops, nearest: steps < longest,
+        double,
+        (tf.constant(1), parents, tf.where(kept, numbers, parents)),
+    )
+    sound &= tf.equal(tf.gather(heads, tops), 0)
+    unsound = tf.math.unsorted_segment_sum(tf.cast(~sound, tf.int32), rows, batch)
+    roots = tf.math.unsorted_segment_sum(tf.cast(tf.equal(heads, 0), tf.int32), rows, batch)
+    trees = tf.equal(unsound, 0) & tf.equal(roots, 1)
+
+    above = tf.gather(nearest, parents)
+    hangs &= tf.gather(kept, above)
+    tallest = tf.math.unsorted_segment_min(tf.where(hangs, tf.size(rows), numbers), rows, batch)
+    tallest = tf.gather(tallest, rows)
+    above = tf.where(hangs, above, tallest)
+    heads = tf.where(tf.equal(numbers, tallest), 0, above - before)
+
+    left = kept & tf.gather(trees, rows)
+    lengths = tf.where(trees, tf.minimum(lengths, size), 0)
+    return _rows(tf.boolean_mask(flat, left), lengths), tf.boolean_mask(heads, left)
+
+
+def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    return tf.RaggedTensor.from_row_lengths(values, tf.cast(lengths, tf.int64), validate=False)

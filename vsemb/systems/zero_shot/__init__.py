@@ -1,0 +1,1 @@
+"""Recognition of classes by their descriptions or attributes."""

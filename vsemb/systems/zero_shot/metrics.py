@@ -1,0 +1,335 @@
+"""Zero-shot recognition and retrieval of classes described by texts (Reed et al. 2016, section 5).
+
+A class scores an image by the expectation of the score over the class's texts (equations 3 and 8).
+Recognition asks each image for its class, retrieval each class for its images. No class need have been
+trained on; whether one was is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.similarities import Similarity
+
+# Scores held at a time.
+_SCORES = 1 << 22
+# What NumPy's and scikit-learn's generators both take.
+_SEEDS = 1 << 32
+
+
+def check_seed(seed: int) -> None:
+    """Refuses what is no seed.
+
+    Args:
+        seed: of draws or of a layout.
+
+    Raises:
+        InvalidArgumentError: unless it is from 0 to 2**32 - 1.
+
+    Example:
+
+    >>> check_seed(7)
+    """
+    if not 0 <= seed < _SEEDS:
+        raise invalid_argument("seed", seed, "an integer from 0 to 2**32 - 1")
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Recognition and retrieval with some of the texts of each class, as mean and deviation of repeats.
+
+    Attributes:
+        texts: texts drawn for each class, all of those that have fewer; None for all of every class.
+        top1: mean of the per-class accuracies, in percent.
+        top1_deviation: its standard deviation over the repeats (of these, not of a larger population).
+        average_precision: the share of the right class among the top images of a class, in percent.
+        average_precision_deviation: its standard deviation.
+    """
+
+    texts: int | None
+    top1: float
+    top1_deviation: float
+    average_precision: float
+    average_precision_deviation: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; `texts` is "all" where it is None."""
+        return {**vars(self), "texts": "all" if self.texts is None else self.texts}
+
+
+@dataclass(frozen=True)
+class ZeroShotMetrics:
+    """The result of `evaluate_zero_shot`.
+
+    Attributes:
+        top1: mean of the per-class accuracies, in percent: the paper's.
+        top1_images: accuracy over all images, in percent: that of the released code.
+        average_precision: AP@`top`, see `evaluate_zero_shot`, in percent.
+        average_precision_limit: what it is at most, in percent: below 100 where classes have fewer than
+            `top` images.
+        chance: top-1 of a guess, in percent.
+        top: images looked at for each class.
+        classes: number of classes.
+        images: number of images.
+        texts: number of texts.
+        curve: against the number of texts, see `vsemb.systems.zero_shot.text_curves`, where asked for.
+    """
+
+    top1: float
+    top1_images: float
+    average_precision: float
+    average_precision_limit: float
+    chance: float
+    top: int
+    classes: int
+    images: int
+    texts: int
+    curve: tuple[CurvePoint, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; the curve only where it was measured."""
+        values = dict(vars(self))
+        del values["curve"]
+        if self.curve:
+            values["curve"] = [point.to_json() for point in self.curve]
+        return values
+
+
+def class_means(texts: np.ndarray, text_classes: np.ndarray, classes: int) -> np.ndarray:
+    """Returns the mean text embedding of each class, not brought to unit length again.
+
+    Args:
+        texts: (m, dim) float32 embeddings.
+        text_classes: (m,) int64 in [0, classes); each class has a text.
+        classes: c, their number.
+
+    Returns:
+        (c, dim) float32.
+
+    Example:
+
+    >>> class_means(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]), np.array([0, 0, 1]), 2).tolist()
+    [[0.75, 0.25], [0.0, 1.0]]
+    """
+    return _grouped(np.asarray(texts), text_classes, classes).astype(np.float32)
+
+
+def _grouped(values: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+    """Returns the mean of the rows of each group: (count, ...) float64."""
+    order = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups, minlength=count)
+    starts = np.cumsum(sizes) - sizes
+    sums = np.add.reduceat(values[order], starts, axis=0, dtype=np.float64)
+    return sums / sizes.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def class_scores(
+    images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray, similarity: Similarity
+) -> np.ndarray:
+    """Scores every image against every class: the mean of the scores of the class's texts.
+
+    Where scores are linear in the text embedding (`Similarity.linear`) this is the score of the mean
+    embedding (Reed et al. 2016, equation 8), which is what is computed then.
+
+    Args:
+        images: (n, dim) float32 embeddings.
+        texts: (m, dim) float32 embeddings.
+        text_classes: (m,) int64, from 0, none left out; c is one more than the largest.
+        similarity: scores images against texts.
+
+    Returns:
+        (n, c) float32.
+
+    Raises:
+        DataError: if an embedding is not finite, or a class below the largest has no text.
+
+    Example: two texts for class 0, one for class 1.
+
+    >>> from vsemb.similarities import Dot
+    >>> texts = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], np.float32)
+    >>> class_scores(np.array([[2.0, 0.0]], np.float32), texts, np.array([0, 0, 1]), Dot()).tolist()
+    [[1.5, 0.0]]
+    """
+    for side, embeddings in (("images", images), ("texts", texts)):
+        if not np.isfinite(embeddings).all():
+            raise DataError(
+                f"The embeddings of the {side} hold NaN or infinity. The model or its features are broken; "
+                "nothing was measured."
+            )
+    text_classes = np.asarray(text_classes)
+    classes = int(text_classes.max(initial=-1)) + 1
+    _check_all(text_classes, [str(number) for number in range(classes)], "text")
+    if similarity.linear:
+        texts = class_means(texts, text_classes, classes)
+    candidates = ops.convert_to_tensor(texts)
+    block = max(_SCORES // len(texts), 1)
+    result = np.empty((len(images), classes), np.float32)
+    for start in range(0, len(images), block):
+        rows = slice(start, start + block)
+        scores: Any = similarity.scores(ops.convert_to_tensor(images[rows]), candidates)
+        scores = ops.convert_to_numpy(scores)  # (block, classes) or (block, texts)
+        result[rows] = scores if similarity.linear else _grouped(scores.T, text_classes, classes).T
+    return result
+
+
+def recognised(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
+    """Tells for each image whether its class scores higher than every other class.
+
+    A tie counts against the model, so that a constant one recognises nothing.
+
+    Args:
+        scores: (n, c) float.
+        image_classes: (n,) int64 in [0, c).
+
+    Returns:
+        (n,) bool.
+
+    Example:
+
+    >>> recognised(np.array([[3.0, 1.0], [2.0, 2.0], [0.0, 1.0]]), np.array([0, 0, 1])).tolist()
+    [True, False, True]
+    """
+    rows = np.arange(len(scores))
+    others = np.array(scores)
+    others[rows, image_classes] = -np.inf
+    return scores[rows, image_classes] > others.max(axis=1)
+
+
+def image_rankings(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
+    """Ranks the images for each class, the best first.
+
+    Among images of equal score those of the class come last, so that ties count against the model; the
+    rest keep their order.
+
+    Args:
+        scores: (n, c) float.
+        image_classes: (n,) int64 in [0, c).
+
+    Returns:
+        (c, n) int64, rows of the images.
+
+    Example: image 0 is of class 0 and ties with image 1, which is not.
+
+    >>> image_rankings(np.array([[1.0, 0.0], [1.0, 2.0]]), np.array([0, 1])).tolist()
+    [[1, 0], [1, 0]]
+    """
+    own = np.asarray(image_classes)[None] == np.arange(scores.shape[1])[:, None]  # (c, n)
+    # `lexsort` takes the key that decides last.
+    return np.lexsort((own, -scores.T), axis=-1)
+
+
+def precision_at(rankings: np.ndarray, image_classes: np.ndarray, top: int) -> float:
+    """Returns the share of the right class among the first images of each class, the mean over classes.
+
+    This is AP@K of Reed et al. 2016, section 5.2, in [0, 1]; not the area that is called average precision
+    elsewhere. It divides by K, or by the number of images where these are fewer, even for classes with
+    fewer images than that.
+
+    Args:
+        rankings: (c, n) int64 from `image_rankings`.
+        image_classes: (n,) int64.
+        top: K.
+
+    Example:
+
+    >>> precision_at(np.array([[0, 1, 2], [0, 2, 1]]), np.array([0, 1, 1]), 2)
+    0.5
+    """
+    right = np.asarray(image_classes)[rankings[:, :top]] == np.arange(len(rankings))[:, None]
+    return float(right.mean())
+
+
+def evaluate_zero_shot(
+    images: np.ndarray,
+    image_classes: np.ndarray,
+    texts: np.ndarray,
+    text_classes: np.ndarray,
+    similarity: Similarity,
+    *,
+    names: Sequence[str],
+    top: int = 50,
+) -> ZeroShotMetrics:
+    """Measures recognition and retrieval of classes described by texts.
+
+    Args:
+        images: (n, dim) float32 embeddings.
+        image_classes: (n,) int64 in [0, c).
+        texts: (m, dim) float32 embeddings.
+        text_classes: (m,) int64 in [0, c).
+        similarity: scores images against texts.
+        names: the c classes.
+        top: images looked at for each class, K of AP@K; all where there are fewer.
+
+    Raises:
+        InvalidArgumentError: for top < 1.
+        DataError: if a class has no image or no text, a number of a class is out of range, or an embedding
+            is not finite.
+
+    Example: the second image of class 0 is taken for one of class 1.
+
+    >>> from vsemb.similarities import Dot
+    >>> images = np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0]], np.float32)
+    >>> metrics = evaluate_zero_shot(
+    ...     images, np.array([0, 0, 1]), np.eye(2, dtype=np.float32), np.array([0, 1]), Dot(), names="ab"
+    ... )
+    >>> metrics.top1, round(metrics.top1_images, 1), metrics.chance
+    (75.0, 66.7, 50.0)
+    """
+    image_classes, text_classes = _checked(images, image_classes, texts, text_classes, names, top)
+    scores = class_scores(images, texts, text_classes, similarity)
+    right = recognised(scores, image_classes)
+    sizes = np.bincount(image_classes)
+    places = min(top, len(images))
+    return ZeroShotMetrics(
+        top1=100 * float(_grouped(right, image_classes, len(names)).mean()),
+        top1_images=100 * float(right.mean()),
+        average_precision=100 * precision_at(image_rankings(scores, image_classes), image_classes, top),
+        average_precision_limit=100 * float(np.minimum(sizes, places).mean()) / places,
+        chance=100 / len(names),
+        top=top,
+        classes=len(names),
+        images=len(images),
+        texts=len(texts),
+    )
+
+
+def _checked(
+    images: np.ndarray,
+    image_classes: np.ndarray,
+    texts: np.ndarray,
+    text_classes: np.ndarray,
+    names: Sequence[str],
+    top: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns both arrays of classes as int64, each class in each of them."""
+    if top < 1:
+        raise invalid_argument("top", top, "an integer >= 1")
+    if not len(names):
+        raise DataError("There are no classes to measure.")
+    checked = []
+    for side, rows, classes in (("image", images, image_classes), ("text", texts, text_classes)):
+        classes = np.asarray(classes, np.int64)
+        if len(rows) != len(classes):
+            raise DataError(f"There are {len(rows)} {side}s and {len(classes)} numbers of their classes.")
+        if len(classes) and not (classes.min() >= 0 and classes.max() < len(names)):
+            raise DataError(
+                f"The classes of the {side}s run from {classes.min()} to {classes.max()}; expected: 0 to "
+                f"{len(names) - 1}, as there are {len(names)} names."
+            )
+        _check_all(classes, names, side)
+        checked.append(classes)
+    return checked[0], checked[1]
+
+
+def _check_all(classes: np.ndarray, names: Sequence[str], side: str) -> None:
+    counts = np.bincount(classes, minlength=len(names))
+    if not counts.all():
+        raise DataError(
+            f"The class {names[int(np.argmin(counts))]!r} has no {side}, so it cannot be measured."
+        )

@@ -1,0 +1,1 @@
+"""Readers of datasets of classes."""

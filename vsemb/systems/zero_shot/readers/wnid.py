@@ -1,0 +1,157 @@
+"""Class folders named by WordNet's ids, as ImageNet and Tiny ImageNet have them, described by WordNet.
+
+Layout: `n01443537/*.JPEG` or `n01443537/images/*.JPEG`; the digits are an offset in WordNet 3.0's
+`data.noun`.
+Source: http://www.image-net.org; wndb(5WN).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from vsemb.data.readers.class_splits import dealt, shares
+from vsemb.data.readers.source import Source, existing
+from vsemb.data.readers.wordnet import Concept, find_wordnet, read_concepts
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError, invalid_argument
+
+_WNID = re.compile(r"n\d{8}")
+_SUFFIXES = (".jpeg", ".jpg", ".png")
+
+# Above these, the concepts of one class are those of nearly every other: "whole", "object", "entity".
+_LEVELS = 5
+
+
+def read(
+    source: str | os.PathLike[str],
+    *,
+    wordnet: str | os.PathLike[str] | None = None,
+    class_splits: str | None = None,
+) -> Source:
+    """Reads a folder of class folders.
+
+    The captions of every image are the texts of its class: the definition of its WordNet concept, its
+    example sentences, each of its words, and the words of what it is a kind of, five levels up.
+
+    Args:
+        source: the folder that holds the class folders, itself or in `train/`.
+        wordnet: WordNet 3.0's folder with `data.noun`; default: see
+            `vsemb.data.readers.wordnet.find_wordnet`.
+        class_splits: how many classes train, val and test have, e.g. `"150/20/30"`; default: 75, 10 and
+            15 %. The order of a hash of the ids decides which.
+
+    Returns:
+        the source; `class_name` is the first word of the concept, with the id behind it where classes share
+        one.
+
+    Raises:
+        DataError: if there are no class folders or no images in one, or WordNet lacks a concept.
+        InvalidArgumentError: if `class_splits` does not fit the number of classes.
+    """
+    root = existing(source)
+    folders = _class_folders(root)
+    if not folders:
+        raise DataError(f"{root} holds no class folders named like n01443537, nor does {root / 'train'}.")
+    place = find_wordnet(wordnet)
+    concepts = read_concepts(place, [folder.name[1:] for folder in folders])
+    names = _class_names([folder.name for folder in folders], concepts)
+    splits = dealt([folder.name for folder in folders], _counts(class_splits, len(folders)))
+    records = []
+    for folder in folders:
+        captions = texts(folder.name[1:], concepts)
+        images = _images(folder)
+        if not images:
+            raise DataError(f"{folder} holds no images (.JPEG, .jpg or .png), nor does {folder / 'images'}.")
+        records += [
+            ImageRecord(
+                f"{folder.name}/{image.name}",
+                captions,
+                splits[folder.name],
+                image,
+                class_name=names[folder.name],
+            )
+            for image in images
+        ]
+    counts = [sum(split == name for split in splits.values()) for name in ("train", "val", "test")]
+    return Source(
+        "wnid",
+        root.resolve().name,
+        records,
+        files=(place / "data.noun",),
+        options={"class_splits": "/".join(map(str, counts))},
+        total=len(records),
+        notes=(
+            f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",
+        ),
+    )
+
+
+def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
+    """Returns the texts of a concept.
+
+    Args:
+        offset: the concept.
+        concepts: it and its ancestors.
+
+    Example:
+
+    >>> fish = Concept(("fish",), "a cold-blooded animal", (), ())
+    >>> goldfish = Concept(("goldfish",), "a small golden fish", (), ("02512053",))
+    >>> texts("01443537", {"01443537": goldfish, "02512053": fish})
+    ('a small golden fish', 'goldfish', 'a kind of fish')
+    """
+    concept = concepts[offset]
+    found = [concept.definition, *concept.examples, *concept.words]
+    level, chain = concept.hypernyms, []
+    for _ in range(_LEVELS):
+        if not level:
+            break
+        words = list(dict.fromkeys(word for above in level for word in concepts[above].words))
+        found.append(f"a kind of {', '.join(words)}")
+        chain += [concepts[above].words[0] for above in level]
+        level = tuple(dict.fromkeys(higher for above in level for higher in concepts[above].hypernyms))
+    if len(chain) > 1:
+        found.append(f"a kind of {', '.join(dict.fromkeys(chain))}")
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _class_folders(root: Path) -> list[Path]:
+    for place in (root, root / "train"):
+        if place.is_dir():
+            found = [path for path in place.iterdir() if _WNID.fullmatch(path.name) and path.is_dir()]
+            if found:
+                return sorted(found)
+    return []
+
+
+def _images(folder: Path) -> list[Path]:
+    for place in (folder, folder / "images"):
+        if place.is_dir():
+            found = [path for path in place.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file()]
+            if found:
+                return sorted(found)
+    return []
+
+
+def _class_names(wnids: list[str], concepts: dict[str, Concept]) -> dict[str, str]:
+    first = {wnid: concepts[wnid[1:]].words[0] for wnid in wnids}
+    shared = list(first.values())
+    return {wnid: word if shared.count(word) == 1 else f"{word} ({wnid})" for wnid, word in first.items()}
+
+
+def _counts(given: str | None, classes: int) -> tuple[int, int, int]:
+    if given is None:
+        return shares(classes, 0.1, 0.15)
+    parts = given.split("/")
+    if len(parts) != 3 or not all(part.strip().isdecimal() for part in parts):
+        raise invalid_argument("class_splits", given, "three numbers of classes such as 150/20/30")
+    train, val, test = (int(part) for part in parts)
+    if min(train, val, test) < 1:
+        raise invalid_argument("class_splits", given, "three numbers >= 1; no split may be empty")
+    if train + val + test != classes:
+        raise invalid_argument(
+            "class_splits", given, f"numbers that add up to the {classes} classes there are"
+        )
+    return train, val, test

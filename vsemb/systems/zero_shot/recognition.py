@@ -1,0 +1,223 @@
+"""Measuring a run by zero-shot recognition and retrieval (Reed et al. 2016, section 5)."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+import numpy as np
+
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation import Embedder
+from vsemb.files import replacing
+from vsemb.runs.run import Run
+from vsemb.runs.single_vectors import need_single_vectors
+from vsemb.systems.zero_shot import typos
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.class_picture import check_picture, class_points, draw_classes
+from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot
+from vsemb.systems.zero_shot.text_curves import sample_texts, text_curve
+
+
+class ZeroShotTask:
+    """A split's images, each to be recognised among the split's classes by their texts.
+
+    Images are embedded once, whatever is measured.
+
+    Args:
+        run: the run.
+        dataset: the dataset; its images have classes.
+        split: name of the split.
+        seen: whether classes that the run was trained on are allowed. To recognise these is ordinary
+            classification.
+
+    Attributes:
+        names: the c classes, by alphabet.
+        image_classes: (n,) int64.
+        texts: m texts: captions, or the names of their classes for a run on attributes.
+        text_classes: (m,) int64.
+        seen: whether a class has the name of one trained on; None where that is not known, because the run
+            was trained on images without classes.
+
+    Raises:
+        DataError: if an image has no class, or a class was trained on and `seen` is false.
+        InvalidArgumentError: if there is no such split.
+
+    Example:
+
+        task = ZeroShotTask(Run.open("runs/ds-sje"), Dataset.open("data/cub"), "test")
+        print([task.measure(corrupt=share).top1 for share in (0.0, 0.1)])
+    """
+
+    def __init__(self, run: Run, dataset: Dataset, split: str, *, seen: bool = False) -> None:
+        self.run = run
+        self._dataset = dataset
+        self._part = dataset.split(split)
+        self.names, self.image_classes = self._part.class_ids()
+        self.seen = _seen(run, dataset, split, self.names, seen)
+        _check_attributes(run, dataset)
+        self.texts, rows = run.texts_of(self._part)
+        self.text_classes = self.image_classes[rows]
+        self._embedder = Embedder(run.model)
+
+    @cached_property
+    def images(self) -> np.ndarray:
+        """Embeddings of the images: (n, dim) float32."""
+        return self._embedder.images(self.run.images_of(self._dataset, self._part), len(self._part))
+
+    @cached_property
+    def text_embeddings(self) -> np.ndarray:
+        """Embeddings of the texts: (m, dim) float32."""
+        return self._embed(self.texts)
+
+    def _embed(self, texts: list[str]) -> np.ndarray:
+        return self._embedder.texts(*self.run.encode(texts))
+
+    def measure(
+        self,
+        *,
+        texts_per_class: int | None = None,
+        curve: bool = False,
+        corrupt: float = 0.0,
+        top: int = 50,
+        seed: int = 0,
+    ) -> ZeroShotMetrics:
+        """Measures recognition and retrieval.
+
+        Args:
+            texts_per_class: texts drawn for each class, once; None for all.
+            curve: whether to measure with 1, 2, 4, ..., 128 texts a class too, ten draws each.
+            corrupt: share of the characters of the texts with a typing error, see
+                `vsemb.systems.zero_shot.typos.corrupt`.
+            top: images looked at for each class, K of AP@K.
+            seed: of the draws and the typing errors.
+
+        Raises:
+            InvalidArgumentError: for numbers out of range, a curve of drawn texts, or typing errors for a
+                run that reads no text.
+            DataError: if an embedding is not finite.
+        """
+        check_seed(seed)
+        if texts_per_class is not None and texts_per_class < 1:
+            raise invalid_argument("texts_per_class", texts_per_class, "an integer >= 1, or None for all")
+        if texts_per_class is not None and curve:
+            raise invalid_argument("curve", curve, "False where texts_per_class is given")
+        if corrupt and isinstance(self.run.tokenizer, ClassTokenizer):
+            raise invalid_argument(
+                "corrupt",
+                corrupt,
+                "0 for a run on attributes",
+                "It reads no text, so there is nothing to mistype.",
+            )
+        texts = self.text_embeddings
+        if corrupt:
+            texts = self._embed(typos.corrupt(self.run.shown_texts_of(self._part), corrupt, seed))
+        classes = self.text_classes
+        if texts_per_class is not None:
+            rows = sample_texts(classes, texts_per_class, np.random.default_rng(seed))
+            texts, classes = texts[rows], classes[rows]
+        given = (self.images, self.image_classes, texts, classes, self.run.model.similarity)
+        metrics = evaluate_zero_shot(*given, names=self.names, top=top)
+        if not curve:
+            return metrics
+        points = text_curve(*given, names=self.names, seed=seed, top=top)
+        return ZeroShotMetrics(**{**vars(metrics), "curve": tuple(points)})
+
+    def check_drawable(self, path: str | os.PathLike[str]) -> None:
+        """Refuses what `draw` cannot draw, before anything is measured.
+
+        Args:
+            path: the file.
+
+        Raises:
+            DataError: as `draw`.
+            MissingExtraError: without scikit-learn.
+        """
+        instead = "Leave --picture out."
+        need_single_vectors(self.run, "A picture of classes by their mean embeddings", instead)
+        check_picture(path, len(self.names))
+        self._part.read_image(0)
+
+    def draw(self, path: str | os.PathLike[str], *, seed: int = 0) -> None:
+        """Draws the classes by their mean text embeddings, with the first image of each, as a PNG file.
+
+        Args:
+            path: the file, replaced whole.
+            seed: of the layout.
+
+        Raises:
+            DataError: for fewer than four classes, a run whose embeddings are sets, a dataset without image
+                bytes, or a file that cannot be written.
+            MissingExtraError: without scikit-learn.
+        """
+        self.check_drawable(path)
+        means = class_means(self.text_embeddings, self.text_classes, len(self.names))
+        points = class_points(means, seed)
+        first = np.unique(self.image_classes, return_index=True)[1]
+        picture = draw_classes(points, self.names, [self._part.read_image(int(row)) for row in first])
+        with replacing(path) as temporary:
+            picture.save(temporary, format="PNG", optimize=True)
+
+
+def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: bool) -> bool | None:
+    trained = run.info.get("classes")
+    if trained is None:
+        # Classes of another dataset, or none: nothing is known of what the captions were about.
+        return None
+    shared = sorted(set(names) & set(trained))
+    if shared and not allowed:
+        raise DataError(
+            f"This is not zero-shot: the class {shared[0]!r} of the split {split!r} of {dataset.path} is one "
+            f"of the {len(trained)} that {run.path} was trained on. To measure ordinary classification, of "
+            "classes seen in training: --seen (seen=True)."
+        )
+    return bool(shared)
+
+
+def _check_attributes(run: Run, dataset: Dataset) -> None:
+    """Checks that a dataset's classes are those whose attributes the run knows.
+
+    Raises:
+        DataError: if they have other attributes.
+    """
+    if run.recipe.text.tokenizer != "classes" or dataset.attributes is None:
+        return
+    if dataset.attributes.fingerprint != run.info["attributes"]:
+        raise DataError(
+            f"The classes of {dataset.path} have other attributes than those that {run.path} was trained "
+            "with, and it knows no others."
+        )
+
+
+def evaluate_zero_shot_run(
+    run: Run,
+    dataset: Dataset,
+    split: str = "test",
+    *,
+    texts_per_class: int | None = None,
+    curve: bool = False,
+    corrupt: float = 0.0,
+    top: int = 50,
+    seen: bool = False,
+    seed: int = 0,
+) -> ZeroShotMetrics:
+    """Measures zero-shot recognition and retrieval on a split, once; see `ZeroShotTask`.
+
+    Args:
+        run: the run.
+        dataset: the dataset; its images have classes.
+        split: name of the split.
+        texts_per_class, curve, corrupt, top, seed: see `ZeroShotTask.measure`.
+        seen: see `ZeroShotTask`.
+
+    Raises:
+        VsembError: as `ZeroShotTask` and its `measure`.
+
+    Example:
+
+        metrics = evaluate_zero_shot_run(Run.open("runs/ds-sje"), Dataset.open("data/cub"), "test")
+        print(metrics.top1, metrics.average_precision)
+    """
+    task = ZeroShotTask(run, dataset, split, seen=seen)
+    return task.measure(texts_per_class=texts_per_class, curve=curve, corrupt=corrupt, top=top, seed=seed)

@@ -1,0 +1,50 @@
+"""Measuring recognition of classes on a validation split while `fit` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Split
+from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
+from vsemb.text.tokenizers import Tokenizer
+from vsemb.training.validation import SplitValidation
+
+
+class ZeroShotValidation(SplitValidation):
+    """Measures recognition of classes that were not trained on, after every epoch, and adds it to the logs.
+
+    Later callbacks see `val_top1` (mean of per-class accuracies), `val_average_precision` (AP@50), both in
+    percent, and `val_zero_shot`, their mean. Put this callback before those.
+
+    Args:
+        split: the validation split; its images have classes.
+        images: its images.
+        tokenizer: the model's tokenizer.
+
+    Raises:
+        DataError: if an image has no class.
+
+    Example:
+
+        model.fit(batches.dataset(), epochs=5, callbacks=[ZeroShotValidation(split, images, tokenizer)])
+    """
+
+    def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
+        super().__init__(split, images, tokenizer)
+        self._names, self._classes = split.class_ids()
+
+    def measure(self) -> ZeroShotMetrics:
+        """Measures the model as it is now."""
+        images, texts = self.embed()
+        text_classes = self._classes[self.split.caption_rows]
+        return evaluate_zero_shot(
+            images, self._classes, texts, text_classes, self.model.similarity, names=self._names
+        )
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        metrics = self.measure()
+        logs = {} if logs is None else logs
+        logs["val_top1"] = metrics.top1
+        logs["val_average_precision"] = metrics.average_precision
+        logs["val_zero_shot"] = (metrics.top1 + metrics.average_precision) / 2
