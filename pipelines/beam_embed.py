@@ -43,9 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--images", metavar="FILE", help="a list of image files: one path or URI a line")
     what.add_argument("--texts", metavar="FILE", help="one text a line")
     parser.add_argument("--split", help="with --data: the split to embed, or all (all)")
-    parser.add_argument(
-        "--captions", action="store_true", help="with --data: embed captions instead of images"
-    )
+    parser.add_argument("--captions", action="store_true", help="with --data: embed captions instead of images")
     parser.add_argument(
         "--shards", metavar="DIR", help="with --data: where workers find its shards, a path or URI (DATA)"
     )

@@ -73,9 +73,7 @@ def _image_and_class(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the pipeline; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, metavar="DATA", help="a dataset whose images have classes")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="NAME.weights.h5 to write")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the images (%(default)s)")

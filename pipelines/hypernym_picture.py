@@ -236,9 +236,7 @@ def _legend(pen: ImageDraw.ImageDraw, drawing: Drawing, font: Font) -> None:
         pen.text((x + 80 * FINENESS, y), text, fill=INK, font=font, anchor="lm")
 
 
-def _arrow(
-    pen: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour: str, dashed: bool
-) -> list[Box]:
+def _arrow(pen: ImageDraw.ImageDraw, start: np.ndarray, end: np.ndarray, colour: str, dashed: bool) -> list[Box]:
     """Draws an arrow from one point nearly to another; returns boxes that cover it."""
     length = math.dist(start, end)
     if length < 1:

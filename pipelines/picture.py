@@ -56,18 +56,12 @@ def draw(split: Split, lines: list[tuple[str, int | None, np.ndarray]]) -> Image
 
 
 def _image(split: Split, row: int, side: int) -> Image.Image:
-    return (
-        Image.open(io.BytesIO(split.read_image(row)))
-        .convert("RGB")
-        .resize((side, side), Image.Resampling.LANCZOS)
-    )
+    return Image.open(io.BytesIO(split.read_image(row))).convert("RGB").resize((side, side), Image.Resampling.LANCZOS)
 
 
 def main() -> None:
     """Draws the picture."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
     parser.add_argument("--out", type=Path, default=Path(".readme/search.png"))
     arguments = parser.parse_args()

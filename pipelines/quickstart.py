@@ -47,12 +47,8 @@ def commands(out: Path) -> list[list[str]]:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the quickstart; returns the exit status of the first command that fails, or 0."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("quickstart"), help="where everything goes (%(default)s)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("quickstart"), help="where everything goes (%(default)s)")
     out: Path = parser.parse_args(argv).out
     started = time.monotonic()
     for step in commands(out):

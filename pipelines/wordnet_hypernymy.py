@@ -147,8 +147,7 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
         filtered = whole
         known = PairSet(transitive_closure(np.unique(split.train, axis=0)), concepts)
     dev, test = (
-        labelled_pairs(getattr(split, part), concepts, (seed, number), filtered)
-        for part, number in _SEEDS.items()
+        labelled_pairs(getattr(split, part), concepts, (seed, number), filtered) for part, number in _SEEDS.items()
     )
     share = float(np.mean(whole.contains(test[0][test[1] == 0])))
     return Task(wordnet, closure, split, dev, test, known, share)
@@ -253,18 +252,12 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.files import write_json
 
     if arguments.out and "order" not in arguments.models:
-        raise invalid_argument(
-            "--out", str(arguments.out), "used with the model order, whose vectors it keeps"
-        )
+        raise invalid_argument("--out", str(arguments.out), "used with the model order, whose vectors it keeps")
     if arguments.epochs is not None and arguments.epochs < 1:
         raise invalid_argument("--epochs", arguments.epochs, "an integer >= 1")
     if arguments.seed < 0:
         raise invalid_argument("--seed", arguments.seed, "an integer >= 0")
-    if (
-        arguments.out
-        and arguments.out.exists()
-        and (not arguments.out.is_dir() or any(arguments.out.iterdir()))
-    ):
+    if arguments.out and arguments.out.exists() and (not arguments.out.is_dir() or any(arguments.out.iterdir())):
         raise invalid_argument("--out", str(arguments.out), "a folder that is new or empty")
     started = time.perf_counter()
     wordnet = read_wordnet(find_wordnet(arguments.wordnet))
@@ -327,12 +320,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = result.add_argument
-    add(
-        "--wordnet", type=Path, metavar="DIR", help="folder with data.noun ($WNHOME/dict, /usr/share/wordnet)"
-    )
-    add(
-        "--edges", choices=("unique", "paths"), default="unique", help="what the closure counts (%(default)s)"
-    )
+    add("--wordnet", type=Path, metavar="DIR", help="folder with data.noun ($WNHOME/dict, /usr/share/wordnet)")
+    add("--edges", choices=("unique", "paths"), default="unique", help="what the closure counts (%(default)s)")
     add("--negatives", choices=("filtered", "any"), default="filtered", help="corrupted pairs (%(default)s)")
     add("--adam", choices=("lazy", "dense"), default="lazy", help="what moves in a step (%(default)s)")
     add("--epochs", type=int, metavar="N", help="at most so many, instead of each model's own number")

@@ -47,9 +47,7 @@ def flowers(out: Path) -> Path:
         print("training an image network on the labels of the training classes", flush=True)
         accuracy = train_class_backbone(Dataset.open(data), weights)
         print(f"its training accuracy: {100 * accuracy:.1f} %")
-    run_command(
-        ["features", str(data), "--backbone", "SmallConvNet", "--weights", str(weights), "--training-crops"]
-    )
+    run_command(["features", str(data), "--backbone", "SmallConvNet", "--weights", str(weights), "--training-crops"])
     return data
 
 
@@ -94,9 +92,7 @@ class Runs:
             extra = [f"training.seed={seed}"]
             extra += [] if captions is None else [f"batches.captions_per_image={captions}"]
             recipe = recipes.get(name, self.variant).with_overrides([*extra, *self.settings])
-            folder = "-".join(
-                [name, self.variant, str(seed), *([] if captions is None else [f"captions{captions}"])]
-            )
+            folder = "-".join([name, self.variant, str(seed), *([] if captions is None else [f"captions{captions}"])])
             run: Run = train(recipe, self.dataset, self.out / "runs" / folder)
             found.append(ZeroShotTask(run, self.dataset, self.split))
         return found
@@ -255,20 +251,14 @@ def _typos(trained: dict[str, list[ZeroShotTask]], shares: Sequence[float]) -> d
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the pipeline; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a dataset with classes and features (synthetic flowers)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("zero_shot"), help="where everything goes (%(default)s)"
-    )
+    parser.add_argument("--out", type=Path, default=Path("zero_shot"), help="where everything goes (%(default)s)")
     parser.add_argument(
         "--encoders", nargs="+", default=list(ENCODERS), metavar="E", help=f"(all) {', '.join(ENCODERS)}"
     )
     parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
-    parser.add_argument(
-        "--variant", default="released", help="of the recipes: released or paper (%(default)s)"
-    )
+    parser.add_argument("--variant", default="released", help="of the recipes: released or paper (%(default)s)")
     parser.add_argument("--seeds", type=int, default=1, help="runs that are averaged (%(default)s)")
     parser.add_argument("--split", default="test", help="the split to measure on (%(default)s)")
     parser.add_argument(

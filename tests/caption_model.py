@@ -37,9 +37,7 @@ def caption_parts(regions: bool = False, dtype: str | None = None, **options: An
     for weight in model.trainable_weights:
         if len(weight.shape) > 1:
             weight.assign(random.normal(size=weight.shape, scale=1.5))
-    captioner = NeuralCaptioner(
-        model, vocabulary, **{"beam": 4, "n_best": 3, "max_words": LONGEST, **options}
-    )
+    captioner = NeuralCaptioner(model, vocabulary, **{"beam": 4, "n_best": 3, "max_words": LONGEST, **options})
     return captioner, ImageInput(config, backbone, extractor)
 
 

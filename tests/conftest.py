@@ -14,20 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tiny import tiny
+
 COUNTS = {"train": 48, "val": 12, "test": 12}
 FEATURE_DIM = 16
-
-#: What makes any recipe small enough for a test; see `vsemb.recipes.schema`.
-TINY = (
-    "embedding_dim=16",
-    "text.word_dim=16",
-    "text.units=16",
-    "text.min_count=1",
-    "batches.size=8",
-    "training.epochs=2",
-    "training.seed=3",
-    "training.precision=float32",
-)
 
 #: What makes a recipe of the task `captions` small enough for a test.
 TINY_CAPTIONS = [
@@ -126,9 +116,8 @@ def tiny_recipe():
     """A recipe on features that trains in seconds."""
     from vsemb import recipes
 
-    return recipes.get("vsepp", "paper").with_overrides(
-        [*TINY, "optimizer.learning_rate=0.01", "loss.negatives=all", "text.pooling=mean"]
-    )
+    settings = ["optimizer.learning_rate=0.01", "loss.negatives=all", "text.encoder.pooling=mean"]
+    return tiny(recipes.get("vsepp", "paper"), *settings)
 
 
 @pytest.fixture(scope="session")
@@ -203,9 +192,7 @@ def region_recipe():
     """The recipe `dvsa`, small enough for a test."""
     from vsemb import recipes
 
-    return recipes.get("dvsa", "paper").with_overrides(
-        [*TINY, "optimizer.name=adam", "optimizer.momentum=0", "optimizer.learning_rate=0.01"]
-    )
+    return tiny(recipes.get("dvsa", "paper"), "optimizer=adam", "optimizer.learning_rate=0.01")
 
 
 @pytest.fixture(scope="session")
@@ -290,7 +277,7 @@ def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
     from vsemb import recipes
     from vsemb.runs.train import train
 
-    recipe = recipes.get("kiros2014").with_overrides(list(TINY))
+    recipe = tiny(recipes.get("kiros2014"))
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "kiros")
 
 

@@ -123,9 +123,7 @@ def write_siglip(path: Path, size: int = SIZE) -> Path:
     tokenizer = models.SigLIPTokenizer(sentencepiece_model())
     network = models.SigLIPBackbone(
         models.SigLIPVisionEncoder(8, 16, 2, 2, 32, image_shape=(size, size, 3), name="vision"),
-        models.SigLIPTextEncoder(
-            tokenizer.vocabulary_size(), 16, 16, 2, 2, 32, max_sequence_length=20, name="text"
-        ),
+        models.SigLIPTextEncoder(tokenizer.vocabulary_size(), 16, 16, 2, 2, 32, max_sequence_length=20, name="text"),
     )
     spread(network)
     for weight in network.weights:

@@ -28,9 +28,7 @@ class Scenes:
         self.labels = sorted(set().union(*shown))
         #: Every two things that some image shows together, and which images do: (pairs, n).
         self.pairs = [
-            pair
-            for pair in itertools.combinations(self.labels, 2)
-            if any(set(pair) <= labels for labels in shown)
+            pair for pair in itertools.combinations(self.labels, 2) if any(set(pair) <= labels for labels in shown)
         ]
         self.both = np.array([[set(pair) <= labels for labels in shown] for pair in self.pairs])
 

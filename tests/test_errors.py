@@ -12,8 +12,7 @@ def test_order_of_an_invalid_argument() -> None:
     error = errors.invalid_argument("margin", -1, "a number >= 0", "Leave it out for 0.2.")
     # Argument, received, allowed, fix.
     assert str(error) == (
-        "Invalid value for argument `margin`. Received: margin=-1. Expected: a number >= 0. "
-        "Leave it out for 0.2."
+        "Invalid value for argument `margin`. Received: margin=-1. Expected: a number >= 0. Leave it out for 0.2."
     )
     assert isinstance(error, ValueError) and isinstance(error, errors.VsembError)
 
@@ -27,9 +26,7 @@ def test_a_long_value_is_cut_and_an_array_is_one_line() -> None:
     assert "path='two  blanks'" in str(errors.invalid_argument("path", "two  blanks", "a path"))
 
 
-@pytest.mark.parametrize(
-    ("received", "hint"), [("vsep", " Did you mean 'vsepp'?"), ("zzz", ""), ("", ""), (None, "")]
-)
+@pytest.mark.parametrize(("received", "hint"), [("vsep", " Did you mean 'vsepp'?"), ("zzz", ""), ("", ""), (None, "")])
 def test_nearest_name(received, hint: str) -> None:
     message = str(errors.unknown_name("recipe", received, iter(["kiros2014", "vsepp"])))
     assert message.endswith("Expected: one of kiros2014, vsepp." + hint)

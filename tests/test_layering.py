@@ -271,9 +271,7 @@ def imports(path: Path) -> list[tuple[str, int, bool]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             # `from vsemb import losses` imports a room, `from vsemb.losses import get` one too.
-            found += [
-                (f"{node.module}.{alias.name}", node.lineno, id(node) in inside) for alias in node.names
-            ]
+            found += [(f"{node.module}.{alias.name}", node.lineno, id(node) in inside) for alias in node.names]
     return found
 
 
@@ -325,9 +323,7 @@ def test_no_tensorflow_where_any_backend_runs(path: Path) -> None:
             assert allowed, f"{path}:{line} imports tensorflow"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if room_of(p) == "ops" or file_of(p) in OPS_FILES], ids=str
-)
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) == "ops" or file_of(p) in OPS_FILES], ids=str)
 def test_ops_have_no_state(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert not [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]

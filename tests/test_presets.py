@@ -9,7 +9,7 @@ import pytest
 
 from vsemb.errors import DataError
 from vsemb.presets import ImagePreset, directories, display_name, keep_preset, preset_directory
-from vsemb.text.preset_tokenizers import PresetTexts
+from vsemb.text.preset_tokenizers import PresetText
 
 
 def test_a_name_that_is_none_is_told_the_nearest() -> None:
@@ -35,9 +35,7 @@ def test_a_download_that_fails_is_one_line_and_says_what_to_do(monkeypatch: pyte
         raise ConnectionError("no\nroute to host")
 
     monkeypatch.setattr(keras_hub.models.Backbone, "from_preset", offline)
-    with pytest.raises(
-        DataError, match="Where there is no network, download the files of kaggle://"
-    ) as found:
+    with pytest.raises(DataError, match="Where there is no network, download the files of kaggle://") as found:
         ImagePreset.open("hub:vit_base_patch16_224_imagenet")
     assert "\n" not in str(found.value) and "hub:DIRECTORY" in str(found.value)
     # What failed is tried again.
@@ -59,7 +57,7 @@ def test_what_is_downloaded_is_described_as_a_directory_is(preset_path, monkeypa
     try:
         fetched, given = ImagePreset.open("hub:tiny_siglip"), ImagePreset.open(f"hub:{path}")
         assert fetched == given
-        texts, same = PresetTexts.open("hub:tiny_siglip"), PresetTexts.open(f"hub:{path}")
+        texts, same = PresetText.open("hub:tiny_siglip"), PresetText.open(f"hub:{path}")
         assert (texts.pieces, texts.length, texts.end) == (same.pieces, same.length, same.end)
     finally:
         directories._fetched.cache_clear()
@@ -71,7 +69,7 @@ def test_a_preset_that_is_kept_says_what_it_was_called(preset_path, tmp_path: Pa
     keep_preset(f"hub:{tmp_path / 'text'}", tmp_path / "again", "text")
     assert display_name(f"hub:{tmp_path / 'again'}") == name
     assert not list(tmp_path.rglob("*.h5"))
-    assert PresetTexts.open(f"hub:{tmp_path / 'again'}").pieces == PresetTexts.open(name).pieces
+    assert PresetText.open(f"hub:{tmp_path / 'again'}").pieces == PresetText.open(name).pieces
 
 
 def test_a_preset_without_a_converter_says_how_to_add_one(preset_path, tmp_path: Path) -> None:
@@ -82,10 +80,10 @@ def test_a_preset_without_a_converter_says_how_to_add_one(preset_path, tmp_path:
 
 def test_a_preset_without_texts_is_refused_for_texts(preset_path) -> None:
     with pytest.raises(DataError, match="a ViTBackbone with none as tokenizer"):
-        PresetTexts.open(f"hub:{preset_path('vit')}")
+        PresetText.open(f"hub:{preset_path('vit')}")
 
 
 def test_other_json_is_no_preset(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"registered_name": "x"}))
     with pytest.raises(DataError, match="it has no `config`"):
-        PresetTexts.open(f"hub:{tmp_path}")
+        PresetText.open(f"hub:{tmp_path}")

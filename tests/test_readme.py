@@ -14,9 +14,7 @@ from vsemb.data.store import write_dataset
 from vsemb.data.synthetic import generate
 
 ROOT = Path(__file__).parents[1]
-PAGES = [
-    ROOT / path for path in ("README.md", "CONTRIBUTING.md", "savedmodels/README.md", "pipelines/README.md")
-]
+PAGES = [ROOT / path for path in ("README.md", "CONTRIBUTING.md", "savedmodels/README.md", "pipelines/README.md")]
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -13,13 +13,13 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
 from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation, Similarity
 from vsemb.systems.regions.attention import cross_attention_scores
-from vsemb.systems.regions.similarities import CrossAttention, RegionWord, SetSimilarity
+from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, RegionWord
 
 
 def embeddings(similarity: Similarity, rows: int, seed: int, items: int = 4) -> np.ndarray:
     """Random embeddings of a similarity's shape, sets of up to `items` with padding."""
     generator = np.random.default_rng(seed)
-    if not similarity.sets:
+    if not similarity.multi_vector:
         return generator.normal(size=(rows, 8))
     vectors = generator.normal(size=(rows, items, 8))
     vectors[np.arange(items) >= generator.integers(1, items + 1, (rows, 1))] = 0
@@ -56,9 +56,7 @@ def test_by_hand() -> None:
     assert float(Dot().scores(image, text)[0, 0]) == 8
     cosine = Cosine()
     # (3, 4)/5 times (0, 1).
-    np.testing.assert_allclose(
-        cosine.scores(cosine.normalize(image), cosine.normalize(text)), [[0.8]], rtol=1e-6
-    )
+    np.testing.assert_allclose(cosine.scores(cosine.normalize(image), cosine.normalize(text)), [[0.8]], rtol=1e-6)
 
 
 def test_get() -> None:
@@ -150,7 +148,7 @@ def test_which_are_of_sets() -> None:
     sets = {name for name in similarities.SIMILARITIES if similarities.get(name).sets}
     attention = {"cross-attention", "cross-attention-image"}
     assert sets == {"region-word", "region-word-all", "late-interaction", *attention}
-    assert all(isinstance(similarities.get(name), SetSimilarity) for name in sets)
+    assert all(isinstance(similarities.get(name), MultiVectorSimilarity) for name in sets)
     with pytest.raises(InvalidArgumentError, match="max, sum"):
         RegionWord("mean")
     with pytest.raises(InvalidArgumentError, match="regions, words"):

@@ -33,9 +33,7 @@ class WorkerError(VsembError):
     """Another worker of a training is gone or does not answer."""
 
 
-def invalid_argument(
-    name: str, received: object, allowed: str, fix: str | None = None
-) -> InvalidArgumentError:
+def invalid_argument(name: str, received: object, allowed: str, fix: str | None = None) -> InvalidArgumentError:
     """Builds the error for one bad argument.
 
     Args:

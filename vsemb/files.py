@@ -150,6 +150,15 @@ def require_space(path: str | os.PathLike[str], needed: int) -> None:
         )
 
 
+def hard_link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Makes `target` a second name of a file, or a copy where the file system has no second names."""
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes `value` as indented JSON, atomically. NaN and infinity are refused (ValueError)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)

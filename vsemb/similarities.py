@@ -6,29 +6,35 @@ is always better. Those of sets, (items, dim), are in `vsemb.systems.regions.sim
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
-from vsemb.errors import unknown_name
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
+from vsemb.parts import Part, fields_of
+from vsemb.registry import find_part
 
 Tensor = Any
 
 
-class Similarity:
-    """Base of the similarities: stateless, described wholly by `get_config`."""
+@dataclass(frozen=True)
+class Similarity(Part, family="similarity"):
+    """How an image embedding and a text embedding are compared; base of the family `similarity`."""
 
     #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
     #: score of their mean (Reed et al. 2016, equation 8).
     linear: ClassVar[bool] = False
 
-    #: Whether an embedding is a set of vectors, (items, dim), where the others have one vector, (dim,).
-    sets: ClassVar[bool] = False
+    #: What it compares: one `vector`, (dim,), or `multi_vector`, (items, dim), per image and text.
+    accepts: ClassVar[str] = "vector"
+
+    @property
+    def multi_vector(self) -> bool:
+        """Whether an embedding is a set of vectors."""
+        return self.accepts == "multi_vector"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         """Brings encoder outputs into this similarity's geometry.
@@ -67,7 +73,7 @@ class Similarity:
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return {}
+        return {name: getattr(self, name) for name in fields_of(type(self))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Similarity:
@@ -76,7 +82,8 @@ class Similarity:
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class Dot(Similarity):
+@dataclass(frozen=True)
+class Dot(Similarity, kind="dot"):
     """Inner product of raw embeddings (Reed et al. 2016, compatibility F; imgcap).
 
     Example:
@@ -98,7 +105,8 @@ class Dot(Similarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class Cosine(Dot):
+@dataclass(frozen=True)
+class Cosine(Dot, kind="cosine"):
     """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
 
     def normalize(self, embeddings: Tensor) -> Tensor:
@@ -106,7 +114,8 @@ class Cosine(Dot):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class OrderViolation(Similarity):
+@dataclass(frozen=True)
+class OrderViolation(Similarity, kind="order"):
     """Minus the order violation: a text scores best where it lies above the image.
 
     S(c, i) = -E(f(i), f(c)), E(x, y) = ||max(0, y - x)||² (Vendrov et al. 2016, section 4 and equation
@@ -130,7 +139,8 @@ class OrderViolation(Similarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class ReversedOrderViolation(OrderViolation):
+@dataclass(frozen=True)
+class ReversedOrderViolation(OrderViolation, kind="order-reversed"):
     """Images above texts: the ablation of Vendrov et al. 2016, table 2."""
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
@@ -140,34 +150,17 @@ class ReversedOrderViolation(OrderViolation):
         return -order_violation(texts, images)
 
 
-def _of_sets(name: str, **arguments: Any) -> Similarity:
-    from vsemb.systems.regions import similarities
-
-    return getattr(similarities, name)(**arguments)
-
-
-#: What makes each similarity, by its name in recipes and commands.
-SIMILARITIES: dict[str, Callable[[], Similarity]] = {
-    "dot": Dot,
-    "cosine": Cosine,
-    "order": OrderViolation,
-    "order-reversed": ReversedOrderViolation,
-    "region-word": partial(_of_sets, "RegionWord"),
-    "region-word-all": partial(_of_sets, "RegionWord", reduce="sum"),
-    "late-interaction": partial(_of_sets, "LateInteraction"),
-    "cross-attention": partial(_of_sets, "CrossAttention"),
-    "cross-attention-image": partial(_of_sets, "CrossAttention", attend="words"),
-}
-
-
 def get(identifier: str | Similarity) -> Similarity:
-    """Returns a similarity by name; an instance passes through.
+    """Returns a similarity by its kind, with default fields; an instance passes through.
 
     Raises:
-        InvalidArgumentError: for a name that is not in `SIMILARITIES`.
+        InvalidArgumentError: for an unknown kind.
+
+    Example:
+
+    >>> get("cosine")
+    Cosine()
     """
     if isinstance(identifier, Similarity):
         return identifier
-    if identifier not in SIMILARITIES:
-        raise unknown_name("similarity", identifier, SIMILARITIES)
-    return SIMILARITIES[identifier]()
+    return find_part("similarity", identifier, "similarity")()

@@ -68,29 +68,21 @@ class Model:
             contract = Contract.read(version_contract_path(Path(where)))
         else:
             try:
-                contract = Contract.from_json(
-                    storage.read_json(storage.join(where, "assets.extra", "contract.json"))
-                )
+                contract = Contract.from_json(storage.read_json(storage.join(where, "assets.extra", "contract.json")))
             except ValueError as error:
-                raise DataError(
-                    f"The contract of {path} is none: {error}. Export the model again."
-                ) from error
+                raise DataError(f"The contract of {path} is none: {error}. Export the model again.") from error
         name, argument = SIGNATURES[kind]
         sides = contract.signatures.get(name)
         if sides is None:
             there = ", ".join(contract.signatures)
-            raise DataError(
-                f"The model at {where} has no signature {name}, which {kind}s need; only {there}."
-            )
+            raise DataError(f"The model at {where} has no signature {name}, which {kind}s need; only {there}.")
         shape = sides["outputs"].get("embedding", {}).get("shape", [])
         if list(sides["inputs"]) != [argument] or len(shape) != 2:
             raise DataError(f"The model at {where} embeds {kind}s as sets of vectors; use `vsemb search`.")
         return cls(where, contract)
 
 
-def dataset_units(
-    dataset: Dataset, split: str, kind: str, rows_per_file: int, shards: str | None = None
-) -> list[Unit]:
+def dataset_units(dataset: Dataset, split: str, kind: str, rows_per_file: int, shards: str | None = None) -> list[Unit]:
     """Returns the shards of a dataset's splits as units, in the order of an index's rows.
 
     Args:
@@ -232,8 +224,7 @@ def embed(
         "rows": sum(item["rows"] for item in reports),
         "dim": reports[0]["dim"],
         "files": [
-            {"name": files[number].path.rpartition("/")[2]}
-            | {name: item[name] for name in ("rows", "bytes", "sha256")}
+            {"name": files[number].path.rpartition("/")[2]} | {name: item[name] for name in ("rows", "bytes", "sha256")}
             for number, item in zip(numbers, reports, strict=True)
         ],
         "bad": [bad for item in reports for bad in item["bad"]],
@@ -242,9 +233,7 @@ def embed(
     return manifest
 
 
-def _build(
-    pipeline: beam.Pipeline, *, units: list[Unit], files: dict[int, FileTask], model: Model, kind: str
-) -> None:
+def _build(pipeline: beam.Pipeline, *, units: list[Unit], files: dict[int, FileTask], model: Model, kind: str) -> None:
     import apache_beam as beam
     from apache_beam.ml.inference.base import RunInference
 
@@ -267,9 +256,7 @@ def _refuse_other(out: str, names: dict[str, int], overwrite: bool) -> None:
     if any(not name.startswith("embeddings-") for name in other):
         raise DataError(f"{out} holds {other[0]!r} and no embeddings; choose another name.")
     if names and MANIFEST in names and not overwrite:
-        raise DataError(
-            f"{out} holds other embeddings; choose another name, or replace them with --overwrite."
-        )
+        raise DataError(f"{out} holds other embeddings; choose another name, or replace them with --overwrite.")
 
 
 def _publish(out: str, work: str, manifest: dict[str, Any]) -> None:

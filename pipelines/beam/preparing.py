@@ -161,11 +161,7 @@ def prepare(
             raise _bad_image(found["skipped"][0], letters)
         _finish(layout, area, described, opened, found)
         _publish(out, layout, area)
-    manifest = (
-        read_json(Path(out) / MANIFEST)
-        if area is not None
-        else storage.read_json(storage.join(out, MANIFEST))
-    )
+    manifest = read_json(Path(out) / MANIFEST) if area is not None else storage.read_json(storage.join(out, MANIFEST))
     if found["skipped"]:
         report(f"left out {len(found['skipped'])} images; {letters} says which, and why")
     return manifest
@@ -188,9 +184,7 @@ def _build(
 ) -> None:
     import apache_beam as beam
 
-    plan = functools.partial(
-        _plan, per_shard=per_shard, layout=layout, skip=on_bad_image == "skip", blocks=len(tasks)
-    )
+    plan = functools.partial(_plan, per_shard=per_shard, layout=layout, skip=on_bad_image == "skip", blocks=len(tasks))
     shards = (
         pipeline
         | "Blocks" >> beam.Create(tasks)

@@ -34,9 +34,7 @@ IMAGE is Beam's image of this Python with vsemb[beam] and pipelines/ in it, and 
 the same to every worker."""
 
 
-def parse(
-    parser: argparse.ArgumentParser, argv: Sequence[str] | None
-) -> tuple[argparse.Namespace, list[str]]:
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """Parses a job's own arguments; the others must be options of Beam, if it is installed.
 
     Args:

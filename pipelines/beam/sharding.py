@@ -71,9 +71,7 @@ class ShardTask:
         return storage.join(self.reports, f"{self.split}-{self.number:05d}-{digest}.json")
 
 
-def plan_shards(
-    summaries: Iterable[BlockSummary], per_shard: int, folder: str, reports: str
-) -> list[ShardTask]:
+def plan_shards(summaries: Iterable[BlockSummary], per_shard: int, folder: str, reports: str) -> list[ShardTask]:
     """Decides which images go into which shard.
 
     Args:

@@ -85,9 +85,7 @@ def write_tfrecord(path: Path, vectors: Vectors) -> None:
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for number, key, split, row in zip(
-            vectors.ids, vectors.keys, vectors.splits, vectors.embeddings, strict=True
-        ):
+        for number, key, split, row in zip(vectors.ids, vectors.keys, vectors.splits, vectors.embeddings, strict=True):
             example = tf.train.Example()
             feature = example.features.feature
             feature["id"].int64_list.value.append(int(number))

@@ -100,9 +100,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> int:
     """Runs the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), metavar="PART")
     parser.add_argument("--quick", action="store_true", help="small sizes, no gates")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the report as JSON")

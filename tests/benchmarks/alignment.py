@@ -35,7 +35,7 @@ from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
 from vsemb.systems.regions.attention import cross_attention_scores
 from vsemb.systems.regions.set_scores import region_word_scores
-from vsemb.systems.regions.similarities import CrossAttention, RegionWord, SetSimilarity
+from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, RegionWord
 
 REGIONS, WORDS, CAPTIONS = 20, 20, 5
 _LOOP_IMAGES, _LOOP_TEXTS = 10, 500
@@ -66,11 +66,9 @@ def loop_seconds(regions: np.ndarray, words: np.ndarray) -> float:
     return median_seconds(loop, 3) * len(regions) * len(words) / (len(few) * len(some))
 
 
-def step_seconds(similarity: SetSimilarity, batch: int, dim: int) -> float:
+def step_seconds(similarity: MultiVectorSimilarity, batch: int, dim: int) -> float:
     """Seconds of the loss of a batch in both directions, forward and backward."""
-    regions, words = (
-        tf.constant(np.asarray(similarity.normalize(sets(batch, 20, dim, seed)))) for seed in (3, 4)
-    )
+    regions, words = (tf.constant(np.asarray(similarity.normalize(sets(batch, 20, dim, seed)))) for seed in (3, 4))
     relation, loss = tf.eye(batch, dtype=tf.int32), PairwiseRanking(1.0)
 
     @tf.function
@@ -108,9 +106,7 @@ def measure(images: int, dim: int, threads: int, batch: int) -> dict[str, Any]:
     report["loop_over_pairs"] = {"seconds": loop_seconds(regions, words)}
     ids = np.arange(images)
     owners = np.repeat(ids, CAPTIONS)
-    report["ranks_both_ways"] = timed(
-        lambda: retrieval_ranks(regions, words, ids, owners, RegionWord()), images
-    )
+    report["ranks_both_ways"] = timed(lambda: retrieval_ranks(regions, words, ids, owners, RegionWord()), images)
     unit = [np.asarray(CrossAttention().normalize(x)) for x in (regions, words)]
     for attend in ("regions", "words"):
         score = partial(cross_attention_scores, *unit, attend)
@@ -127,9 +123,7 @@ def measure(images: int, dim: int, threads: int, batch: int) -> dict[str, Any]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--dim", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=100)

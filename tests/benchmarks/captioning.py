@@ -82,9 +82,7 @@ def cpu_seconds(function: Callable[[], Any], rounds: int) -> float:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[1, 16, 64])
     parser.add_argument("--beam", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
@@ -117,9 +115,7 @@ def main() -> None:
         row = {"images": count, "ms_per_image": 1e3 * graph / count}
         row |= {"loop_over_graph": peer / graph, "graph_over_limit": graph / floor}
         report["sizes"].append({name: round(value, 3) for name, value in row.items()})
-        lines.append(
-            [str(count), f"{1e3 * graph / count:.1f}", f"{peer / graph:.1f}", f"{graph / floor:.2f}"]
-        )
+        lines.append([str(count), f"{1e3 * graph / count:.1f}", f"{peer / graph:.1f}", f"{graph / floor:.2f}"])
     if len(arguments.images) > 1:
         seconds = [row["ms_per_image"] * row["images"] for row in report["sizes"]]
         report["exponent"] = round(float(np.polyfit(np.log(arguments.images), np.log(seconds), 1)[0]), 2)

@@ -27,7 +27,7 @@ from tests.benchmarks.timing import median_seconds
 from vsemb.cli.tables import table
 from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.losses import InfoNCE, RowLoss, SigmoidLoss
+from vsemb.losses import InBatchLoss, InfoNCE, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale
 
 WORDS, STEPS, FEATURES = 10_000, 20, 1280
@@ -55,7 +55,7 @@ def make_batch(rows: int) -> dict[str, Any]:
 def measure(way: str, rows: int, chunk_size: int, units: int, rounds: int) -> dict[str, float]:
     """Bytes and seconds of a training step, in a process that has done nothing else."""
     loss_name, chunks, blocks = WAYS[way]
-    loss: RowLoss = InfoNCE() if loss_name == "infonce" else SigmoidLoss()
+    loss: InBatchLoss = InfoNCE() if loss_name == "infonce" else SigmoidLoss()
     keras.utils.set_random_seed(0)
     words = WordEmbedding(WORDS, 300, dense_gradient=True)
     model = DualEncoder(
@@ -85,9 +85,7 @@ def growth(sizes: list[int], values: list[float]) -> float:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, nargs="+", default=[512, 1024, 2048, 4096])
     parser.add_argument("--chunk-size", type=int, default=128)
     parser.add_argument("--units", type=int, default=512)
@@ -100,9 +98,7 @@ def main() -> None:
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         for way in WAYS:
             found[way] = [
-                pool.submit(
-                    measure, way, rows, arguments.chunk_size, arguments.units, arguments.rounds
-                ).result()
+                pool.submit(measure, way, rows, arguments.chunk_size, arguments.units, arguments.rounds).result()
                 for rows in arguments.batches
             ]
     rows = []

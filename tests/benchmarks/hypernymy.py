@@ -92,9 +92,7 @@ def measure(count: int, rounds: int, with_keras: bool) -> list[dict[str, Any]]:
         rows.append(left_out(SPARSE_ADAM, "PyTorch is not installed: pip install 'vsemb[benchmark]'"))
     else:
         first = slice(BATCH)
-        mine = EpochLoop(HypernymModel(CONCEPTS, DIM, seed=0)).run(
-            true[first], false[first], BATCH, np.full(1, RATE)
-        )
+        mine = EpochLoop(HypernymModel(CONCEPTS, DIM, seed=0)).run(true[first], false[first], BATCH, np.full(1, RATE))
         theirs = torch_epoch(vectors, margin)(true[first], false[first])
         if not np.isclose(mine, theirs, rtol=1e-4):
             raise SystemExit(f"PyTorch's first loss is {theirs}, ours {mine}.")
@@ -114,9 +112,7 @@ def measure(count: int, rounds: int, with_keras: bool) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", default=[210_000, 419_000, 838_000])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)

@@ -57,8 +57,7 @@ def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
         run = train(recipe.with_overrides(_FEW), data, folder / "run")
         precisions = {NAME: "float32"} | ({ROUNDED: "mixed_bfloat16"} if multiplies_bfloat16() else {})
         models = {
-            name: export_run(run.computed_in(precision), folder / precision)
-            for name, precision in precisions.items()
+            name: export_run(run.computed_in(precision), folder / precision) for name, precision in precisions.items()
         }
     return models, run
 
@@ -141,9 +140,7 @@ def measure(variant: str, batches: list[int], threads: int, rounds: int) -> list
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=["tuned", "paper"], choices=["tuned", "paper"])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--threads", type=int, default=1)

@@ -86,9 +86,7 @@ def scoring(images: int, dim: int, threads: int, rounds: int) -> list[dict[str, 
             similarity.scores(points[start : start + 1000], texts)
 
     def by_numpy() -> np.ndarray:
-        return np.stack(
-            [np.square(np.maximum(texts - point, 0)).sum(axis=1) for point in points[:_NUMPY_IMAGES]]
-        )
+        return np.stack([np.square(np.maximum(texts - point, 0)).sum(axis=1) for point in points[:_NUMPY_IMAGES]])
 
     # First, while nothing larger has been in memory.
     memory = bytes_beyond(lambda: retrieval_ranks(points, texts, ids, np.repeat(ids, CAPTIONS), similarity))
@@ -182,9 +180,7 @@ def losses(batch: int, dim: int, threads: int, rounds: int) -> list[dict[str, An
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[1250, 2500, 5000])
     parser.add_argument("--dim", type=int, default=1024)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[32, 64, 128])

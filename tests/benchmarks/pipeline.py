@@ -86,9 +86,7 @@ def decoding(count: int, rounds: int) -> list[dict[str, Any]]:
         {"ours": lambda: cpu_seconds(ours), "pillow": lambda: cpu_seconds(lambda: by_pillow(encoded))}, rounds
     )
     rate = count / seconds["ours"]
-    return [
-        row(JPEG, f"{count} images", seconds["pillow"] / seconds["ours"], images_per_second=rate, **seconds)
-    ]
+    return [row(JPEG, f"{count} images", seconds["pillow"] / seconds["ours"], images_per_second=rate, **seconds)]
 
 
 def sentences(count: int) -> tuple[list[str], Vocabulary]:
@@ -98,8 +96,7 @@ def sentences(count: int) -> tuple[list[str], Vocabulary]:
     words = [bytes(letters[i, : 2 + i % 8]).decode() for i in range(len(letters))]
     lengths = np.clip(np.rint(generator.lognormal(2.35, 0.33, count)), 5, 40).astype(int)
     texts = [
-        " ".join(words[i] for i in (len(words) * generator.random(length) ** 3).astype(int)).capitalize()
-        + " ."
+        " ".join(words[i] for i in (len(words) * generator.random(length) ** 3).astype(int)).capitalize() + " ."
         for length in lengths
     ]
     return texts, Vocabulary(sorted(set(words[:8000])))
@@ -215,9 +212,7 @@ def batching(count: int, rounds: int) -> list[dict[str, Any]]:
     texts, vocabulary = sentences(count)
     features = np.random.default_rng(2).standard_normal((count // CAPTIONS, DIM), np.float32)
     owners = np.repeat(np.arange(len(features)), CAPTIONS)
-    split: Any = SimpleNamespace(
-        name="noise", ids=np.arange(len(features)), captions=texts, caption_rows=owners
-    )
+    split: Any = SimpleNamespace(name="noise", ids=np.arange(len(features)), captions=texts, caption_rows=owners)
     images = feature_images(features, 4 << 30)
     dataset = PairBatches(split, images, WordTokenizer(vocabulary), batch_size=BATCH).dataset()
     try:
@@ -245,9 +240,7 @@ def batching(count: int, rounds: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[100, 200, 400])
     parser.add_argument("--captions", type=int, nargs="+", default=[5000, 10_000, 20_000])
     parser.add_argument("--rows", type=int, nargs="+", default=[2048, 4096, 8192])
@@ -269,14 +262,10 @@ def main() -> None:
             for size in sizes:
                 found = measure(size)
                 rows += found
-                rates += [
-                    v for each in found for k, v in each.items() if each["name"] == name and "_per_" in k
-                ]
+                rates += [v for each in found for k, v in each.items() if each["name"] == name and "_per_" in k]
             if len(sizes) > 1 and len(rates) == len(sizes):
                 seconds = [size / rate for size, rate in zip(sizes, rates, strict=True)]
-                rows.append(
-                    row(GROWTH.format(name.split(" / ")[0]), f"{len(sizes)} sizes", exponent(sizes, seconds))
-                )
+                rows.append(row(GROWTH.format(name.split(" / ")[0]), f"{len(sizes)} sizes", exponent(sizes, seconds)))
     print_rows(rows)
     if arguments.json:
         write_json(arguments.json, {"threads": arguments.threads, "rows": rows})

@@ -119,9 +119,7 @@ def measure(images: int, dim: int, threads: int, rounds: int, few: int) -> list[
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, nargs="+", default=[1250, 2500, 5000])
     parser.add_argument("--dim", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=1)

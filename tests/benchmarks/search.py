@@ -87,9 +87,7 @@ def exact(items: int, dim: int, threads: int, rounds: int) -> list[dict[str, Any
     names = [str(number) for number in range(items)]
     with own_process(threads, peer=True) as pool, tempfile.TemporaryDirectory() as folder:
         # From disk, as an index is.
-        index = write_index(
-            Path(folder) / "index", clustered(items, dim, 1), np.arange(items), names, _SOURCE
-        )
+        index = write_index(Path(folder) / "index", clustered(items, dim, 1), np.arange(items), names, _SOURCE)
         for batch in BATCHES:
             queries, calls = every[:batch], 10 if batch == 1 else 1
             _, found = pool.submit(flat_seconds, items, dim, batch, calls).result()
@@ -148,9 +146,7 @@ def approximate(items: int, dim: int, rounds: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", default=[25_000, 50_000, 100_000])
     parser.add_argument("--dim", type=int, nargs="+", default=[256, 1024])
     parser.add_argument("--exact-only", action="store_true", help="leave the approximate backends out")

@@ -84,9 +84,7 @@ def rest_sender(port: int) -> Callable[[Case], tuple[int, bytes]]:
     headers = {"Content-Type": "application/json"}
 
     def send(case: Case) -> tuple[int, bytes]:
-        response = pool.request(
-            "POST", "/v1/models/model:predict", body=case.rest, headers=headers, timeout=60
-        )
+        response = pool.request("POST", "/v1/models/model:predict", body=case.rest, headers=headers, timeout=60)
         return response.status, response.data
 
     return send
@@ -106,9 +104,7 @@ def rpc_sender(port: int) -> Callable[[Case], tuple[str, bytes]]:
     return send
 
 
-def load(
-    ports: tuple[int, int], cases: list[Case], requests: int, clients: int
-) -> tuple[list[Answer], float]:
+def load(ports: tuple[int, int], cases: list[Case], requests: int, clients: int) -> tuple[list[Answer], float]:
     """Sends a count of requests from several clients at once; every client has one under way.
 
     Returns:
@@ -177,9 +173,7 @@ def measure_load(path: Path, requests: int, clients: int) -> dict[str, Any]:
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
     """Returns percentiles in milliseconds."""
-    return (
-        {f"p{p}": round(1e3 * float(np.percentile(seconds, p)), 2) for p in (50, 95, 99)} if seconds else {}
-    )
+    return {f"p{p}": round(1e3 * float(np.percentile(seconds, p)), 2) for p in (50, 95, 99)} if seconds else {}
 
 
 def small_run(folder: Path) -> tuple[Path, Path]:
@@ -225,9 +219,7 @@ def tables(report: dict[str, Any]) -> Iterator[str]:
 
 def main() -> int:
     """Runs the benchmark; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, metavar="savedmodels/NAME", help="a model's directory")
     parser.add_argument("--run", type=Path, help="the run that it was exported from, for the latencies")
     parser.add_argument("--requests", type=int, default=2000, help="of each round (%(default)s)")

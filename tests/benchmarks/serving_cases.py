@@ -87,9 +87,7 @@ def make_cases(path: Path, size: int = 80) -> list[Case]:
         )
 
     def text() -> bytes:
-        shapes = [
-            f"{generator.choice(COLOURS)} {generator.choice(SHAPES)}" for _ in range(generator.integers(1, 4))
-        ]
+        shapes = [f"{generator.choice(COLOURS)} {generator.choice(SHAPES)}" for _ in range(generator.integers(1, 4))]
         return f"a {' beside a '.join(shapes)}".encode()
 
     def image() -> bytes:

@@ -32,12 +32,8 @@ def measure_latency(path: Path, run: Run, rounds: int = 15) -> dict[str, Any]:
     ways: dict[str, Callable[[list[bytes]], np.ndarray]] = {
         "SavedModel, signature": lambda texts: function(text=tf.constant(texts))["embedding"].numpy(),
         "SavedModel, session": lambda texts: plain(np.array(texts, object))[0],
-        "Keras, called": lambda texts: keras.ops.convert_to_numpy(
-            model.encode_texts(tokenizer(tf.constant(texts)))
-        ),
-        "Keras, predict": lambda texts: model.predict({"text": tokenizer(tf.constant(texts))}, verbose=0)[
-            "text"
-        ],
+        "Keras, called": lambda texts: keras.ops.convert_to_numpy(model.encode_texts(tokenizer(tf.constant(texts)))),
+        "Keras, predict": lambda texts: model.predict({"text": tokenizer(tf.constant(texts))}, verbose=0)["text"],
         # The very functions that were exported, before they were.
         "Keras, one tf.function": lambda texts: compiled(tf.constant(texts))["embedding"].numpy(),
     }
@@ -45,8 +41,7 @@ def measure_latency(path: Path, run: Run, rounds: int = 15) -> dict[str, Any]:
     report: dict[str, Any] = {}
     for batch, calls in ((1, 20), (64, 5)):
         texts = [
-            f"a {generator.choice(COLOURS)} ring beside a {generator.choice(SHAPES)}".encode()
-            for _ in range(batch)
+            f"a {generator.choice(COLOURS)} ring beside a {generator.choice(SHAPES)}".encode() for _ in range(batch)
         ]
         reference = ways["SavedModel, signature"](texts)
         times: dict[str, list[float]] = {name: [] for name in ways}

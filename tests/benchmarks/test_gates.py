@@ -30,9 +30,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return only
 
 
-@pytest.mark.parametrize(
-    ("ratio", "most", "met"), [(2.0, False, True), (1.9, False, False), (1.9, True, True)]
-)
+@pytest.mark.parametrize(("ratio", "most", "met"), [(2.0, False, True), (1.9, False, False), (1.9, True, True)])
 def test_bounds(ratio: float, most: bool, met: bool) -> None:
     assert Gate("order", "a / b", 2.0, most).met(ratio) is met
 
@@ -62,9 +60,7 @@ def test_every_gate_has_the_name_of_a_row() -> None:
         "retrieval": {retrieval.LOOPS, retrieval.FLOOR, retrieval.MEMORY, retrieval.GROWTH},
         "order": {order.EXPANDED, order.MEMORY, order.GROWTH, order.LOSS},
         "hypernymy": {hypernymy.SPARSE_ADAM, hypernymy.GROWTH},
-        "pipeline": {
-            getattr(pipeline, name) for name in ("JPEG", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")
-        },
+        "pipeline": {getattr(pipeline, name) for name in ("JPEG", "NLTK", "TFRECORD", "DISK", "MEMMAP", "LOADER")},
         "latency": {*(latency.NAME.format("tuned", n) for n in (1, 64)), latency.GROWTH.format("tuned")},
         "search": {search.EXACT.format(128, 1024), search.GROWTH.format(1024)},
     }
@@ -88,9 +84,7 @@ def test_training_has_the_rows_of_its_gates() -> None:
         }
         for way, (faster, share) in ways.items()
     }
-    report = {
-        "variants": [{"variant": "tuned", "rows": found, "failed": {"torch compiled float32": "no g++"}}]
-    }
+    report = {"variants": [{"variant": "tuned", "rows": found, "failed": {"torch compiled float32": "no g++"}}]}
     training = [gate.row for gate in gates.GATES if gate.part == "training"]
     ratios = {each["name"]: each["ratio"] for each in rows_of("training", report)}
     assert ratios[training[0]] == 2.5 and ratios[training[1]] == 1.5 and ratios[training[2]] == 0.7

@@ -143,9 +143,7 @@ def best_openblas() -> dict[str, str]:
         environment = os.environ | dict.fromkeys(THREAD_VARIABLES, "1")
         environment |= {"OPENBLAS_CORETYPE": kernels} if kernels else {}
         # A processor that lacks the instructions ends the process.
-        done = subprocess.run(
-            [sys.executable, "-c", _OPENBLAS_SPEED], env=environment, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-c", _OPENBLAS_SPEED], env=environment, capture_output=True, text=True)
         if done.returncode == 0:
             seconds[kernels] = float(done.stdout)
     best = min(seconds, key=lambda kernels: seconds[kernels], default="")

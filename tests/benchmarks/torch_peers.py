@@ -26,9 +26,7 @@ class Towers(nn.Module):
         self.tuned = variant == "tuned"
         dim = 512 if self.tuned else 1024
         self.table = nn.Embedding(words, word_dim, padding_idx=0)
-        self.recurrent = nn.GRU(
-            word_dim, 256 if self.tuned else dim, batch_first=True, bidirectional=self.tuned
-        )
+        self.recurrent = nn.GRU(word_dim, 256 if self.tuned else dim, batch_first=True, bidirectional=self.tuned)
         self.image = nn.Linear(features, dim)
         if self.tuned:
             self.projection = nn.Linear(1024, dim)

@@ -29,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from vsemb.runs.precision import settled
 
 from vsemb import recipes
 from vsemb.cli.tables import table
@@ -36,7 +37,6 @@ from vsemb.data.batches import PairBatches
 from vsemb.encoders import recurrent
 from vsemb.files import write_json
 from vsemb.runs import build, optimizers
-from vsemb.runs.precision import settled
 
 # An epoch of at least 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and
 # nothing of one on 30,000 captions.
@@ -68,9 +68,7 @@ class RandomTokens:
         return ids, np.concatenate([[0], np.cumsum(lengths)])
 
 
-def sgemm_gflops(
-    size: int = 2048, dtype: str = "float32", clock: Callable[[], float] = time.perf_counter
-) -> float:
+def sgemm_gflops(size: int = 2048, dtype: str = "float32", clock: Callable[[], float] = time.perf_counter) -> float:
     """Measures one large matrix product on all cores, in GF/s of a clock."""
     a = tf.cast(tf.random.normal((size, size)), dtype)
     product = tf.function(lambda x: x @ x)
@@ -229,9 +227,7 @@ def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=["tuned", "paper"], choices=["tuned", "paper"])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)

@@ -154,9 +154,7 @@ def seconds(units: int, data: list[tf.Tensor], rounds: int) -> dict[str, float]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--conllu", metavar="FILE")
     parser.add_argument("--units", type=int, nargs="+", default=[150, 300, 600])
     parser.add_argument("--batch-size", type=int, default=128)

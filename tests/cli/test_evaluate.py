@@ -63,9 +63,7 @@ def test_pairs_without_a_number_are_all_images(tiny_run, capsys):
         (["--recalls", "20", "20"], "recalls=[20, 20]"),
     ],
 )
-def test_protocols_that_cannot_be_are_refused_before_anything_is_embedded(
-    tiny_run, options, said, monkeypatch, capsys
-):
+def test_protocols_that_cannot_be_are_refused_before_anything_is_embedded(tiny_run, options, said, monkeypatch, capsys):
     def refuse(*args, **kwargs):
         raise AssertionError("embedded")
 
@@ -130,9 +128,7 @@ def test_is_refused_before_anything_is_measured(class_run, nothing_measured, opt
     assert said in error and error.count("\n") == 1
 
 
-def test_a_picture_that_cannot_be_is_refused_before(
-    class_run, nothing_measured, tmp_path, monkeypatch, capsys
-):
+def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured, tmp_path, monkeypatch, capsys):
     def said() -> str:
         arguments = ["--zero-shot", "--split", "test", "--picture", str(tmp_path / "classes.PNG")]
         assert main(["evaluate", str(class_run.path), *arguments]) == 1
@@ -173,9 +169,7 @@ def test_what_was_measured_outlives_a_picture_that_fails(class_run, tmp_path, ca
     assert f"{row['top1']:.1f}" in said.out
 
 
-def test_typing_errors_of_a_run_without_texts_name_their_option(
-    class_run, nothing_measured, monkeypatch, capsys
-):
+def test_typing_errors_of_a_run_without_texts_name_their_option(class_run, nothing_measured, monkeypatch, capsys):
     monkeypatch.setattr(Run, "tokenizer", ClassTokenizer(Vocabulary(["a"])))
     arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--typos", "0", "0.1"]
     assert main(arguments) == 1

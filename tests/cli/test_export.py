@@ -40,9 +40,7 @@ def test_a_precision_is_that_of_the_model_and_its_classes(tiny_pixel_run, tmp_pa
     arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
     assert main(arguments) == 0
     assert main([*arguments, "--precision", "mixed_bfloat16", "--classes", "red circle"]) == 0
-    assert (
-        "clients of version 1 will notice: outputs are exact to 5e-03, not 1e-05" in capsys.readouterr().err
-    )
+    assert "clients of version 1 will notice: outputs are exact to 5e-03, not 1e-05" in capsys.readouterr().err
     assert Contract.read(tmp_path / "contracts" / "scenes.json").tolerance == 5e-3
     assert "mixed_bfloat16: embeddings have two digits" in (tmp_path / "contracts" / "scenes.md").read_text()
 
@@ -100,9 +98,7 @@ def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
     assert (written["n_best"], written["beam"], written["max_words"]) == (2, 3, 7)
 
 
-def test_options_of_the_other_kind_of_run_are_one_line(
-    tiny_run, region_caption_run, caption_run, tmp_path, capsys
-):
+def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_run, caption_run, tmp_path, capsys):
     captions = region_caption_run
     for run, options, said in (
         (captions, ["--classes", "dog"], "--classes=['dog']. Expected: none for a run that writes captions"),

@@ -44,8 +44,6 @@ def test_mistakes_are_one_line(capsys):
 
 
 def test_needs_neither_keras_nor_tensorflow():
-    code = (
-        "import sys; from vsemb.cli import __main__ as m; m.main(['recipes']); print('keras' in sys.modules)"
-    )
+    code = "import sys; from vsemb.cli import __main__ as m; m.main(['recipes']); print('keras' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False"

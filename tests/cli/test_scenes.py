@@ -31,9 +31,7 @@ def test_writes_a_dataset_and_says_where(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_zero_shot_has_no_novel_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "scenes"
-    assert (
-        main(["scenes", "--out", str(out), "--train", "2", "--val", "1", "--test", "1", "--zero-shot"]) == 0
-    )
+    assert main(["scenes", "--out", str(out), "--train", "2", "--val", "1", "--test", "1", "--zero-shot"]) == 0
     assert set(json.loads((out / "manifest.json").read_text())["splits"]) == {"train", "val", "test"}
     again = ["scenes", "--out", str(tmp_path / "more"), "--zero-shot", "--novel", "1"]
     assert main(again) == 1
@@ -41,9 +39,7 @@ def test_zero_shot_has_no_novel_split(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "more").exists()
 
 
-def test_fine_grained_writes_flowers_and_their_attributes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fine_grained_writes_flowers_and_their_attributes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "flowers"
     counts = ["--train", "45", "--val", "3", "--test", "0", "--seed", "2"]
     assert main(["scenes", "--out", str(out), "--fine-grained", *counts]) == 0
@@ -62,8 +58,6 @@ def test_fine_grained_writes_flowers_and_their_attributes(
 
 
 @pytest.mark.parametrize("other", [["--zero-shot"], ["--novel", "3"]])
-def test_fine_grained_is_not_combined(
-    tmp_path: Path, other: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fine_grained_is_not_combined(tmp_path: Path, other: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scenes", "--out", str(tmp_path / "x"), "--fine-grained", *other]) == 1
     assert "nothing with fine_grained" in capsys.readouterr().err

@@ -13,8 +13,7 @@ from vsemb.errors import DataError
 def test_ids_of_the_source_and_keys_with_numbers(tiny, tmp_path) -> None:
     records = tiny.records(6)
     records = [
-        replace(one, caption_ids=tuple(f"{one.key[0]}{n}" for n, _ in enumerate(one.captions)))
-        for one in records
+        replace(one, caption_ids=tuple(f"{one.key[0]}{n}" for n, _ in enumerate(one.captions))) for one in records
     ]
     dataset = tiny.write(records, tmp_path / "out")
     captions = CaptionIndex(dataset)

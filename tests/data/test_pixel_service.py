@@ -12,7 +12,7 @@ from vsemb.data.batches import PairBatches
 from vsemb.data.pixel_service import ServicePixels, service_address
 from vsemb.data.sources import PixelImages
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.image.augmentation import Distortion
+from vsemb.image.augmentation import ImageAugmenter
 from vsemb.text import Vocabulary, WordTokenizer
 
 service = tf.data.experimental.service
@@ -64,9 +64,7 @@ def assert_same(one: list[dict[str, np.ndarray]], other: list[dict[str, np.ndarr
 def test_batches_are_those_made_here(scenes, tokenizer, two_workers, augment: bool, options: dict) -> None:
     split = scenes.split("train")
     images = ServicePixels(split, 24, address=two_workers.address, augment=augment)
-    here = PairBatches(
-        split, PixelImages(split, 24, augment=augment), tokenizer, batch_size=9, seed=2, **options
-    )
+    here = PairBatches(split, PixelImages(split, 24, augment=augment), tokenizer, batch_size=9, seed=2, **options)
     there = PairBatches(split, images, tokenizer, batch_size=9, seed=2, **options)
     assert_same(read(here, 1), read(there, 1))
     # What a worker holds that starts late is made here once enough later batches wait.
@@ -77,11 +75,11 @@ def test_workers_distort_as_it_is_done_here(scenes, tokenizer, two_workers) -> N
     pytest.importorskip("official", reason="the extra models is not installed")
     split = scenes.split("train")
 
-    def distort() -> Distortion:
-        return Distortion(24, "randaugment", erasing=0.5)
+    def augmenter() -> ImageAugmenter:
+        return ImageAugmenter(24, "randaugment", erasing=0.5)
 
-    images = ServicePixels(split, 24, address=two_workers.address, augment=True, distort=distort())
-    here = PixelImages(split, 24, augment=True, distort=distort())
+    images = ServicePixels(split, 24, address=two_workers.address, augment=True, augmenter=augmenter())
+    here = PixelImages(split, 24, augment=True, augmenter=augmenter())
     there = PairBatches(split, images, tokenizer, batch_size=9, seed=2)
     assert_same(read(PairBatches(split, here, tokenizer, batch_size=9, seed=2), 1), read(there, 1))
     assert images.made_here < there.steps_per_epoch // 2

@@ -13,7 +13,7 @@ from vsemb.data.batches import PairBatches, image_batches
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages, PixelImages
 from vsemb.errors import DataError
-from vsemb.image.augmentation import Distortion
+from vsemb.image.augmentation import ImageAugmenter
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -64,14 +64,12 @@ def test_augmentation_follows_from_the_epoch_and_step(scenes) -> None:
     # The same image looks different the next time it comes.
     first = {int(i): p for b in whole for i, p in zip(b["image_id"], b["image"], strict=True)}
     second = batches.dataset(1).as_numpy_iterator()
-    changed = [
-        (first[int(i)] != p).any() for b in second for i, p in zip(b["image_id"], b["image"], strict=True)
-    ]
+    changed = [(first[int(i)] != p).any() for b in second for i, p in zip(b["image_id"], b["image"], strict=True)]
     assert np.mean(changed) > 0.9
 
 
 class Rolled:
-    """Stands in for a `Distortion`, which needs an extra: it rolls images by a draw, and counts."""
+    """Stands in for a `ImageAugmenter`, which needs an extra: it rolls images by a draw, and counts."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -85,7 +83,7 @@ def test_only_training_batches_are_distorted_after_the_crop(scenes) -> None:
     split, rows, seed = scenes.split("train"), np.arange(4), tf.constant([1, 2])
     for augment in (True, False):
         rolled = Rolled()
-        images = PixelImages(split, 24, augment=augment, distort=rolled)
+        images = PixelImages(split, 24, augment=augment, augmenter=rolled)
         plain = PixelImages(split, 24, augment=augment)
         batch = tf.constant(images.gather(rows))
         np.testing.assert_array_equal(images.finish(batch, None), plain.finish(batch, None))
@@ -100,8 +98,8 @@ def test_distortions_follow_from_the_epoch_and_step(scenes) -> None:
 
     def batches() -> PairBatches:
         # Made anew, as by the process that goes on.
-        distort = Distortion(24, "randaugment", erasing=0.5)
-        images = PixelImages(split, 24, augment=True, distort=distort, memory=0)
+        augmenter = ImageAugmenter(24, "randaugment", erasing=0.5)
+        images = PixelImages(split, 24, augment=True, augmenter=augmenter, memory=0)
         return PairBatches(split, images, tokenizer, batch_size=16, seed=1)
 
     whole = list(batches().dataset(1).as_numpy_iterator())

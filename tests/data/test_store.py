@@ -27,9 +27,7 @@ def test_what_was_written_is_read_back(tiny, tmp_path):
     assert train.caption_rows.tolist() == [0, 1, 1, 2, 3, 3, 4, 5, 5, 6]
     assert train.captions[1:3] == ["caption 0 of 1", "caption 1 of 1"]
     assert train.caption_rows.dtype == train.ids.dtype == np.int64
-    assert dataset.manifest["splits"]["train"]["shards"] == [
-        f"train-0000{n}-of-00003.tfrecord" for n in range(3)
-    ]
+    assert dataset.manifest["splits"]["train"]["shards"] == [f"train-0000{n}-of-00003.tfrecord" for n in range(3)]
     assert not list(tmp_path.glob(".*"))
 
 
@@ -83,18 +81,14 @@ def test_boxes_shrink_with_their_image(tiny, tmp_path):
 def test_the_fingerprint_depends_on_content_alone(tiny, tmp_path):
     records = tiny.records(4)
     first = tiny.write(records, tmp_path / "a", name="a")
-    second = tiny.write(
-        records, tmp_path / "elsewhere" / "b", name="b", source=tiny.SOURCE | {"path_name": "moved"}
-    )
+    second = tiny.write(records, tmp_path / "elsewhere" / "b", name="b", source=tiny.SOURCE | {"path_name": "moved"})
     assert first.fingerprint == second.fingerprint
     changed = [replace(records[0], image=tiny.jpeg(99)), *records[1:]]
     assert tiny.write(changed, tmp_path / "c").fingerprint != first.fingerprint
 
 
 def test_empty_captions_are_dropped_with_their_alignments(tiny, tmp_path):
-    record = replace(
-        tiny.records(1)[0], captions=(" ", "a  dog\n", ""), alignments=(((0, 0),), ((1, 0),), ((2, 0),))
-    )
+    record = replace(tiny.records(1)[0], captions=(" ", "a  dog\n", ""), alignments=(((0, 0),), ((1, 0),), ((2, 0),)))
     dataset = tiny.write([record], tmp_path / "out")
     assert dataset.split("train").captions == ["a dog"]
     assert dataset.split("train").entries[0]["alignments"] == [[[1, 0]]]
@@ -103,9 +97,7 @@ def test_empty_captions_are_dropped_with_their_alignments(tiny, tmp_path):
 
 def test_ids_of_captions_stay_with_their_captions(tiny, tmp_path):
     records = [
-        replace(
-            tiny.records(1)[0], captions=(" ", "a  dog\n", "", "two"), caption_ids=("7", " 8", "9", "10")
-        ),
+        replace(tiny.records(1)[0], captions=(" ", "a  dog\n", "", "two"), caption_ids=("7", " 8", "9", "10")),
         replace(tiny.records(2)[1], captions=("three", "four")),
     ]
     split = tiny.write(records, tmp_path / "out").split("train")
@@ -224,9 +216,7 @@ def test_the_same_again_does_nothing(tiny, tmp_path):
         yield
 
     tiny.write(never(), tmp_path / "out", source=tiny.SOURCE | {"path_name": "moved"}, report=lines.append)
-    assert lines == [
-        f"{tmp_path / 'out'} is already prepared from this source with these options; nothing to do."
-    ]
+    assert lines == [f"{tmp_path / 'out'} is already prepared from this source with these options; nothing to do."]
     assert (tmp_path / "out" / "manifest.json").stat() == before
 
 

@@ -147,9 +147,7 @@ def test_folders_and_names(tmp_path: Path) -> None:
 
 
 def test_signatures_ask_no_server() -> None:
-    first, second = (
-        ImageRecord("a", ("b",), "train", RemoteImage(f"http://localhost:1/{n}")) for n in (1, 2)
-    )
+    first, second = (ImageRecord("a", ("b",), "train", RemoteImage(f"http://localhost:1/{n}")) for n in (1, 2))
     assert signature(first) != signature(second) and signature(first) == signature(first)
 
 

@@ -119,9 +119,7 @@ def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_recipe)
     assert demo.has_order
     texts = ("a red circle", "a blue square")
     for operation in ("compose", "abstract"):
-        wanted = search_run(
-            trained, scenes, Query(**{operation: texts}), k=5, split="val", report=lambda line: None
-        )
+        wanted = search_run(trained, scenes, Query(**{operation: texts}), k=5, split="val", report=lambda line: None)
         got = demo.of_texts(operation, texts, 5).images
         assert [(result.item.key, result.score) for result in got] == found(wanted)
     with pytest.raises(InvalidArgumentError, match="two or more"):

@@ -25,9 +25,7 @@ def test_composed_phrases_find_scenes_that_show_both(tmp_path):
     records = generator.generate({"train": 3000, "val": 200, "test": 500}, seed=5, image_size=48)
     source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     dataset = write_dataset(records, tmp_path / "scenes", name="scenes", source=source)
-    recipe = with_backbone(recipes.get("order-embedding"), dataset, "SmallConvNet").with_overrides(
-        list(SMALL)
-    )
+    recipe = with_backbone(recipes.get("order-embedding"), dataset, "SmallConvNet").with_overrides(list(SMALL))
     run = train(recipe, dataset, tmp_path / "run")
     split = dataset.split("test")
     shown = [{item.label for item in generator.scene_at("test", row, seed=5).objects} for row in range(500)]

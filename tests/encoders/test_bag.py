@@ -9,9 +9,9 @@ import pytest
 from tests.contract import check_layer, check_padding
 from vsemb.encoders import (
     BagOfWordsEncoder,
-    HybridSentenceEncoder,
     LinearSentenceEncoder,
     RecurrentSentenceEncoder,
+    SequenceAndBagEncoder,
     WordEmbedding,
 )
 from vsemb.errors import InvalidArgumentError
@@ -25,10 +25,10 @@ def make_bag(dtype: str = "float32", dim: int = 4) -> BagOfWordsEncoder:
     return bag
 
 
-def make_hybrid(dtype: str = "float32") -> HybridSentenceEncoder:
+def make_hybrid(dtype: str = "float32") -> SequenceAndBagEncoder:
     words = WordEmbedding(6, 3, dtype=dtype, init_scale=0.5)
     sequence = RecurrentSentenceEncoder(words, 4, units=4, pooling="mean", dtype=dtype)
-    return HybridSentenceEncoder(sequence, make_bag(dtype), dtype=dtype)
+    return SequenceAndBagEncoder(sequence, make_bag(dtype), dtype=dtype)
 
 
 @pytest.mark.parametrize("make", [make_bag, make_hybrid])
@@ -60,7 +60,7 @@ def test_both_parts_count_the_same_at_the_start() -> None:
     keras.utils.set_random_seed(0)
     words = WordEmbedding(6, 4, init_scale=5.0)
     sequence, bag = LinearSentenceEncoder(words, "mean"), make_bag()
-    hybrid = HybridSentenceEncoder(sequence, bag)
+    hybrid = SequenceAndBagEncoder(sequence, bag)
     parts = [np.asarray(part(IDS)) for part in (sequence, bag)]
     unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
     np.testing.assert_allclose(hybrid(IDS), unit[0] + unit[1], rtol=1e-5, atol=1e-6)

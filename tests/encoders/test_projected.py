@@ -31,9 +31,7 @@ def test_the_same_as_the_layer_of_keras(cell, layer) -> None:
             ours.set_weights([recurrent.numpy(), bias.numpy()])
         found = ours(tf.matmul(inputs, kernel))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        tape.gradient(found, inputs), tape.gradient(expected, inputs), rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(tape.gradient(found, inputs), tape.gradient(expected, inputs), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("cell", "layer"), CELLS)

@@ -13,12 +13,12 @@ from tests.encoders.test_image import PIXELS, backbone
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import (
     BagOfWordsEncoder,
-    HybridSentenceEncoder,
     ImageEncoder,
     LinearSentenceEncoder,
     PixelEncoder,
     ProjectionMLP,
     RecurrentSentenceEncoder,
+    SequenceAndBagEncoder,
     WordEmbedding,
 )
 from vsemb.encoders.projection_mlp import unwrapped
@@ -145,10 +145,10 @@ def test_the_bag_beside_a_tree_encoder_sees_word_ids() -> None:
     keras.utils.set_random_seed(0)
     heads = np.array([[2, 0, 1], [0, 0, 0], [0, 1, 0]], np.int32)
     bag = BagOfWordsEncoder(WordEmbedding(6, 4, init_scale=1.0))
-    hybrid = HybridSentenceEncoder(FirstWord(WordEmbedding(6, 4, init_scale=1.0)), bag)
+    hybrid = SequenceAndBagEncoder(FirstWord(WordEmbedding(6, 4, init_scale=1.0)), bag)
     hybrid.build((None, None, 2))
     flat = LinearSentenceEncoder(WordEmbedding(6, 4), "mean")
-    beside_words = HybridSentenceEncoder(flat, bag)
+    beside_words = SequenceAndBagEncoder(flat, bag)
     one, other = np.asarray(hybrid(np.stack([IDS, heads], -1))), np.asarray(beside_words(IDS))
     bags = np.asarray(bag(IDS))
     unit = bags / np.linalg.norm(bags, axis=1, keepdims=True)

@@ -49,9 +49,7 @@ def test_contract(cell: str, directions: str, pooling: str, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize(
-    ("directions", "pooling"), [("forward", "max"), ("average", "last"), ("concat", "sum")]
-)
+@pytest.mark.parametrize(("directions", "pooling"), [("forward", "max"), ("average", "last"), ("concat", "sum")])
 def test_padding_changes_nothing(cell: str, directions: str, pooling: str) -> None:
     check_padding(make_encoder(cell=cell, directions=directions, pooling=pooling), IDS)
 

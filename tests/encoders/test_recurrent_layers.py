@@ -67,8 +67,7 @@ def test_equals_keras(kind: Any, padding: str | None, backwards: bool, training:
     mask = mask_of(padding)
     options = {"return_sequences": True, "return_state": True, "go_backwards": backwards}
     theirs, ours = (
-        outputs_and_gradients(layer, inputs_of(), mask, training, graph=True)
-        for layer in both(kind, **options)
+        outputs_and_gradients(layer, inputs_of(), mask, training, graph=True) for layer in both(kind, **options)
     )
     for expected, received in zip(theirs, ours, strict=True):
         np.testing.assert_allclose(received, expected, **EXACT)

@@ -20,9 +20,7 @@ IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
 
 def make_encoder(dtype: str = "float32", words: int = 3, **options) -> TransformerSentenceEncoder:
     options = {"dim": 5, "length": 12, "units": 4, "layers": 2, "heads": 2, **options}
-    return TransformerSentenceEncoder(
-        WordEmbedding(6, words, dtype=dtype, init_scale=0.8), **options, dtype=dtype
-    )
+    return TransformerSentenceEncoder(WordEmbedding(6, words, dtype=dtype, init_scale=0.8), **options, dtype=dtype)
 
 
 def normalized(x: np.ndarray, weights: list[np.ndarray]) -> np.ndarray:

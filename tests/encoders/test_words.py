@@ -41,9 +41,7 @@ def test_set_vectors_before_and_after_building() -> None:
         assert layer(IDS)[0, 1].numpy().tolist() == [12, 13, 14, 15]
 
 
-@pytest.mark.parametrize(
-    ("vectors", "message"), [(np.zeros((6, 5)), "shape"), (np.full((6, 4), np.nan), "NaN")]
-)
+@pytest.mark.parametrize(("vectors", "message"), [(np.zeros((6, 5)), "shape"), (np.full((6, 4), np.nan), "NaN")])
 def test_bad_vectors(vectors, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         WordEmbedding(6, 4).set_vectors(vectors)

@@ -50,9 +50,7 @@ def test_nothing_is_true() -> None:
 @pytest.mark.parametrize("values", [2, 5, 100])
 def test_area_is_the_share_of_ordered_pairs(seed: int, values: int) -> None:
     errors, labels = some(seed, values)
-    pairs = [
-        1.0 if t < f else 0.5 if t == f else 0.0 for t in errors[labels == 1] for f in errors[labels == 0]
-    ]
+    pairs = [1.0 if t < f else 0.5 if t == f else 0.0 for t in errors[labels == 1] for f in errors[labels == 0]]
     np.testing.assert_allclose(roc_auc(errors, labels), np.mean(pairs), rtol=1e-12)
 
 

@@ -126,9 +126,7 @@ def random_sets(seed: int, dim: int = 3) -> dict[str, np.ndarray]:
 def test_sets_equal_brute_force_with_ties(seed: int, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, similarity = random_sets(seed), similarities.get("region-word")
     # Whole numbers: the slow scores are the fast ones, and tie as they do.
-    scores = np.array(
-        [[slow_region_word(image, text) for text in inputs["texts"]] for image in inputs["images"]]
-    )
+    scores = np.array([[slow_region_word(image, text) for text in inputs["texts"]] for image in inputs["images"]])
     own = inputs["image_ids"][:, None] == inputs["text_image_ids"][None]
     monkeypatch.setattr("vsemb.evaluation.retrieval._KEPT", scores.size if kept else scores.size - 1)
     for block in (1, 5, 10_000):
@@ -236,9 +234,7 @@ def test_folds_average_further_recalls_and_leave_pairs_alone() -> None:
         part = {"images": inputs["images"][rows], "texts": inputs["texts"][own], **ids}
         parts.append(evaluate_retrieval(**part, similarity=DOT, recalls=[3]))
     for side in SIDES:
-        means = {
-            name: np.mean([getattr(part, side)[name] for part in parts]) for name in parts[0].image_to_text
-        }
+        means = {name: np.mean([getattr(part, side)[name] for part in parts]) for name in parts[0].image_to_text}
         assert getattr(metrics, side) == means
     assert metrics.pairs == evaluate_retrieval(**inputs, similarity=DOT, recalls=[3], pairs=20).pairs
 

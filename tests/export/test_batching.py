@@ -52,9 +52,7 @@ def inputs_of(name: str, served: ServedModel) -> dict[str, np.ndarray]:
 
 
 def call(function, inputs):
-    tensors = {
-        name: tf.constant(values.tolist() or [], function_dtype(name)) for name, values in inputs.items()
-    }
+    tensors = {name: tf.constant(values.tolist() or [], function_dtype(name)) for name, values in inputs.items()}
     return {name: value.numpy() for name, value in function(**tensors).items()}
 
 

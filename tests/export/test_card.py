@@ -60,16 +60,11 @@ def test_what_is_known_is_said(contract):
     for name, sides in contract.signatures.items():
         assert f"| `{name}` | " in parts["What it takes and gives"]
         assert all(f"`{key}`" in parts["What it takes and gives"] for key in sides["outputs"])
-    assert (
-        "`Cosine`" in parts["What it takes and gives"] and "unit length" in parts["What it takes and gives"]
-    )
+    assert "`Cosine`" in parts["What it takes and gives"] and "unit length" in parts["What it takes and gives"]
     assert "4,096 bytes" in parts["Limits"] and "50,000,000 pixels" in parts["Limits"]
     assert "64 tokens" in parts["Limits"]
     assert "cannot parse" not in parts["What it cannot do"] and "no images" not in parts["What it cannot do"]
-    assert (
-        "Licence: CC0." in parts["What is not known"]
-        and "Bias: it was not measured" in parts["What is not known"]
-    )
+    assert "Licence: CC0." in parts["What is not known"] and "Bias: it was not measured" in parts["What is not known"]
     assert parts["Notes"].startswith("\n- Trained in a test.\n")
 
 

@@ -28,9 +28,7 @@ def corpus_of(count: int, similarity: str, kind: str = "image") -> tuple[Corpus,
 
 
 def search(corpus: Corpus, queries: np.ndarray, k: list[int], similarity: str, query_kind: str) -> dict:
-    @tf.function(
-        input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None], tf.int32)], autograph=False
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None], tf.int32)], autograph=False)
     def function(vectors, wanted):
         valid = tf.reduce_any(vectors != 0, axis=1)
         return corpus.search(vectors, valid, wanted, similarities.get(similarity), query_kind)
@@ -98,9 +96,7 @@ def test_orders_are_scored_exactly_among_candidates(monkeypatch):
     for candidates, expected in ((3, {0: -0.04, 1: 0.0, 2: 0.0}), (1, {2: 0.0})):
         monkeypatch.setattr(corpus_module, "FEWEST", candidates)
         monkeypatch.setattr(corpus_module, "EACH", 1)
-        found = corpus.search(
-            tf.constant(query), tf.constant([True]), tf.constant([candidates]), order, "text"
-        )
+        found = corpus.search(tf.constant(query), tf.constant([True]), tf.constant([candidates]), order, "text")
         pairs = zip(found["ids"].numpy()[0].tolist(), found["scores"].numpy()[0].tolist(), strict=True)
         assert dict(pairs) == pytest.approx(expected, abs=1e-7)
 

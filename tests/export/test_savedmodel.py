@@ -179,9 +179,7 @@ def test_a_model_of_characters(recurrent, tmp_path):
     words = WordEmbedding(len(tokenizer.vocabulary), 8)
     # The paper's lengths, and few filters.
     stages = [(8, *sizes) for _, *sizes in CHARACTER_STAGES]
-    encoder = ConvolutionalSentenceEncoder(
-        words, 6, length=201, stages=stages, recurrent=recurrent, units=5, hidden=7
-    )
+    encoder = ConvolutionalSentenceEncoder(words, 6, length=201, stages=stages, recurrent=recurrent, units=5, hidden=7)
     model = small_model(encoder)
     path = export_savedmodel(model, tokenizer, tmp_path / "characters", image_input=None)
     served = tf.saved_model.load(str(path)).signatures["encode_text"]
@@ -233,25 +231,19 @@ def test_classes_are_in_the_savedmodel(tmp_path, tiny_pixel_run, scenes, classes
 
 
 @pytest.mark.parametrize("key", ["scores", "classes"])
-def test_a_savedmodel_that_classifies_otherwise_is_not_published(
-    tmp_path, tiny_pixel_run, classes, monkeypatch, key
-):
+def test_a_savedmodel_that_classifies_otherwise_is_not_published(tmp_path, tiny_pixel_run, classes, monkeypatch, key):
     write = savedmodel.write
 
     def write_and_change(served, directory):
         write(served, directory)
         # As if other prompts, or the names in another order, had been written.
         names, embeddings = classes.names, classes.embeddings
-        served.classes = ClassPrompts(
-            names[::-1] if key == "classes" else names, embeddings + 1e-3 * (key == "scores")
-        )
+        served.classes = ClassPrompts(names[::-1] if key == "classes" else names, embeddings + 1e-3 * (key == "scores"))
 
     monkeypatch.setattr(savedmodel, "write", write_and_change)
     run = tiny_pixel_run
     with pytest.raises(DataError, match=r"classify is not the model's: .* (differs by|gives other classes)"):
-        export_savedmodel(
-            run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes
-        )
+        export_savedmodel(run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -259,6 +251,4 @@ def test_scores_that_are_not_finite_are_not_published(tmp_path, tiny_pixel_run, 
     classes.embeddings[0, 0, 0] = np.nan
     run = tiny_pixel_run
     with pytest.raises(DataError, match=r"classify is not the model's: .* gives scores that are not finite"):
-        export_savedmodel(
-            run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes
-        )
+        export_savedmodel(run.model, run.tokenizer, tmp_path / "scenes", image_input=image_input(run), classes=classes)

@@ -25,9 +25,7 @@ def save(path, function, *extra):
 def test_every_signature_of_a_model_is_servable(everything):
     check_servable(everything / "1")
     specs = servable.signature_specs(everything / "1")
-    assert {
-        spec["shape"][0] for sides in specs.values() for side in sides.values() for spec in side.values()
-    } == {None}
+    assert {spec["shape"][0] for sides in specs.values() for side in sides.values() for spec in side.values()} == {None}
 
 
 def test_the_c_library_knows_its_own_operations_and_no_others():

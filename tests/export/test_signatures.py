@@ -122,9 +122,7 @@ def test_features_come_through_the_backbone():
 def some_classes(seed: int = 5) -> ClassPrompts:
     """Three classes of two prompts, at unit length and without a negative entry."""
     embeddings = np.abs(np.random.default_rng(seed).normal(size=(3, 2, 6))).astype(np.float32)
-    return ClassPrompts(
-        ("dog", "Katze", "鳥"), embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True)
-    )
+    return ClassPrompts(("dog", "Katze", "鳥"), embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True))
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])

@@ -198,8 +198,6 @@ def test_a_process_that_ends_badly_or_never(code, timeout, said, everything, tmp
 
 def test_a_process_that_imports_too_much(everything, tmp_path):
     script = tmp_path / "probe.py"
-    script.write_text(
-        "import json, sys; print(json.dumps({'signatures': {}, 'results': [], 'modules': ['keras']}))"
-    )
+    script.write_text("import json, sys; print(json.dumps({'signatures': {}, 'results': [], 'modules': ['keras']}))")
     found = problems(everything, probes={"TensorFlow's C library": script})
     assert found == [("TensorFlow's C library", "", "imported keras")]

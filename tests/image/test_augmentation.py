@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.image import augmentation
-from vsemb.image.augmentation import Distortion
+from vsemb.image.augmentation import ImageAugmenter
 
 needs_models = pytest.mark.skipif(
     importlib.util.find_spec("official") is None, reason="the extra models is not installed"
@@ -66,10 +66,8 @@ def cut_out(image: np.ndarray, y: int, x: int, half: int) -> np.ndarray:
     return result
 
 
-def distorted(
-    distort: Distortion, image: np.ndarray, count: int, seed: tuple[int, int] = (3, 4)
-) -> np.ndarray:
-    found: np.ndarray = distort(tf.constant(np.stack([image] * count)), tf.constant(seed)).numpy()
+def distorted(augmenter: ImageAugmenter, image: np.ndarray, count: int, seed: tuple[int, int] = (3, 4)) -> np.ndarray:
+    found: np.ndarray = augmenter(tf.constant(np.stack([image] * count)), tf.constant(seed)).numpy()
     return found
 
 
@@ -80,11 +78,9 @@ def keys(images) -> set[bytes]:
 def test_randaugment_is_the_librarys_operations(library, image) -> None:
     magnitude = 7.0
     names = library.RandAugment().available_ops
-    possible = {
-        name: keys(operation(library, name, magnitude, image, 40 * RATIO, 100 * RATIO)) for name in names
-    }
+    possible = {name: keys(operation(library, name, magnitude, image, 40 * RATIO, 100 * RATIO)) for name in names}
     possible["nothing"] = keys([image])
-    found = keys(distorted(Distortion(SIZE, "randaugment", magnitude=magnitude, layers=1), image, 300))
+    found = keys(distorted(ImageAugmenter(SIZE, "randaugment", magnitude=magnitude, layers=1), image, 300))
     assert found <= set().union(*possible.values())
     # One in 17 each: that one of 300 draws misses some has a probability of about 17 exp(-300 / 17) = 4e-7.
     assert all(found & each for each in possible.values())
@@ -102,7 +98,7 @@ def test_two_layers_are_one_after_the_other(library, image) -> None:
 
     firsts = once(image)
     twice = keys(itertools.chain(*map(once, firsts)))
-    drawn = distorted(Distortion(SIZE, "randaugment", magnitude=9.0), image, 300)
+    drawn = distorted(ImageAugmenter(SIZE, "randaugment", magnitude=9.0), image, 300)
     inside = np.mean([each.tobytes() in twice for each in drawn])
     # Cutout, which has too many results to list, is not drawn with a probability of (16 / 17)^2.
     expected = (16 / 17) ** 2
@@ -116,19 +112,17 @@ def test_autoaugment_is_the_policy_of_the_paper(library, image) -> None:
         results = [image]
         for name, probability, level in (first, second):
             done = [
-                result
-                for each in results
-                for result in operation(library, name, level, each, 100 * RATIO, 250 * RATIO)
+                result for each in results for result in operation(library, name, level, each, 100 * RATIO, 250 * RATIO)
             ]
             results = done + (results if probability < 1 else [])
         possible |= keys(results)
-    found = keys(distorted(Distortion(SIZE, "autoaugment"), image, 200))
+    found = keys(distorted(ImageAugmenter(SIZE, "autoaugment"), image, 200))
     assert found <= possible
     assert len(found) > 20
 
 
 def test_erasing_makes_noise_of_a_rectangle(library, image) -> None:
-    found = distorted(Distortion(SIZE, erasing=0.5), image, 400)
+    found = distorted(ImageAugmenter(SIZE, erasing=0.5), image, 400)
     changed = (found != image).any(axis=-1)
     erased = changed.any(axis=(1, 2))
     # Four standard deviations of a share of 400.
@@ -149,18 +143,18 @@ def test_erasing_makes_noise_of_a_rectangle(library, image) -> None:
 @needs_models
 @pytest.mark.parametrize("options", [{"policy": "randaugment", "erasing": 0.5}, {"policy": "autoaugment"}])
 def test_the_same_seed_gives_the_same_images(image, options) -> None:
-    distort = Distortion(SIZE, **options)
-    first = distorted(distort, image, 12)
+    augmenter = ImageAugmenter(SIZE, **options)
+    first = distorted(augmenter, image, 12)
     tf.random.uniform([])
-    np.testing.assert_array_equal(distorted(Distortion(SIZE, **options), image, 12), first)
+    np.testing.assert_array_equal(distorted(ImageAugmenter(SIZE, **options), image, 12), first)
     # Every row has draws of its own, and every step.
     assert len(keys(first)) > 3
-    other = distorted(distort, image, 12, (3, 5))
+    other = distorted(augmenter, image, 12, (3, 5))
     assert (first != other).any(axis=(1, 2, 3)).mean() > 0.5
     # In a dataset, in parallel, and whichever batch comes first.
     seeds = tf.data.Dataset.from_tensor_slices(np.array([[3, 5], [3, 4]], np.int32))
     batch = tf.cast(np.stack([image] * 12), tf.float32)
-    mapped = list(seeds.map(lambda seed: distort(batch, seed), num_parallel_calls=2).as_numpy_iterator())
+    mapped = list(seeds.map(lambda seed: augmenter(batch, seed), num_parallel_calls=2).as_numpy_iterator())
     assert mapped[0].dtype == np.float32
     np.testing.assert_array_equal(mapped, [other, first])
 
@@ -168,7 +162,7 @@ def test_the_same_seed_gives_the_same_images(image, options) -> None:
 @needs_models
 def test_the_graph_has_no_state_and_no_operation_of_python(image) -> None:
     for options in ({"policy": "randaugment", "erasing": 0.5}, {"policy": "autoaugment"}):
-        graph = Distortion(SIZE, **options)._graph.get_concrete_function().graph.as_graph_def()
+        graph = ImageAugmenter(SIZE, **options)._graph.get_concrete_function().graph.as_graph_def()
         nodes = [*graph.node, *itertools.chain(*(each.node_def for each in graph.library.function))]
         kinds = {node.op for node in nodes}
         assert any(kind.startswith("StatelessRandom") for kind in kinds)
@@ -184,7 +178,7 @@ def test_a_draw_that_is_not_known_to_be_stateless_is_an_error() -> None:
 
 
 def test_others_import_the_library_as_it_is(library) -> None:
-    Distortion(SIZE, "randaugment")
+    ImageAugmenter(SIZE, "randaugment")
     assert library.tf is tf
     assert library is not augmentation._stateless_module()
 
@@ -192,7 +186,7 @@ def test_others_import_the_library_as_it_is(library) -> None:
 @needs_models
 def test_keras_stays_keras_3() -> None:
     code = (
-        "from vsemb.image.augmentation import Distortion; Distortion(32, 'randaugment')\n"
+        "from vsemb.image.augmentation import ImageAugmenter; ImageAugmenter(32, 'randaugment')\n"
         "import os, keras, tensorflow as tf\n"
         "assert keras.__version__[0] == '3' and tf.keras.__version__[0] == '3', tf.keras.__version__\n"
         "assert 'TF_USE_LEGACY_KERAS' not in os.environ"
@@ -212,7 +206,7 @@ def test_keras_stays_keras_3() -> None:
 )
 def test_refusals(options, message) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        Distortion(SIZE, **options)
+        ImageAugmenter(SIZE, **options)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,4 +214,4 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("official", "official.vision.ops"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"tf-models-official.*pip install 'vsemb\[models\]'"):
-        Distortion(SIZE, "randaugment")
+        ImageAugmenter(SIZE, "randaugment")

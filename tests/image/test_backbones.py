@@ -96,9 +96,7 @@ def test_bad_configurations(options, message):
         BackboneConfig.from_json(options)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "dim"), [("mean", 1280), ("max", 1280), ("mean+max", 2560), ("flat", 5120)]
-)
+@pytest.mark.parametrize(("pooling", "dim"), [("mean", 1280), ("max", 1280), ("mean+max", 2560), ("flat", 5120)])
 def test_pooling(pooling, dim):
     backbone = build_backbone(BackboneConfig("MobileNetV2", size=64, pooling=pooling))
     base = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))

@@ -28,9 +28,7 @@ def test_it_learns_shape_and_colour():
     keras.utils.set_random_seed(0)
     backbone = build_backbone(BackboneConfig("SmallConvNet"), seed=1)
     model = keras.Sequential([backbone, keras.layers.Dense(4)])
-    model.compile(
-        keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(True), metrics=["accuracy"]
-    )
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(True), metrics=["accuracy"])
     model.fit(pixels[:192], labels[:192], batch_size=32, epochs=12, verbose=0)
     _, accuracy = model.evaluate(pixels[192:], labels[192:], verbose=0)
     assert accuracy > 0.9

@@ -34,9 +34,7 @@ def test_ten_crops_are_corners_centre_and_their_mirrors():
 
 
 def test_ten_crops_of_unknown_shape_in_a_graph():
-    function = tf.function(
-        lambda pixels: ten_crops(pixels, 4), input_signature=[tf.TensorSpec([None, None, None, 3])]
-    )
+    function = tf.function(lambda pixels: ten_crops(pixels, 4), input_signature=[tf.TensorSpec([None, None, None, 3])])
     pixels = coordinates(3, 6, 5)
     np.testing.assert_array_equal(function(pixels), ten_crops(pixels, 4))
 

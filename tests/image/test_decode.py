@@ -267,9 +267,7 @@ def test_the_pixel_limit_is_inclusive():
 
 
 def test_inside_a_function_and_a_pipeline_of_unknown_batch_size():
-    function = tf.function(
-        lambda rows: decode_images(rows, SIZE), input_signature=[tf.TensorSpec([None], tf.string)]
-    )
+    function = tf.function(lambda rows: decode_images(rows, SIZE), input_signature=[tf.TensorSpec([None], tf.string)])
     assert function.get_concrete_function().structured_outputs[0].shape.as_list() == [None, SIZE, SIZE, 3]
     dataset = tf.data.Dataset.from_tensor_slices([JPEG, b"", PNG]).batch(2)
     valid = [valid.numpy().tolist() for _, valid in dataset.map(lambda rows: decode_images(rows, SIZE))]

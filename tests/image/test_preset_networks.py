@@ -52,9 +52,7 @@ def test_fingerprints_know_the_network_and_not_its_place(preset_path) -> None:
     config = BackboneConfig(f"hub:{preset_path('vit')}")
     moved = BackboneConfig.from_json({**config.to_json(), "name": "hub:elsewhere"})
     other = BackboneConfig(f"hub:{preset_path('vit')}", pooling="mean")
-    assert (
-        feature_fingerprint(config, "w") == feature_fingerprint(moved, "w") != feature_fingerprint(other, "w")
-    )
+    assert feature_fingerprint(config, "w") == feature_fingerprint(moved, "w") != feature_fingerprint(other, "w")
     # Caches made before there were presets keep their names.
     assert "preset" not in BackboneConfig("MobileNetV2").to_json()
 

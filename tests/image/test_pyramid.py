@@ -23,15 +23,9 @@ def test_equals_loops(height, width):
         for row in range(level):
             for column in range(level):
                 # A place belongs to the cells that any part of it lies in.
-                rows = [
-                    y
-                    for y in range(height)
-                    if y * level < (row + 1) * height and (y + 1) * level > row * height
-                ]
+                rows = [y for y in range(height) if y * level < (row + 1) * height and (y + 1) * level > row * height]
                 columns = [
-                    x
-                    for x in range(width)
-                    if x * level < (column + 1) * width and (x + 1) * level > column * width
+                    x for x in range(width) if x * level < (column + 1) * width and (x + 1) * level > column * width
                 ]
                 expected.append(features[:, rows][:, :, columns].max(axis=(1, 2)))
     np.testing.assert_allclose(pooled(features, 1, 2, 3), np.concatenate(expected, axis=1), rtol=1e-6)

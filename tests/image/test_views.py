@@ -39,9 +39,7 @@ def test_encode_images_in_a_graph_with_any_number_of_rows():
     )
     assert function(tf.zeros([0], tf.string))[0].shape == (0, 256)
     rows = encoded(3)
-    np.testing.assert_allclose(
-        function(rows)[0], encode_images(backbone, SMALL, rows)[0], rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(function(rows)[0], encode_images(backbone, SMALL, rows)[0], rtol=1e-4, atol=1e-5)
     assert function.get_concrete_function().structured_outputs[0].shape.as_list() == [None, 256]
 
 

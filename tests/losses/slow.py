@@ -18,9 +18,7 @@ def ranking_rows(relation: np.ndarray, scores: np.ndarray, margin: float, weight
     return np.array(values)
 
 
-def infonce_rows(
-    relation: np.ndarray, scores: np.ndarray, temperature: float, smoothing: float
-) -> np.ndarray:
+def infonce_rows(relation: np.ndarray, scores: np.ndarray, temperature: float, smoothing: float) -> np.ndarray:
     """Cross entropy of a softmax over the candidates that count."""
     values = []
     for row, related in zip(scores, relation, strict=True):
@@ -56,8 +54,7 @@ def structured_rows(
     values = []
     for row, label, place in zip(scores, query_classes, own, strict=True):
         worst = {
-            y: float(y != label)
-            + np.mean([s - row[place] for s, c in zip(row, classes, strict=True) if c == y])
+            y: float(y != label) + np.mean([s - row[place] for s, c in zip(row, classes, strict=True) if c == y])
             for y in set(classes)
         }
         if negatives == "hardest":
@@ -67,9 +64,7 @@ def structured_rows(
     return np.array(values)
 
 
-def finite_differences(
-    function: Callable[[np.ndarray], float], at: np.ndarray, step: float = 1e-6
-) -> np.ndarray:
+def finite_differences(function: Callable[[np.ndarray], float], at: np.ndarray, step: float = 1e-6) -> np.ndarray:
     """Central differences of a scalar function, one entry at a time."""
     gradient = np.zeros_like(at)
     for index in np.ndindex(*at.shape):

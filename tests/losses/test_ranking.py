@@ -53,9 +53,7 @@ def test_collapsed_value(name: str) -> None:
     cases = {"hardest": "max_of_hinges_sum_over_queries", "all": "sum_of_hinges"}
     for negatives, key in cases.items():
         loss = PairwiseRanking(margin, negatives)
-        np.testing.assert_allclose(
-            sum(both_directions(loss, relation, scores)), entry.expected[key], rtol=1e-5
-        )
+        np.testing.assert_allclose(sum(both_directions(loss, relation, scores)), entry.expected[key], rtol=1e-5)
         np.testing.assert_allclose(loss.collapsed_value(n, n), entry.expected[key], rtol=1e-6)
 
 
@@ -152,9 +150,7 @@ def test_a_query_without_negatives_costs_nothing(negatives: str) -> None:
 def test_contract(arguments) -> None:
     relation, scores = random_relation(5, 8, seed=1)
     check_loss(PairwiseRanking(**arguments), relation, scores.astype(np.float32))
-    check_loss(
-        PairwiseRanking(**arguments, reduction="sum_over_batch_size"), relation, scores.astype(np.float32)
-    )
+    check_loss(PairwiseRanking(**arguments, reduction="sum_over_batch_size"), relation, scores.astype(np.float32))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.contract import check_loss
 from tests.losses.slow import finite_differences, random_relation, sigmoid_rows
 from vsemb.errors import InvalidArgumentError
-from vsemb.losses import LOSSES, CombinedLoss, InfoNCE, RowLoss, SigmoidLoss
+from vsemb.losses import LOSSES, CombinedLoss, InBatchLoss, InfoNCE, SigmoidLoss
 
 
 def test_by_hand() -> None:
@@ -71,12 +71,10 @@ def test_reduced_sums_are_those_of_a_call(reduction: str) -> None:
     loss = InfoNCE(reduction=reduction)
     total = keras.ops.sum(loss.call(relation, scores.astype(np.float32)))
     np.testing.assert_allclose(float(loss.reduced(total, 3)), float(loss(relation, scores)), rtol=1e-6)
-    assert isinstance(loss, RowLoss)
+    assert isinstance(loss, InBatchLoss)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"temperature": 0}, {"temperature": float("nan")}, {"bias": float("inf")}]
-)
+@pytest.mark.parametrize("arguments", [{"temperature": 0}, {"temperature": float("nan")}, {"bias": float("inf")}])
 def test_bad_arguments(arguments) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(arguments))):
         SigmoidLoss(**arguments)

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tests.models.replicas_script import DIM, ROWS, STEPS, WORDS, batches
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
-from vsemb.losses import InfoNCE, PairwiseRanking, RowLoss, SigmoidLoss
+from vsemb.losses import InBatchLoss, InfoNCE, PairwiseRanking, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale, in_batch
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
@@ -28,7 +28,7 @@ from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 SIZES = {"chunk_size": 3, "block_size": 3}
 
 #: Name -> (loss, kind of batch, what computes it on two devices).
-CASES: dict[str, tuple[Callable[[], RowLoss], str, dict[str, int]]] = {
+CASES: dict[str, tuple[Callable[[], InBatchLoss], str, dict[str, int]]] = {
     "infonce-chunks": (lambda: InfoNCE(0.3), "", {"chunk_size": 3}),
     "infonce-blocks": (lambda: InfoNCE(0.3), "", {"block_size": 3}),
     "hardest": (lambda: PairwiseRanking(0.3, "hardest"), "sampled", SIZES),
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Callable[[], RowLoss], str, dict[str, int]]] = {
 }
 
 
-def make_model(loss: RowLoss, **options: Any) -> DualEncoder:
+def make_model(loss: InBatchLoss, **options: Any) -> DualEncoder:
     keras.utils.set_random_seed(3)
     drop = options.pop("dropout", 0.0)
     images = ImageEncoder(DIM, dropout=drop)

@@ -11,11 +11,11 @@ from tests.contract import SAME, _without_shapes
 from tests.losses.slow import infonce_rows, ranking_rows, structured_rows
 from vsemb.encoders import (
     BagOfWordsEncoder,
-    HybridSentenceEncoder,
     ImageEncoder,
     LinearSentenceEncoder,
     ProjectionMLP,
     RecurrentSentenceEncoder,
+    SequenceAndBagEncoder,
     WordEmbedding,
 )
 from vsemb.errors import InvalidArgumentError
@@ -259,8 +259,8 @@ def test_config_round_trip() -> None:
     ("loss", "message"),
     [
         ("mse", "ranking, infonce"),
-        (keras.losses.MeanSquaredError(), "RowLoss"),
-        (None, "RowLoss"),
+        (keras.losses.MeanSquaredError(), "InBatchLoss"),
+        (None, "InBatchLoss"),
         ("rankin", "Did you mean 'ranking'"),
     ],
 )
@@ -291,9 +291,7 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.5, 2.0)])
 def test_structured_loss_over_the_classes_of_a_batch(weights: tuple[float, float]) -> None:
     image_weight, text_weight = weights
-    model = make_model(
-        StructuredJointEmbedding(), similarity="dot", image_weight=image_weight, text_weight=text_weight
-    )
+    model = make_model(StructuredJointEmbedding(), similarity="dot", image_weight=image_weight, text_weight=text_weight)
     batch = make_batch([3, 1, 4, 7, 5])
     classes = np.array([20, 21, 20, 22, 23], np.int64)
     batch["class_id"] = classes
@@ -351,7 +349,7 @@ def test_l2_of_every_matrix_and_of_nothing_else() -> None:
     sequence = RecurrentSentenceEncoder(words, DIM, units=5)
     bag = BagOfWordsEncoder(WordEmbedding(WORDS, DIM))
     column = ProjectionMLP(ImageEncoder(6, projection=False, standardize=True), DIM)
-    model = DualEncoder(column, HybridSentenceEncoder(sequence, bag), l2=2.0)
+    model = DualEncoder(column, SequenceAndBagEncoder(sequence, bag), l2=2.0)
     model.build({"image": (None, 6), "text": (None, None)})
     model.compile("sgd", loss=PairwiseRanking(0.2))
     cell = sequence.recurrent.cell

@@ -195,9 +195,7 @@ def fitted(model: DualEncoder, kind: str = "", batches: int = 4) -> tuple[list[f
 
 @pytest.mark.parametrize("case", ["infonce", "ranking-hardest", "sets-sampled"])
 def test_fit_with_chunks_equals_fit_without(case: str) -> None:
-    plain, chunked = (
-        fitted(make_model(case, dropout=0.0, chunk_size=size), CASES[case][1]) for size in (None, 3)
-    )
+    plain, chunked = (fitted(make_model(case, dropout=0.0, chunk_size=size), CASES[case][1]) for size in (None, 3))
     assert plain[0][1] < plain[0][0]
     np.testing.assert_allclose(chunked[0], plain[0], rtol=1e-4)
     for one, other in zip(chunked[1], plain[1], strict=True):
@@ -219,8 +217,7 @@ def test_adam_sees_the_dense_gradient_of_words() -> None:
 
 def test_mixed_precision() -> None:
     losses = [
-        fitted(make_model("infonce", dropout=0.0, chunk_size=size, dtype="mixed_bfloat16"))[0]
-        for size in (None, 3)
+        fitted(make_model("infonce", dropout=0.0, chunk_size=size, dtype="mixed_bfloat16"))[0] for size in (None, 3)
     ]
     # bfloat16 has 8 bits; products of chunks and of the whole round apart.
     np.testing.assert_allclose(losses[1], losses[0], rtol=2e-2)
@@ -228,9 +225,7 @@ def test_mixed_precision() -> None:
 
 def test_float16_with_loss_scaling() -> None:
     model = make_model("infonce", dropout=0.0, chunk_size=3)
-    scaled = keras.optimizers.LossScaleOptimizer(
-        keras.optimizers.SGD(0.1, momentum=0.9), initial_scale=1024.0
-    )
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, momentum=0.9), initial_scale=1024.0)
     model.compile(scaled, loss=InfoNCE(), jit_compile=False)
     plain = make_model("infonce", dropout=0.0)
     for one, other in zip(fitted(model)[1], fitted(plain)[1], strict=True):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.losses import LOSSES, CombinedLoss, InfoNCE, PairwiseRanking, RowLoss, SigmoidLoss
-from vsemb.models.in_batch import InBatchLoss
+from vsemb.losses import LOSSES, CombinedLoss, InBatchLoss, InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb.models.in_batch import InBatchObjective
 from vsemb.models.logit_scale import LogitScale
 from vsemb.similarities import get as get_similarity
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
@@ -18,7 +18,7 @@ from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 ROWS, DIM = 7, 4
 
 #: Name of a case -> (loss, similarity, kind of batch).
-CASES: dict[str, tuple[RowLoss, str, str]] = {
+CASES: dict[str, tuple[InBatchLoss, str, str]] = {
     "ranking": (PairwiseRanking(0.3), "cosine", ""),
     "ranking-sum": (PairwiseRanking(0.3, reduction="sum_over_batch_size"), "order-reversed", "sampled"),
     "hardest": (PairwiseRanking(0.3, "hardest"), "order", "texts"),
@@ -35,12 +35,12 @@ CASES: dict[str, tuple[RowLoss, str, str]] = {
 }
 
 
-def make(case: str, block_size: int | None, **changes: Any) -> InBatchLoss:
+def make(case: str, block_size: int | None, **changes: Any) -> InBatchObjective:
     loss, similarity, _ = CASES[case]
     scale = LogitScale(5.0, bias=-1.0)
     scale.build()
     options = {"image_weight": 0.6, "text_weight": 1.0, **changes}
-    return InBatchLoss(loss, get_similarity(similarity), scale, block_size=block_size, **options)
+    return InBatchObjective(loss, get_similarity(similarity), scale, block_size=block_size, **options)
 
 
 def make_batch(case: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -66,7 +66,7 @@ def make_batch(case: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
     return x, y
 
 
-def value_and_gradients(loss: InBatchLoss, case: str, eager: bool = False) -> list[np.ndarray]:
+def value_and_gradients(loss: InBatchObjective, case: str, eager: bool = False) -> list[np.ndarray]:
     """The loss and its gradients for all embeddings, the factor and the bias, rows unknown to the graph."""
     x, y = make_batch(case)
 

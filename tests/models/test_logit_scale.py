@@ -13,9 +13,7 @@ from vsemb.models import LogitScale
 
 def test_by_hand() -> None:
     # CLIP starts at 1 / 0.07 = 14.2857.
-    np.testing.assert_allclose(
-        LogitScale()(np.array([1.0, -2.0], np.float32)), [14.2857, -28.5714], rtol=1e-5
-    )
+    np.testing.assert_allclose(LogitScale()(np.array([1.0, -2.0], np.float32)), [14.2857, -28.5714], rtol=1e-5)
 
 
 def test_bias_by_hand() -> None:
@@ -26,9 +24,7 @@ def test_bias_by_hand() -> None:
     # d/d log factor = factor * sum of scores = -10; d/d bias = 2.
     gradients = tape.gradient(loss, [layer.log_scale.value, layer.learned_bias.value])
     np.testing.assert_allclose(gradients, [-10.0, 2.0], rtol=1e-5)
-    np.testing.assert_array_equal(
-        layer.scaled(tf.constant(3.0), *layer.parameters()), layer(tf.constant(3.0))
-    )
+    np.testing.assert_array_equal(layer.scaled(tf.constant(3.0), *layer.parameters()), layer(tf.constant(3.0)))
 
 
 def test_contract(tmp_path) -> None:

@@ -19,9 +19,7 @@ CASES += ["sigmoid", "sigmoid-sum", "sigmoid-sampled"]
 @pytest.fixture(scope="module")
 def results() -> dict[str, dict[str, list]]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=600, env=environment
-    )
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 

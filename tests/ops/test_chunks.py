@@ -38,9 +38,7 @@ def gradients(chunk_size: int, first: int = 1) -> list[np.ndarray]:
     kernel, bias = tf.constant(KERNEL), tf.constant(BIAS)
     with tf.GradientTape() as tape:
         tape.watch([kernel, bias])
-        results, state = map_in_chunks(
-            layer, tf.constant(X), chunk_size, [kernel, bias], [tf.constant(first)]
-        )
+        results, state = map_in_chunks(layer, tf.constant(X), chunk_size, [kernel, bias], [tf.constant(first)])
         loss = tf.reduce_sum(tf.sin(3.0 * tf.gather(results, [0, 2, 2, 6])))
     return [results, state[0], *tape.gradient(loss, [kernel, bias])]
 
@@ -118,9 +116,7 @@ def test_a_sum_by_hand(size: int, gradient: bool) -> None:
     def run(x: Any, y: Any, factor: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch([x, y, factor])
-            value = sum_in_blocks(
-                products, [x, tf.range(tf.shape(x)[0])], [y, factor], size, gradient=gradient
-            )
+            value = sum_in_blocks(products, [x, tf.range(tf.shape(x)[0])], [y, factor], size, gradient=gradient)
             loss = 2.0 * value
         return [value, *tape.gradient(loss, [x, y, factor])]
 
@@ -169,9 +165,7 @@ print(json.dumps(found))
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
 def test_a_step_on_jax() -> None:
     environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", JAX], capture_output=True, text=True, timeout=300, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", JAX], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
     whole, chunked = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-6)

@@ -63,9 +63,7 @@ def test_the_index_is_that_of_vsemb_index(
 @pytest.mark.slow
 def test_processes_write_the_same_bytes(model, scenes, tmp_path) -> None:
     for name, flags in (("one", []), ("two", PROCESSES)):
-        assert (
-            embed(model, "--data", scenes.path, "--out", tmp_path / name, "--rows-per-file", 30, *flags) == 0
-        )
+        assert embed(model, "--data", scenes.path, "--out", tmp_path / name, "--rows-per-file", 30, *flags) == 0
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "two").iterdir())
     for name in names:

@@ -210,9 +210,7 @@ def test_shards_by_hand() -> None:
     # Ids: block 0 has 0 to 3, block 1 has 4 to 6, in whatever order blocks come back.
     shards = plan_shards([block(1, train=2, val=1), block(0, train=3, val=1)], 2, "data", "reports")
     found = {
-        (shard.split, shard.number): [
-            (part.report[-1], part.first_id, part.skip, part.take) for part in shard.parts
-        ]
+        (shard.split, shard.number): [(part.report[-1], part.first_id, part.skip, part.take) for part in shard.parts]
         for shard in shards
     }
     assert found == {

@@ -35,9 +35,7 @@ def table(shelf: Path, scenes: Dataset, tmp_path: Path) -> Path:
     split = scenes.split("train")
     for row in range(10):
         (shelf / f"photos\\{row}.png").write_bytes(split.read_image(row))
-    rows = "".join(
-        f"{row}.png,{split.captions[5 * row]},{'val' if row % 3 else 'train'}\n" for row in range(11)
-    )
+    rows = "".join(f"{row}.png,{split.captions[5 * row]},{'val' if row % 3 else 'train'}\n" for row in range(11))
     (tmp_path / "table.csv").write_text("file,caption,split\n" + rows)
     return tmp_path / "table.csv"
 
@@ -53,9 +51,7 @@ def test_files_of_a_store(shelf: Path) -> None:
     storage.write_json(path, {"x": 1})
     assert storage.read_json(path) == {"x": 1} and storage.listing("shelf://a/b") == {"c.json": 8}
     storage.move(path, "shelf://a/d.json")
-    assert (
-        storage.listing("shelf://a/b") == {} and RemoteImage("shelf://a/d.json").read_bytes() == b'{"x": 1}'
-    )
+    assert storage.listing("shelf://a/b") == {} and RemoteImage("shelf://a/d.json").read_bytes() == b'{"x": 1}'
     storage.remove(["shelf://a/d.json", "shelf://a/d.json"])
     assert list(shelf.iterdir()) == []
 

@@ -134,9 +134,7 @@ def test_errors_are_one_line(folder, tmp_path, monkeypatch, capsys, options, mes
 @pytest.mark.slow
 @pytest.mark.real_data
 @pytest.mark.skipif(not REAL, reason="VSEMB_WORDNET does not name a folder")
-@pytest.mark.parametrize(
-    ("edges", "negatives", "least"), [("unique", "filtered", 0.965), ("paths", "any", 0.900)]
-)
+@pytest.mark.parametrize(("edges", "negatives", "least"), [("unique", "filtered", 0.965), ("paths", "any", 0.900)])
 def test_wordnet_3_0(tmp_path, edges, negatives, least):
     result = tmp_path / "table.json"
     options = ["--wordnet", str(REAL), "--edges", edges, "--negatives", negatives, "--json", str(result)]

@@ -68,9 +68,7 @@ def test_errors_are_one_line(tmp_path, flowers_path, capsys) -> None:
 
 
 def test_attributes_alone_need_some(scenes_path, tmp_path, capsys) -> None:
-    assert (
-        zero_shot.main(["--data", str(scenes_path), "--out", str(tmp_path), "--encoders", "attributes"]) == 1
-    )
+    assert zero_shot.main(["--data", str(scenes_path), "--out", str(tmp_path), "--encoders", "attributes"]) == 1
     assert "no attributes" in capsys.readouterr().err
 
 

@@ -7,11 +7,11 @@ import json
 import typing
 
 import pytest
+from vsemb.recipes.ranges import RANGES
 
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.recipes import RECIPES, Recipe
-from vsemb.recipes.ranges import RANGES
 
 ALL = [(name, variant) for name, variants in RECIPES.items() for variant in variants]
 RECIPE = Recipe(name="mine")

@@ -57,9 +57,7 @@ def test_numbers_are_those_of_evaluate(page, embedded, tiny_run, scenes) -> None
     metrics = evaluate_run(tiny_run, scenes, "train")
     part, images, texts = embedded
     ids = part.ids, part.ids[part.caption_rows]
-    bounds = evaluate_retrieval(
-        images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1
-    ).intervals
+    bounds = evaluate_retrieval(images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1).intervals
     rows = page.one("section", id="recall").one("tbody").all("tr")
     for row, side in zip(rows, ("image_to_text", "text_to_image"), strict=True):
         values = getattr(metrics, side)
@@ -128,10 +126,7 @@ def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
 
 def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
     part = embedded[0]
-    said = {
-        key: set(" ".join(entry["captions"]).split())
-        for key, entry in zip(part.keys, part.entries, strict=True)
-    }
+    said = {key: set(" ".join(entry["captions"]).split()) for key, entry in zip(part.keys, part.entries, strict=True)}
     examples = page.one("section", id="arithmetic").all("div", kind="query")
     assert len(examples) == 6
     for example in examples:
@@ -206,8 +201,7 @@ def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
         assert len(widths) > 60 and min(widths) > 0
         assert (
             browser.execute_script(
-                "return performance.getEntriesByType('resource').filter("
-                "one => !one.name.startsWith('data:')).length"
+                "return performance.getEntriesByType('resource').filter(one => !one.name.startsWith('data:')).length"
             )
             == 0
         )
@@ -232,9 +226,7 @@ def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
 def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
     key, out = scenes.split("val").keys[2], tmp_path / "report.html"
     write_report(tiny_run, scenes, "val", out, queries=1, arithmetic=[(key, "a circle", "red")])
-    example = (
-        Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
-    )
+    example = Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
     assert example.attributes["data-key"] == key
     assert [span.text for span in example.all("span", kind="word")] == ["a circle", "red"]
     for wanted, said in (
@@ -265,9 +257,7 @@ def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
     assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
     measured = ZeroShotTask(run, flowers, "val").measure()
     cells = [cell.text for cell in root.one("section", id="recognition").all("td")]
-    assert cells == [
-        f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)
-    ]
+    assert cells == [f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)]
     # Two images of a class share their text, of which neither could come first.
     assert not root.all("section", id="recall")
     assert root.one("p", kind="lead").text.endswith("recognised among 8 classes.")

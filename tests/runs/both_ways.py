@@ -60,9 +60,7 @@ CASES = {
     "attributes": Case("da-sje-attributes:released", "flowers"),
     "entailment": Case("entailment:order", "entailment"),
     "captions": Case("multimodal-rnn:tuned"),
-    "captions-of-regions": Case(
-        "multimodal-rnn-regions:tuned", "regions", beside=("alignment", "region_run")
-    ),
+    "captions-of-regions": Case("multimodal-rnn-regions:tuned", "regions", beside=("alignment", "region_run")),
     "log-bilinear": Case("log-bilinear:adam", "tagged"),
     "multiplicative": Case("multiplicative:adam", "tagged", beside=("encoder", "kiros_run")),
     "sc-nlm": Case("sc-nlm:adam", "tagged", ("caption.structure=1",), beside=("encoder", "kiros_run")),
@@ -105,10 +103,10 @@ def train(case: Case, paths: dict[str, str], out: Path, strategy: Any) -> None:
 
 def main() -> None:
     """Trains all cases whose dataset is there, both ways."""
-    from vsemb.training.strategies import open_devices
+    from vsemb.training.strategies import open_distribution
 
     paths, out = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    two = open_devices("mirrored", 2)
+    two = open_distribution("mirrored", 2)
     for name, case in CASES.items():
         if case.data not in paths:
             continue

@@ -63,8 +63,7 @@ def test_every_recipe_takes_a_step(name: str, variant: str, scenes) -> None:
 
 def test_weights_follow_from_the_seed(scenes, tiny_recipe) -> None:
     models = [
-        built(tiny_recipe.with_overrides([f"training.seed={seed}"]), scenes)[2].get_weights()
-        for seed in (1, 1, 2)
+        built(tiny_recipe.with_overrides([f"training.seed={seed}"]), scenes)[2].get_weights() for seed in (1, 1, 2)
     ]
     assert all(np.array_equal(a, b) for a, b in zip(models[0], models[1], strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(models[0], models[2], strict=True))
@@ -190,9 +189,7 @@ def test_momentum() -> None:
     constant = optimizers.build_optimizer(with_optimizer(name="sgd", momentum=0.9), 10)
     assert type(constant) is keras.optimizers.SGD and constant.momentum == 0.9
     assert optimizers.build_optimizer(with_optimizer(name="sgd"), 10).momentum == 0
-    rising = with_optimizer(
-        name="sgd", momentum=0.9, momentum_start=0.0, momentum_steps=7.0, clip=2.0, ema=0.5
-    )
+    rising = with_optimizer(name="sgd", momentum=0.9, momentum_start=0.0, momentum_steps=7.0, clip=2.0, ema=0.5)
     optimizer = optimizers.build_optimizer(rising, 10)
     assert isinstance(optimizer, RisingMomentumSGD)
     assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)

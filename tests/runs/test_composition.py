@@ -129,9 +129,7 @@ def test_searches_compose_images_and_leave_them_out(run, dataset, world):
     left = search_run(run, dataset, query, k=5, split="test")
     assert keys(left) == [split.keys[row] for row in order if row != 3][:5]
     # With an image in it, it is the specific side for captions: what is true of two images.
-    results = search_run(
-        run, dataset, Query(abstract=(split.keys[3], split.keys[8])), k=1, split="test", captions=True
-    )
+    results = search_run(run, dataset, Query(abstract=(split.keys[3], split.keys[8])), k=1, split="test", captions=True)
     target = abstract(world.images[3], world.images[8])
     violations = (np.maximum(world.embed(split.captions) - target, 0) ** 2).sum(axis=1)
     assert results[0].score == pytest.approx(-violations.min(), abs=1e-5)

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from vsemb.runs.distortion import distortion
 
 from tests.systems.captions.test_caption_run import StopAt
 from tests.training.test_resume import check_same_training
@@ -14,7 +15,6 @@ from vsemb.data.sources import PixelImages
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.image import augmentation
 from vsemb.runs import build
-from vsemb.runs.distortion import distortion
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.loop import fit_run
 from vsemb.runs.train import train
@@ -25,9 +25,7 @@ POLICY = ["image.policy=randaugment", "image.policy_magnitude=9", "image.erasing
 
 def test_of_the_recipe(tiny_recipe, scenes) -> None:
     pytest.importorskip("official", reason="the extra models is not installed")
-    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides(
-        [*POLICY, "image.policy_layers=3"]
-    )
+    recipe = with_backbone(tiny_recipe, scenes, "SmallConvNet").with_overrides([*POLICY, "image.policy_layers=3"])
     found = distortion(recipe, build.backbone_config(recipe))
     assert found is not None
     assert (found.size, found.policy, found.magnitude, found.layers) == (32, "randaugment", 9, 3)
@@ -96,9 +94,7 @@ def test_stopped_and_resumed(task, scenes, tiny_recipe, caption_recipe, tmp_path
     run = call(recipe, scenes, tmp_path / "whole")
     with monkeypatch.context() as patch:
         stop = {"checks": [StopAt()]}
-        patch.setattr(
-            sys.modules[call.__module__], "fit_run", lambda *args, **given: fit_run(*args, **(given | stop))
-        )
+        patch.setattr(sys.modules[call.__module__], "fit_run", lambda *args, **given: fit_run(*args, **(given | stop)))
         with pytest.raises(KeyboardInterrupt):
             call(recipe, scenes, tmp_path / "stopped", checkpoint_steps=2)
     capfd.readouterr()

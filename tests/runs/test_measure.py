@@ -8,9 +8,7 @@ from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.runs.measure import evaluate_run
 
 
-def test_pairs_are_the_first_images_with_their_first_captions_embedded_once(
-    tiny_run, scenes, monkeypatch
-) -> None:
+def test_pairs_are_the_first_images_with_their_first_captions_embedded_once(tiny_run, scenes, monkeypatch) -> None:
     calls = []
     for name in ("images", "texts"):
         real = getattr(Embedder, name)

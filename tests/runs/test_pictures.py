@@ -37,9 +37,7 @@ def test_pixels_of_a_box(box, pixels) -> None:
 
 def test_a_sheet_shows_every_crop() -> None:
     colours = [(255, 0, 0), (0, 200, 0), (0, 0, 250)]
-    sheet = contact_sheet(
-        [(Image.new("RGB", (9, 5 + n), colour), str(n)) for n, colour in enumerate(colours)]
-    )
+    sheet = contact_sheet([(Image.new("RGB", (9, 5 + n), colour), str(n)) for n, colour in enumerate(colours)])
     assert all(count(sheet, colour) > 160 * 80 for colour in colours)
     with pytest.raises(InvalidArgumentError, match="`tiles`"):
         contact_sheet([])

@@ -13,14 +13,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from vsemb.runs.build import build_model
 
 from tests.training.test_resume import check_same_training
 from vsemb.cli.__main__ import main
-from vsemb.encoders import HybridSentenceEncoder, ProjectionMLP, TransformerSentenceEncoder
+from vsemb.encoders import ProjectionMLP, SequenceAndBagEncoder, TransformerSentenceEncoder
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.recipes import get
-from vsemb.runs.build import build_model
 from vsemb.runs.loop import fit_run
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.queries import embed_text
@@ -62,8 +62,7 @@ def test_trained_and_reopened(piece_run: Run, scenes) -> None:
 def test_searched_as_trained(piece_run: Run, capsys) -> None:
     encoders, said = run_encoders(piece_run, images=False), []
     typed, clean = (
-        embed_text(encoders, piece_run, text, "text", said.append)
-        for text in ("A RED circle!", "a red circle")
+        embed_text(encoders, piece_run, text, "text", said.append) for text in ("A RED circle!", "a red circle")
     )
     np.testing.assert_array_equal(typed, clean)
     assert not said
@@ -167,9 +166,7 @@ def test_goes_with_the_other_parts() -> None:
     for changes in (["text.bag=true"], ["twin=true"], ["twin=true", "text.pooling=mean+max"]):
         model = build_model(get("vsepp").with_overrides([*small, "text.bag=false", *changes]), 9, 7)
         assert model.encode_texts(ids).shape == (2, 10)
-        assert isinstance(
-            model.text_encoder, HybridSentenceEncoder if changes[0] == "text.bag=true" else ProjectionMLP
-        )
+        assert isinstance(model.text_encoder, SequenceAndBagEncoder if changes[0] == "text.bag=true" else ProjectionMLP)
     with pytest.raises(InvalidArgumentError, match="text.encoder='transformer'.*tokenizer='trees'"):
         build_model(get("vsepp").with_overrides([*small, "text.tokenizer=trees"]), 9, 7)
     with pytest.raises(InvalidArgumentError, match="brnn, gru, lstm with image.regions=true"):

@@ -31,9 +31,7 @@ def test_another_precision_is_refused() -> None:
         precision.settled(recipes.get("vsepp").with_overrides(["training.precision=float16"]))
 
 
-def test_training_is_in_bfloat16_and_the_run_in_float32(
-    scenes, tiny_recipe, tmp_path: Path, monkeypatch
-) -> None:
+def test_training_is_in_bfloat16_and_the_run_in_float32(scenes, tiny_recipe, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
     built = []
     original = build.build_model

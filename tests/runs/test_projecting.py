@@ -24,9 +24,7 @@ def table(path) -> list[dict[str, str]]:
 
 
 def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path) -> None:
-    out, shapes = project_run(
-        tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4
-    )
+    out, shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
     assert out == tmp_path / "projector"
     assert shapes == {"everything": (23, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
     vectors = {name: np.loadtxt(out / f"{name}.tsv", delimiter="\t") for name in shapes}

@@ -6,9 +6,9 @@ import shutil
 
 import numpy as np
 import pytest
+from vsemb.runs.build import backbone_config
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs.build import backbone_config
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.run_backbones import run_backbone, starting_backbone
@@ -38,9 +38,7 @@ def test_of_a_run_that_writes_captions_too(pixel_caption_run, tiny_recipe, scene
 
 def test_all_else_is_drawn_from_the_seed_of_the_new_recipe(tiny_pixel_run: Run, caption_recipe, scenes):
     recipe = with_backbone(caption_recipe, scenes, str(tiny_pixel_run.path))
-    one, other = (
-        build_caption_model(recipe.with_overrides([f"training.seed={seed}"]), 30, None) for seed in (1, 2)
-    )
+    one, other = (build_caption_model(recipe.with_overrides([f"training.seed={seed}"]), 30, None) for seed in (1, 2))
     same_weights(one.image_encoder.backbone, other.image_encoder.backbone)
     assert np.abs(one.words.table.numpy() - other.words.table.numpy()).max() > 0.01
     assert np.abs(one.output_map.kernel.numpy() - other.output_map.kernel.numpy()).max() > 0.01

@@ -77,9 +77,7 @@ def test_a_photo_is_turned_as_the_dataset_would_have_it(run, scenes, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 3  # to be turned by 180 degrees
     image.rotate(180).save(tmp_path / "photo.png", exif=exif)
-    results = search_run(
-        run, scenes, Query(image=str(tmp_path / "photo.png")), k=1, split="val", keep_query=True
-    )
+    results = search_run(run, scenes, Query(image=str(tmp_path / "photo.png")), k=1, split="val", keep_query=True)
     assert results[0].item.key == scenes.split("val").keys[0]
     assert results[0].score == pytest.approx(1, abs=1e-5)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import typing
 
 import pytest
+from vsemb.runs.tasks import RUNS, open_run
 
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes import RECIPES, Recipe
 from vsemb.recipes.schema import TASKS
 from vsemb.runs.run import Run
-from vsemb.runs.tasks import RUNS, open_run
 from vsemb.systems.entailment.run import EntailmentRun
 
 

@@ -103,19 +103,12 @@ def problems(value: Any, schema: Any, where: str = "") -> list[str]:
         found = [f"{where}.{key}: unknown" for key in value if key not in known]
         found += [f"{where}.{key}: missing" for key in schema if key[-1] != "?" and key not in value]
         return found + [
-            problem
-            for key in value
-            if key in known
-            for problem in problems(value[key], known[key], f"{where}.{key}")
+            problem for key in value if key in known for problem in problems(value[key], known[key], f"{where}.{key}")
         ]
     if isinstance(schema, list) and len(schema) == 1 and isinstance(schema[0], type | dict):
         if not isinstance(value, list) or not value:
             return [f"{where}: {value!r} is no list"]
-        return [
-            problem
-            for i, entry in enumerate(value)
-            for problem in problems(entry, schema[0], f"{where}[{i}]")
-        ]
+        return [problem for i, entry in enumerate(value) for problem in problems(entry, schema[0], f"{where}[{i}]")]
     return [] if type(value) is type(schema) and value == schema else [f"{where}: {value!r}, not {schema!r}"]
 
 

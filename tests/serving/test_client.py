@@ -176,9 +176,7 @@ def test_no_rows_need_no_request(client):
 
 
 def test_parts_are_put_together_in_order(server):
-    texts = [
-        f"a {colour} {shape}" for colour in ("red", "blue", "green") for shape in ("circle", "square")
-    ] * 5
+    texts = [f"a {colour} {shape}" for colour in ("red", "blue", "green") for shape in ("circle", "square")] * 5
     for protocol in PROTOCOLS:
         with (
             Client(url_of(server, protocol), "scenes", batch_size=7) as small,
@@ -303,9 +301,7 @@ def test_a_request_holds_neither_too_many_rows_nor_too_many_bytes():
 
         def signatures(self, timeout):
             text = TensorInfo(np.dtype(object), (None,))
-            return {
-                "encode_text": SignatureInfo({"text": text}, {"length": TensorInfo(np.dtype(int), (None,))})
-            }
+            return {"encode_text": SignatureInfo({"text": text}, {"length": TensorInfo(np.dtype(int), (None,))})}
 
         def predict(self, signature, inputs, outputs, timeout):
             self.requests.append(inputs["text"].tolist())

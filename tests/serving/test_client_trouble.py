@@ -88,9 +88,7 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
     def __enter__(self) -> Scripted:
-        threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        ).start()
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
     def __exit__(self, *_) -> None:

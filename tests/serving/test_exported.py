@@ -44,9 +44,7 @@ def test_both_protocols_give_what_the_model_gives(server: Server, exported: Path
     status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", {"inputs": TEXTS})
     assert status == 200
     assert content["outputs"]["valid"] == expected["valid"].numpy().tolist()
-    np.testing.assert_array_equal(
-        np.array(content["outputs"]["embedding"], np.float32), expected["embedding"].numpy()
-    )
+    np.testing.assert_array_equal(np.array(content["outputs"]["embedding"], np.float32), expected["embedding"].numpy())
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "scenes", "encode_text"
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(TEXTS))

@@ -150,9 +150,7 @@ def test_rows_and_columns_of_one_and_of_several_outputs() -> None:
     several = {"n": np.array([2**62, 1]), "flag": np.array([True, False])}
     rows = [{"flag": True, "n": 2**62}, {"flag": False, "n": 1}]
     assert json.loads(rest_answer.encode(several, rows=True)) == {"predictions": rows}
-    assert json.loads(rest_answer.encode(several, rows=False)) == {
-        "outputs": {"flag": [True, False], "n": [2**62, 1]}
-    }
+    assert json.loads(rest_answer.encode(several, rows=False)) == {"outputs": {"flag": [True, False], "n": [2**62, 1]}}
 
 
 def test_only_outputs_named_bytes_are_base64() -> None:

@@ -175,9 +175,7 @@ def test_broken_http_leaves_no_traceback_in_the_log(server: Server, caplog) -> N
 
 
 def test_a_body_that_is_not_compressed_as_it_says_is_a_bad_request(server: Server) -> None:
-    status, answer = ask(
-        server.rest_port, "POST", f"{MODEL}:predict", b"no gzip", {"Content-Encoding": "gzip"}
-    )
+    status, answer = ask(server.rest_port, "POST", f"{MODEL}:predict", b"no gzip", {"Content-Encoding": "gzip"})
     assert status == 400 and "cannot be read" in answer["error"]
     # It is no larger than it may be when unpacked, either.
     bomb = gzip.compress(b" " * 2**26)

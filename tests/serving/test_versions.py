@@ -56,9 +56,7 @@ def test_what_goes_on_is_said_once(plus: Path, caplog) -> None:
         moved.rename(plus)
         assert answer(server) == 100
     said = [record.getMessage() for record in caplog.records]
-    assert [line for line in said if "canary" in line] == [
-        "plus: there is no version 7 yet for the label canary."
-    ]
+    assert [line for line in said if "canary" in line] == ["plus: there is no version 7 yet for the label canary."]
     assert len([line for line in said if "cannot read" in line]) == 1
 
 
@@ -69,9 +67,7 @@ def test_a_broken_version_is_reported_and_the_old_one_stays(plus: Path, caplog) 
         (path / "saved_model.pb").write_bytes(whole[:100])
         server.refresh()
         assert (answer(server), states(server)) == (100, {"2": "END", "1": "AVAILABLE"})
-        status = ask(server.rest_port, "GET", "/v1/models/plus/versions/2")[1]["model_version_status"][0][
-            "status"
-        ]
+        status = ask(server.rest_port, "GET", "/v1/models/plus/versions/2")[1]["model_version_status"][0]["status"]
         assert status["error_code"] == "UNKNOWN" and "Cannot load" in status["error_message"]
         server.refresh()
         assert caplog.text.count("version 2 is not served") == 1

@@ -86,9 +86,7 @@ def test_large_matrices_are_close_to_exact() -> None:
     exact, found = (values[:20] / values[0] for values in strength)
     assert exact[-1] > 0.05  # There is something to find in the last dimension.
     np.testing.assert_allclose(found, exact, rtol=0.02)
-    np.testing.assert_allclose(
-        np.abs(np.corrcoef(few[2:, :3].T, every[2:, :3].T)[:3, 3:]).diagonal(), 1, atol=1e-3
-    )
+    np.testing.assert_allclose(np.abs(np.corrcoef(few[2:, :3].T, every[2:, :3].T)[:3, 3:]).diagonal(), 1, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,7 @@ def test_invalid_utf8_separates(text: bytes, expected: list[str]) -> None:
 def test_plain_texts_are_split_as_all_others_are() -> None:
     """Most texts take a shorter way; in one batch with others, and of any ASCII, with the same words."""
     generator = np.random.default_rng(0)
-    plain = [
-        generator.choice([*range(1, 39), *range(40, 128)], 30).astype(np.uint8).tobytes() for _ in range(500)
-    ]
+    plain = [generator.choice([*range(1, 39), *range(40, 128)], 30).astype(np.uint8).tobytes() for _ in range(500)]
     others = [b"the dog's", "naïve cafe\u0301".encode(), b"a\x00dog", b"\xff\xfe", b""]
     texts = [*plain, *others, *plain[:5]]
     expected = tf.strings.split(normalize._spaced(tf.constant(texts))).to_list()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.preset_files import sentencepiece_model
 from vsemb.errors import DataError
 from vsemb.text.given_pieces import piece_vocabulary
-from vsemb.text.preset_tokenizers import PresetTexts
+from vsemb.text.preset_tokenizers import PresetText
 from vsemb.text.sentence_pieces import PieceModel, SentencePieceTokenizer
 
 TEXTS = [
@@ -37,7 +37,7 @@ def test_ids_are_those_of_keras_hub(kind: str, preset_path) -> None:
     name = {"clip": "CLIPPreprocessor", "siglip": "SigLIPPreprocessor"}[kind]
     theirs = getattr(keras_hub.models, name).from_preset(str(preset_path(kind)))
     wanted = np.array(theirs({"prompts": TEXTS, "images": np.zeros((len(TEXTS), 32, 32, 3))})["token_ids"])
-    texts = PresetTexts.open(f"hub:{preset_path(kind)}")
+    texts = PresetText.open(f"hub:{preset_path(kind)}")
     tokenizer = texts.tokenizer(1000)
     assert tokenizer.max_length == texts.most_pieces
     eager = tokenizer.ragged(tf.constant(TEXTS)).to_list()
@@ -52,7 +52,7 @@ def test_ids_are_those_of_keras_hub(kind: str, preset_path) -> None:
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_a_row_does_not_depend_on_its_neighbours(kind: str, preset_path) -> None:
-    tokenizer = PresetTexts.open(f"hub:{preset_path(kind)}").tokenizer(64)
+    tokenizer = PresetText.open(f"hub:{preset_path(kind)}").tokenizer(64)
     together = tokenizer.ragged(tf.constant(TEXTS)).to_list()
     for text, ids in zip(TEXTS, together, strict=True):
         assert tokenizer.ragged(tf.constant([text])).to_list() == [ids]
@@ -62,7 +62,7 @@ def test_a_row_does_not_depend_on_its_neighbours(kind: str, preset_path) -> None
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_pieces_are_what_the_ids_stand_for(kind: str, preset_path) -> None:
-    texts = PresetTexts.open(f"hub:{preset_path(kind)}")
+    texts = PresetText.open(f"hub:{preset_path(kind)}")
     tokenizer = texts.tokenizer(64)
     given = tf.constant(["a dog"])
     pieces = [piece.decode() for piece in tokenizer.pieces(given).flat_values.numpy()]
@@ -72,16 +72,14 @@ def test_pieces_are_what_the_ids_stand_for(kind: str, preset_path) -> None:
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_what_strangers_send_ends(kind: str, preset_path) -> None:
-    tokenizer = PresetTexts.open(f"hub:{preset_path(kind)}").tokenizer(64)
+    tokenizer = PresetText.open(f"hub:{preset_path(kind)}").tokenizer(64)
     odd = [b"\xff\xfe dog", b"a\0dog", b"x" * 5000, ("é" * 3000).encode(), ("a b" * 2000).encode()]
     ids = tokenizer(tf.constant(odd)).numpy()
     assert ids.shape[0] == len(odd) and ids.shape[1] <= tokenizer.max_length
     assert (ids[1] != 0).any()
 
 
-@pytest.mark.parametrize(
-    "options", [{"byte_fallback": True, "vocab_size": 330}, {"add_dummy_prefix": False}, {}]
-)
+@pytest.mark.parametrize("options", [{"byte_fallback": True, "vocab_size": 330}, {"add_dummy_prefix": False}, {}])
 def test_sentence_pieces_are_those_of_the_library(options: dict) -> None:
     import sentencepiece
 

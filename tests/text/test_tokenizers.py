@@ -71,9 +71,7 @@ def odd_texts(count: int) -> list[bytes]:
     random = np.random.default_rng(7)
     planes = [(0, 0x80), (0x80, 0x370), (0x370, 0xD800), (0xE000, 0x10000), (0x10000, 0x110000)]
     # Marks, joiners, directions, spaces, line ends, a byte order mark, non-characters, capitals that grow.
-    odd = (
-        "\u0301\u200d\u200f\u202e\u2028\u00a0\u3000\x00\x0b\x1c\x85\ufeff\ufffd\ufffe\uffff\U0010ffff\u0130ẞǰ"
-    )
+    odd = "\u0301\u200d\u200f\u202e\u2028\u00a0\u3000\x00\x0b\x1c\x85\ufeff\ufffd\ufffe\uffff\U0010ffff\u0130ẞǰ"
     texts = []
     for _ in range(count):
         low, high = planes[random.integers(len(planes))]

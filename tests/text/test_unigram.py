@@ -38,9 +38,7 @@ def test_the_largest_sum_of_all() -> None:
             assert not ends[row].any()
             continue
         sums = {
-            tuple(cut): sum(
-                scores[row, end - 1, end - start - 1] for start, end in zip([0, *cut], cut, strict=False)
-            )
+            tuple(cut): sum(scores[row, end - 1, end - start - 1] for start, end in zip([0, *cut], cut, strict=False))
             for cut in every_segmentation(count, longest)
         }
         best = max(sums, key=sums.__getitem__)

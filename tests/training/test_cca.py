@@ -21,9 +21,7 @@ def data():
 
 def test_maps_correlate_as_much_as_they_say():
     ids, offsets, rows, features = data()
-    maps = canonical_correlation(
-        ids, offsets, rows, features, np.ones(8), 6, text_ridge=1e-4, image_ridge=1e-4
-    )
+    maps = canonical_correlation(ids, offsets, rows, features, np.ones(8), 6, text_ridge=1e-4, image_ridge=1e-4)
     # A normal variable and its sign correlate by sqrt(2 / pi) = 0.798.
     np.testing.assert_allclose(maps.correlations[:3], 0.798, atol=0.04)
     assert (maps.correlations[3:] < 0.01).all()

@@ -1,4 +1,4 @@
-"""Devices and workers: what is refused, what a launcher does, and trainings on several against one.
+"""DistributionContext and workers: what is refused, what a launcher does, and trainings on several against one.
 
 The last run in their own processes: one holds a single strategy, and workers are processes.
 """
@@ -23,7 +23,7 @@ from tests.conftest import TINY
 from vsemb.cli.workers import command_line
 from vsemb.errors import InvalidArgumentError
 from vsemb.training.cluster import _free_ports, launch, read_task
-from vsemb.training.strategies import Devices, open_devices
+from vsemb.training.strategies import DistributionContext, open_distribution
 
 SETTINGS = (
     *TINY,
@@ -55,18 +55,18 @@ def test_a_bad_tf_config_is_refused(monkeypatch, text: str) -> None:
 
 def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="Did you mean 'mirrored'"):
-        open_devices("miror")
+        open_distribution("miror")
     with pytest.raises(InvalidArgumentError, match="it is for 'mirrored'"):
-        open_devices("none", 2)
+        open_distribution("none", 2)
     with pytest.raises(InvalidArgumentError, match="an integer >= 1"):
-        open_devices("mirrored", 0)
+        open_distribution("mirrored", 0)
     tf.zeros(1)
     with pytest.raises(InvalidArgumentError, match="before anything else of TensorFlow|GPUs of this machine"):
-        open_devices("mirrored", 3)
+        open_distribution("mirrored", 3)
 
 
 def test_a_batch_is_a_multiple_of_the_replicas() -> None:
-    devices = Devices()
+    devices = DistributionContext()
     devices.replicas = 3
     devices.check_batch_size(129)
     with pytest.raises(InvalidArgumentError, match=r"=128.*3 replicas.*batches.size=129"):
@@ -148,9 +148,7 @@ def two(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_two_logical_devices_train_as_one(scenes_path: Path, one: Path, tmp_path: Path) -> None:
-    assert_same(
-        one, train(scenes_path, tmp_path / "run", "--strategy", "mirrored", "--devices", "2"), **CLOSE
-    )
+    assert_same(one, train(scenes_path, tmp_path / "run", "--strategy", "mirrored", "--devices", "2"), **CLOSE)
 
 
 @pytest.mark.slow

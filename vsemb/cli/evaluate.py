@@ -56,15 +56,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run directory")
     parser.add_argument("--data", help="the dataset (the one the run was trained on)")
     parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
-    parser.add_argument(
-        "--folds", type=int, default=1, help="average over so many contiguous parts of the images (1)"
-    )
+    parser.add_argument("--folds", type=int, default=1, help="average over so many contiguous parts of the images (1)")
     parser.add_argument(
         "--bootstrap", type=int, default=0, metavar="N", help="95 %% intervals from N resamplings (0: none)"
     )
-    parser.add_argument(
-        "--recalls", type=int, nargs="+", metavar="K", help="recall at these K too, beside 1, 5 and 10"
-    )
+    parser.add_argument("--recalls", type=int, nargs="+", metavar="K", help="recall at these K too, beside 1, 5 and 10")
     parser.add_argument(
         "--pairs",
         type=int,
@@ -77,9 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="also write what was measured to FILE as JSON")
     group = parser.add_argument_group("zero-shot recognition")
     group.add_argument("--zero-shot", action="store_true", help="recognise classes by their texts")
-    group.add_argument(
-        "--curve", action="store_true", help="with 1, 2, 4, ..., 128 texts a class too, ten draws each"
-    )
+    group.add_argument("--curve", action="store_true", help="with 1, 2, 4, ..., 128 texts a class too, ten draws each")
     group.add_argument(
         "--typos", type=float, nargs="+", metavar="SHARE", help="mistype so many of the texts' characters (0)"
     )
@@ -225,9 +219,7 @@ def _zero_shot(arguments: argparse.Namespace, task: ZeroShotTask) -> dict[str, A
     seed = arguments.seed or 0
     shares = [0.0] if arguments.typos is None else arguments.typos
     top = _TOP if arguments.top is None else arguments.top
-    measured = {
-        share: task.measure(corrupt=share, curve=arguments.curve, top=top, seed=seed) for share in shares
-    }
+    measured = {share: task.measure(corrupt=share, curve=arguments.curve, top=top, seed=seed) for share in shares}
     print(zero_shot_table(measured, arguments.split, task.seen))
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     return {"split": arguments.split, "classes_seen": task.seen, "measured": rows}

@@ -53,9 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "it; token is the class token of a transformer, embedding what CLIP and SigLIP compare with texts "
         "(the network's own)",
     )
-    parser.add_argument(
-        "--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19"
-    )
+    parser.add_argument("--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19")
     parser.add_argument("--batch-size", type=int, default=64, help="images at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
 

@@ -48,9 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=N",
         help="a parameter of the backend, such as nprobe=32; repeatable",
     )
-    parser.add_argument(
-        "--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)"
-    )
+    parser.add_argument("--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)")
     parser.add_argument(
         "--candidates",
         type=int,
@@ -210,6 +208,4 @@ def _table(rows: list[Compared]) -> str:
             ]
         )
     header = ["", "bytes", "MB", "build s", "ms, 1", "ms, 128", "recall@1", "@10", "re-ranked@1", "@10"]
-    return table(
-        [*header, "R@1", "R@10", "change", "change"], [line + [""] * (14 - len(line)) for line in lines]
-    )
+    return table([*header, "R@1", "R@10", "change", "change"], [line + [""] * (14 - len(line)) for line in lines])

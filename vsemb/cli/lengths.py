@@ -28,9 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="pairs to choose (%(default)s)")
     parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split")
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to print (%(default)s)")
-    parser.add_argument(
-        "--json", metavar="FILE", help="also write the table and the examples to FILE as JSON"
-    )
+    parser.add_argument("--json", metavar="FILE", help="also write the table and the examples to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,9 +32,7 @@ EXAMPLE = """  vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `vsemb prepare`."""
     parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
-    parser.add_argument(
-        "--format", required=True, choices=list(READERS), metavar="F", help=", ".join(READERS)
-    )
+    parser.add_argument("--format", required=True, choices=list(READERS), metavar="F", help=", ".join(READERS))
     parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
     parser.add_argument("--name", help="name of the dataset (default: the last part of DATA)")
     parser.add_argument(
@@ -43,12 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="skip",
         help="leave unreadable, missing and caption-less images out and report them (default), or stop",
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace the dataset at DATA and its features"
-    )
-    parser.add_argument(
-        "--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA and its features")
+    parser.add_argument("--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels")
     parser.add_argument(
         "--images-per-shard",
         type=int,
@@ -67,20 +61,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--uris",
         action="store_true",
         default=None,
-        help="let the table's file names be URIs: file://, https://, or with the extra beam gs:// and s3:// "
-        "(table)",
+        help="let the table's file names be URIs: file://, https://, or with the extra beam gs:// and s3:// (table)",
     )
-    options.add_argument(
-        "--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)"
-    )
+    options.add_argument("--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)")
     options.add_argument(
         "--restval",
         choices=["train", "keep", "drop"],
         help="what becomes of COCO's restval: joins train (default), stays, is left out (karpathy, tfds)",
     )
-    options.add_argument(
-        "--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)"
-    )
+    options.add_argument("--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)")
     options.add_argument(
         "--class-names", metavar="FILE", help="names of the classes, one a line in their order (flowers102)"
     )
@@ -97,9 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="classes in train, val and test; default 75, 10 and 15 %% of them (wnid)",
     )
     options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
-    options.add_argument(
-        "--text-feature", metavar="PATH", help="name of the text feature, e.g. captions/text (tfds)"
-    )
+    options.add_argument("--text-feature", metavar="PATH", help="name of the text feature, e.g. captions/text (tfds)")
     options.add_argument("--data-dir", metavar="DIR", help="where tensorflow-datasets keeps its data (tfds)")
     options.add_argument(
         "--download", action="store_true", default=None, help="let tensorflow-datasets download (tfds)"

@@ -19,9 +19,7 @@ EXAMPLE = """  vsemb pretrained clip_vit_base_patch16 --out runs/clip
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument(
-        "preset", metavar="PRESET", help="a preset of CLIP or SigLIP: name, handle or directory"
-    )
+    parser.add_argument("preset", metavar="PRESET", help="a preset of CLIP or SigLIP: name, handle or directory")
     parser.add_argument("--out", type=Path, required=True, help="the run directory to write")
     parser.add_argument(
         "--weights",

@@ -15,9 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("name", nargs="?", help="the recipe to print")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
-    parser.add_argument(
-        "--json", metavar="FILE", help="also write the listing, or the recipe, to FILE as JSON"
-    )
+    parser.add_argument("--json", metavar="FILE", help="also write the listing, or the recipe, to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -39,8 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=int,
         metavar="N",
-        help="for a run that writes captions: images captioned and measured (all; 100 for sc-nlm, which is "
-        "slow)",
+        help="for a run that writes captions: images captioned and measured (all; 100 for sc-nlm, which is slow)",
     )
     parser.add_argument(
         "--arithmetic",
@@ -48,8 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar=("KEY", "MINUS", "PLUS"),
-        help="show this: an image of the split, a word taken away, another added; repeatable "
-        "(six are chosen)",
+        help="show this: an image of the split, a word taken away, another added; repeatable (six are chosen)",
     )
     add_parser(parser)
     parser.add_argument("--seed", type=int, default=0, help="of all draws (%(default)s)")

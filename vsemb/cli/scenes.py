@@ -41,12 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="images (default 500; none with --zero-shot or --fine-grained)",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="other seed, other images (default 0)"
-    )
-    parser.add_argument(
-        "--size", type=int, default=64, metavar="PIXELS", help="side of an image (default 64)"
-    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="other seed, other images (default 0)")
+    parser.add_argument("--size", type=int, default=64, metavar="PIXELS", help="side of an image (default 64)")
     parser.add_argument("--zero-shot", action="store_true", help="make splits that share no class")
     parser.add_argument(
         "--fine-grained",

@@ -30,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN_OR_INDEX", help="the run directory, or an index's")
     parser.add_argument("text", nargs="?", help="what to look for, in words")
     parser.add_argument("--image", metavar="FILE", help="an image to start from: a file, or a dataset's key")
-    parser.add_argument(
-        "--minus", action="append", default=[], metavar="WORD", help="take a word away; repeatable"
-    )
+    parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="take a word away; repeatable")
     parser.add_argument("--plus", action="append", default=[], metavar="WORD", help="add a word; repeatable")
     for name, what in (("compose", "all of"), ("abstract", "what is common to")):
         parser.add_argument(
@@ -45,9 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", help="the dataset to search (the one the run was trained on)")
     parser.add_argument("--split", help="the split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
-    parser.add_argument(
-        "--resort", type=int, metavar="N", help="sort the best N anew by their distance to their mean"
-    )
+    parser.add_argument("--resort", type=int, metavar="N", help="sort the best N anew by their distance to their mean")
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
     parser.add_argument(
         "--candidates",

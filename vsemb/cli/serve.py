@@ -70,15 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8500, help="gRPC's port; 0 for any (%(default)s)")
     parser.add_argument("--rest-port", type=int, default=8501, help="REST's port; 0 for any (%(default)s)")
-    parser.add_argument(
-        "--max-body", type=size, default="32MiB", metavar="SIZE", help="largest request (%(default)s)"
-    )
-    parser.add_argument(
-        "--concurrency", type=int, default=256, metavar="N", help="requests at a time (%(default)s)"
-    )
-    parser.add_argument(
-        "--batch-size", type=int, default=64, metavar="N", help="rows of a merged batch (%(default)s)"
-    )
+    parser.add_argument("--max-body", type=size, default="32MiB", metavar="SIZE", help="largest request (%(default)s)")
+    parser.add_argument("--concurrency", type=int, default=256, metavar="N", help="requests at a time (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=64, metavar="N", help="rows of a merged batch (%(default)s)")
     parser.add_argument(
         "--batch-timeout", type=float, default=0.001, metavar="SECONDS", help="longest wait (%(default)s)"
     )

@@ -112,9 +112,7 @@ def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen:
     ]
     lines = [table(header, rows), "", _SEEN[seen]]
     if first.average_precision_limit < 100:
-        lines.append(
-            f"{precision_name} is at most {first.average_precision_limit:.1f}: classes have fewer images."
-        )
+        lines.append(f"{precision_name} is at most {first.average_precision_limit:.1f}: classes have fewer images.")
     return "\n".join(lines)
 
 

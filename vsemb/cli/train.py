@@ -125,17 +125,17 @@ def run(arguments: argparse.Namespace) -> int:
         parser = argparse.ArgumentParser()
         configure(parser)
         return launch_workers("train", parser, arguments)
-    from vsemb.training.strategies import open_devices
+    from vsemb.training.strategies import open_distribution
 
     # Before anything else of TensorFlow runs.
-    arguments.devices = open_devices(arguments.strategy, arguments.devices)
+    arguments.devices = open_distribution(arguments.strategy, arguments.devices)
     try:
         lines = train_task(recipe, arguments)
     except KeyboardInterrupt:
         if (Path(arguments.out) / STATE).exists():
             print("The state is stored; the same command goes on from there.")
         raise
-    if arguments.devices.chief:
+    if arguments.devices.writes:
         print(f"run          {arguments.out}", *lines, sep="\n")
     return 0
 

@@ -24,9 +24,7 @@ def launch_workers(name: str, parser: argparse.ArgumentParser, arguments: argpar
         InvalidArgumentError: for fewer than two workers.
     """
     of_worker = argparse.Namespace(**{**vars(arguments), "workers": None, "strategy": "multiworker"})
-    return launch(
-        [sys.executable, "-m", "vsemb.cli", name, *command_line(parser, of_worker)], arguments.workers
-    )
+    return launch([sys.executable, "-m", "vsemb.cli", name, *command_line(parser, of_worker)], arguments.workers)
 
 
 def command_line(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> list[str]:

@@ -1,43 +1,138 @@
-"""Training batches: pairs of an image and a caption, bucketed by caption length.
+"""Training batches: epochs of rows, bucketed by length, from which training can go on anywhere.
 
-Everything random in an epoch follows from (seed, epoch), so that training can go on in the middle of
-one exactly where it stopped.
+Everything random in an epoch follows from (seed, epoch, purpose), so that training goes on in the middle of one
+exactly where it stopped, and no two purposes, seeds or epochs share draws.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.pixel_service import ServicePixels
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
+from vsemb.parts import Count, Part, Range
 from vsemb.text.tokenizers import Tokenizer
 
-# Captions are sorted by length inside windows of so many batches: long enough to make batches of
-# nearly one length, short enough to keep an epoch's order random.
+# Rows are sorted by length inside windows of so many batches: long enough to make batches of nearly one length, short
+# enough to keep an epoch's order random.
 _WINDOW = 50
 
-CAPTIONS = ("all", "one")
-NEGATIVES = ("batch", "sampled")
+#: Purposes of random draws: the order of rows, sampled negatives, and the augmentation of each.
+ORDER, NEGATIVES, IMAGES, NEGATIVE_IMAGES = range(4)
 
 
-class PairBatches:
-    """Batches of pairs for `DualEncoder.fit`.
+def stream(seed: int, epoch: int, purpose: int) -> np.random.Generator:
+    """Returns the random generator of one purpose in one epoch.
+
+    Example: seed 1 does not replay seed 0 one epoch later.
+
+    >>> bool(stream(1, 0, ORDER).integers(1 << 30) == stream(0, 1, ORDER).integers(1 << 30))
+    False
+    """
+    return np.random.default_rng(np.random.SeedSequence([seed, epoch, purpose]))
+
+
+class BatchSource:
+    """Base of all training batches: shuffles rows, buckets them by length, and makes a `tf.data.Dataset` of an epoch.
+
+    A subclass says how rows become tensors, with `gather` and `signature`, and may draw other rows, with `rows`.
+
+    Args:
+        lengths: the lengths of all rows, each (n,); rows of a batch are alike in the first, and in the next among
+            equals.
+        batch_size: rows per batch; those left over in an epoch are dropped, each time others.
+        seed: of all draws.
+        unit: what a row is called in errors.
+        rows: rows of an epoch; None for all.
+
+    Raises:
+        InvalidArgumentError: for a batch size < 1.
+        DataError: if there are fewer rows than a batch has.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[np.ndarray],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        unit: str = "rows",
+        rows: int | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise invalid_argument("batch_size", batch_size, "an integer >= 1")
+        self.lengths = tuple(lengths)
+        self.batch_size = batch_size
+        self.seed = seed
+        count = len(self.lengths[0]) if rows is None else rows
+        self.steps_per_epoch = count // batch_size
+        if self.steps_per_epoch == 0:
+            raise DataError(
+                f"`batches.size` must be at most {count}, the number of {unit}; got {batch_size}. Lower the batch size."
+            )
+
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        """Returns the rows of an epoch in random order."""
+        return generator.permutation(len(self.lengths[0]))
+
+    def plan(self, epoch: int) -> np.ndarray:
+        """Returns the rows of an epoch's batches, (steps, batch_size) int64."""
+        generator = stream(self.seed, epoch, ORDER)
+        return bucketed(self.rows(generator), generator, self.batch_size, *self.lengths)
+
+    def gather(self, rows: np.ndarray) -> Any:
+        """Returns a batch: arrays in the structure of `signature`, for (batch_size,) rows."""
+        raise NotImplementedError
+
+    def signature(self) -> Any:
+        """Returns the specification of a batch, nested `tf.TensorSpec`."""
+        raise NotImplementedError
+
+    def epoch(self, epoch: int, start: int) -> Iterator[Any]:
+        """Yields the batches of an epoch from step `start` on."""
+        yield from map(self.gather, self.plan(epoch)[start:])
+
+    def finish(self, batch: Any) -> Any:
+        """Turns a batch into the model's input, in graph."""
+        return batch
+
+    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
+        """Returns a dataset that gives the next epoch each time it is iterated.
+
+        Args:
+            epoch: the number of the first epoch.
+            step: batches of that epoch to leave out, for training that goes on in its middle. Keras takes every
+                epoch of a dataset to have the length of the first, so iterate such a dataset once, and go on with
+                `dataset(epoch + 1)`.
+        """
+        epochs = itertools.count(epoch)
+
+        def one_epoch() -> Iterator[Any]:
+            yield from self.epoch(next(epochs), step)
+
+        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=self.signature())
+        dataset = dataset.map(lambda *batch: self.finish(batch if len(batch) > 1 else batch[0]), num_parallel_calls=2)
+        return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
+
+
+class PairBatches(BatchSource):
+    """Batches of pairs of an image and a caption, for `DualEncoder.fit`.
 
     Args:
         split: the split, usually `train`.
-        images: its images: `FeatureImages`, `PixelImages` or `ServicePixels`.
+        images: its images.
         tokenizer: turns captions into ids, once.
-        batch_size: pairs a batch; what is left over in an epoch is dropped, each time another part.
-        captions: `"all"` captions of an image make a pair each in every epoch, or `"one"`, drawn
-            anew each epoch.
-        negatives: `"batch"`: a pair's negatives are the other pairs. `"sampled"`: they are drawn from
-            the whole split and redrawn each epoch, as many as the batch has pairs (Kiros et al. 2014).
+        batch_size: pairs per batch.
+        captions: `"all"` captions of an image make a pair each in every epoch, or `"one"`, drawn anew each epoch.
+        negatives: `"batch"`: a pair's negatives are the other pairs. `"sampled"`: they are drawn from the whole split
+            and redrawn each epoch, as many as the batch has pairs (Kiros et al. 2014).
         seed: of all draws.
 
     Raises:
@@ -57,132 +152,168 @@ class PairBatches:
         tokenizer: Tokenizer,
         *,
         batch_size: int = 128,
-        captions: str = "all",
-        negatives: str = "batch",
+        captions: Literal["all", "one"] = "all",
+        negatives: Literal["batch", "sampled"] = "batch",
         seed: int = 0,
     ) -> None:
         if batch_size < 2:
             raise invalid_argument("batch_size", batch_size, "an integer >= 2")
-        if captions not in CAPTIONS:
-            raise invalid_argument("captions", captions, f"one of {', '.join(CAPTIONS)}")
-        if negatives not in NEGATIVES:
-            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
+        if captions not in ("all", "one"):
+            raise invalid_argument("captions", captions, "all or one")
+        if negatives not in ("batch", "sampled"):
+            raise invalid_argument("negatives", negatives, "batch or sampled")
         self.split = split
         self.images = images
-        self.batch_size = batch_size
         self.captions = captions
         self.negatives = negatives
-        self.seed = seed
         self._ids, self._offsets = tokenizer.encode(split.captions)
-        self._lengths = np.diff(self._offsets)
         self._first_caption = np.searchsorted(split.caption_rows, np.arange(len(split.ids)))
         self._captions_per_image = np.bincount(split.caption_rows, minlength=len(split.ids))
-        pairs = len(split.captions) if captions == "all" else len(split.ids)
-        self.steps_per_epoch = pairs // batch_size
-        if self.steps_per_epoch == 0:
-            raise DataError(
-                f"Split {split.name!r} has {pairs} pairs, fewer than batch_size={batch_size}. "
-                "Lower the batch size."
-            )
+        super().__init__(
+            [np.diff(self._offsets)],
+            batch_size=batch_size,
+            seed=seed,
+            unit=f"pairs of the split {split.name!r}",
+            rows=None if captions == "all" else len(split.ids),
+        )
 
-    def plan(self, epoch: int) -> np.ndarray:
-        """Returns the caption numbers of an epoch's batches, (steps, batch_size) int64."""
-        generator = np.random.default_rng([self.seed, epoch])
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        """Returns the captions of an epoch in random order."""
         if self.captions == "all":
-            order = generator.permutation(len(self.split.captions))
-        else:
-            drawn = generator.random(len(self.split.ids)) * self._captions_per_image
-            order = generator.permutation(self._first_caption + drawn.astype(np.int64))
-        return self._bucket(order, generator)
+            return super().rows(generator)
+        drawn = generator.random(len(self.split.ids)) * self._captions_per_image
+        return generator.permutation(self._first_caption + drawn.astype(np.int64))
 
     def negative_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""
-        generator = np.random.default_rng([self.seed, epoch, 1])
+        generator = stream(self.seed, epoch, NEGATIVES)
         size = self.steps_per_epoch * self.batch_size
         captions = generator.integers(len(self.split.captions), size=size)
         rows = generator.integers(len(self.split.ids), size=(self.steps_per_epoch, self.batch_size))
-        return self._bucket(captions, generator), rows
+        return bucketed(captions, generator, self.batch_size, *self.lengths), rows
 
-    def _bucket(self, order: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return bucketed(order, generator, self.batch_size, self._lengths)
+    def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the texts of a batch, and the ids of their images."""
+        images = self.split.caption_rows[rows]
+        return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[images]}
 
-    def _texts(self, captions: np.ndarray) -> np.ndarray:
-        return pad_ids(self._ids, self._offsets, captions)
-
-    def _epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
-        split = self.split
-        negatives = self.negative_plan(epoch) if self.negatives == "sampled" else None
+    def epoch(self, epoch: int, start: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the batches of an epoch from step `start` on."""
         plan = self.plan(epoch)[start:]
-        images = self._images(split.caption_rows[plan], epoch, start)
-        other_images = None if negatives is None else self._images(negatives[1][start:], epoch, start)
-        for step, captions in enumerate(plan, start):
-            rows = split.caption_rows[captions]
-            batch = {
-                "image": next(images),
-                "text": self._texts(captions),
-                "image_id": split.ids[rows],
-                "seed": np.array([self.seed + epoch, step], np.int32),
-                **self._labels(rows),
-            }
-            if negatives is not None and other_images is not None:
-                other, other_rows = negatives[0][step], negatives[1][step]
-                batch["negative_image"] = next(other_images)
-                batch["negative_image_id"] = split.ids[other_rows]
-                batch["negative_text"] = self._texts(other)
-                batch["negative_text_id"] = split.ids[split.caption_rows[other]]
-            yield batch
-
-    def _images(self, rows: np.ndarray, epoch: int, start: int) -> Iterator[np.ndarray]:
-        """Yields the images of an epoch's batches from step `start` on; `rows` is (steps, batch_size)."""
-        if not isinstance(self.images, ServicePixels):
-            yield from map(self.images.gather, rows)
+        images = self._images(self.split.caption_rows[plan], epoch, start, IMAGES)
+        if self.negatives == "batch":
+            for captions, (image, seed) in zip(plan, images, strict=True):
+                yield {**self.gather(captions), "image": image, "seed": seed}
             return
-        seeds = [(self.seed + epoch, step) for step in range(start, start + len(rows))]
-        yield from self.images.stream(rows, np.array(seeds, np.int32))
+        others, rows = (part[start:] for part in self.negative_plan(epoch))
+        other_images = self._images(rows, epoch, start, NEGATIVE_IMAGES)
+        for step, (captions, (image, seed)) in enumerate(zip(plan, images, strict=True)):
+            other_image, other_seed = next(other_images)
+            texts = self.gather(others[step])
+            yield {
+                **self.gather(captions),
+                "image": image,
+                "seed": seed,
+                "negative_image": other_image,
+                "negative_seed": other_seed,
+                "negative_image_id": self.split.ids[rows[step]],
+                "negative_text": texts["text"],
+                "negative_text_id": texts["image_id"],
+            }
 
-    def _labels(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns what a batch says of its images besides their ids: int64 (batch_size,) arrays."""
-        del rows
-        return {}
+    def _images(
+        self, rows: np.ndarray, epoch: int, start: int, purpose: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the images of an epoch's batches from step `start` on, (steps, batch_size) rows, and their seeds."""
+        key = int(stream(self.seed, epoch, purpose).integers(1 << 31))
+        seeds = np.array([(key, step) for step in range(start, start + len(rows))], np.int32).reshape(-1, 2)
+        yield from zip(self.images.stream(rows, seeds), seeds, strict=True)
 
-    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Returns a dataset that gives the next epoch each time it is iterated.
-
-        Args:
-            epoch: the number of the first epoch.
-            step: batches of that epoch to leave out, for training that goes on in its middle. Keras
-                takes every epoch of a dataset to have the length of the first, so iterate such a
-                dataset once, and go on with `dataset(epoch + 1)`.
-        """
-        epochs = itertools.count(epoch)
-
-        def one_epoch() -> Iterator[dict[str, np.ndarray]]:
-            yield from self._epoch(next(epochs), step)
-
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns the specification of a batch."""
         size, spec = self.batch_size, self.images.spec
         image = tf.TensorSpec((size, *spec.shape), spec.dtype)
         text = tf.TensorSpec((size, None, *self._ids.shape[1:]), tf.int32)
-        ids = tf.TensorSpec((size,), tf.int64)
-        signature = {"image": image, "text": text, "image_id": ids, "seed": tf.TensorSpec((2,), tf.int32)}
-        signature |= dict.fromkeys(self._labels(np.zeros(0, np.int64)), ids)
+        ids, seed = tf.TensorSpec((size,), tf.int64), tf.TensorSpec((2,), tf.int32)
+        signature = {"image": image, "text": text, "image_id": ids, "seed": seed}
         if self.negatives == "sampled":
-            signature |= {"negative_image": image, "negative_image_id": ids}
+            signature |= {"negative_image": image, "negative_image_id": ids, "negative_seed": seed}
             signature |= {"negative_text": text, "negative_text_id": ids}
-        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=signature)
-        dataset = dataset.map(self._finish, num_parallel_calls=2, deterministic=True)
-        return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
+        return signature
 
-    def _finish(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        seed = batch.pop("seed")
-        for name in ("image", "negative_image"):
+    def finish(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Augments and decodes the images of a batch, in graph."""
+        batch = dict(batch)
+        for name, seed in (("image", "seed"), ("negative_image", "negative_seed")):
             if name in batch:
-                batch[name] = self.images.finish(batch[name], seed)
+                batch[name] = self.images.finish(batch[name], batch.pop(seed))
         return batch
 
 
-def bucketed(
-    order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: np.ndarray
-) -> np.ndarray:
+@dataclass(frozen=True)
+class BatchesPart(Part, family="batches"):
+    """How pairs of images and captions become batches; base of the family `batches`.
+
+    Attributes:
+        size: pairs per batch, over all devices.
+        captions_per_image: how many captions of a training image are used, the first ones; null for all.
+
+    Class attributes:
+        in_batch: whether a pair's negatives are the other pairs of its batch.
+    """
+
+    in_batch: ClassVar[bool] = True
+
+    size: Annotated[int, Range("an integer >= 2", lambda value: value >= 2)] = 128
+    captions_per_image: Count | None = None
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> PairBatches:
+        """Returns the batches of a split.
+
+        Raises:
+            DataError: if the split has too few pairs.
+        """
+        raise NotImplementedError
+
+    def advice(self, views: int) -> str | None:
+        """Returns a line about stored features that do not suit the batches.
+
+        Args:
+            views: stored views of each training image.
+        """
+        del views
+        return None
+
+
+@dataclass(frozen=True)
+class Pairs(BatchesPart, kind="pairs"):
+    """Pairs of an image and one of its captions.
+
+    Attributes:
+        captions: `all` captions of an image in an epoch, or `one` drawn anew.
+        negatives: `batch`, or `sampled` from the whole training set each epoch.
+    """
+
+    captions: Literal["all", "one"] = "all"
+    negatives: Literal["batch", "sampled"] = "batch"
+
+    @property
+    def in_batch(self) -> bool:  # type: ignore[override]
+        return self.negatives == "batch"
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> PairBatches:
+        return PairBatches(
+            split,
+            images,
+            tokenizer,
+            batch_size=self.size,
+            captions=self.captions,
+            negatives=self.negatives,
+            seed=seed,
+        )
+
+
+def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: np.ndarray) -> np.ndarray:
     """Makes batches of nearly one length out of rows in random order.
 
     Args:
@@ -227,9 +358,7 @@ def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarra
     return padded
 
 
-def text_batches(
-    ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256
-) -> tuple[tf.data.Dataset, np.ndarray]:
+def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> tuple[tf.data.Dataset, np.ndarray]:
     """Batches all texts by length, for embedding them.
 
     Args:

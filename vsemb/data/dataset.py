@@ -213,9 +213,7 @@ class Split:
             DataError: if other texts stand in place of the captions, see `with_captions`.
         """
         if self.caption_places is None:
-            raise DataError(
-                f"The texts of the split {self.name!r} are not its captions, so they have no ids."
-            )
+            raise DataError(f"The texts of the split {self.name!r} are not its captions, so they have no ids.")
         return [self._stored_ids[place] for place in self.caption_places]
 
     def class_ids(self) -> tuple[list[str], np.ndarray]:
@@ -273,9 +271,7 @@ class Split:
 
     def _need_images(self) -> None:
         if not self.has_images:
-            raise DataError(
-                f"The split {self.name!r} of {self._path} holds no image bytes, only precomputed features."
-            )
+            raise DataError(f"The split {self.name!r} of {self._path} holds no image bytes, only precomputed features.")
 
     def encoded_images(self) -> tf.data.Dataset:
         """Returns (id int64 scalar, JPEG or PNG bytes as a string scalar) for every image, in index order.
@@ -330,9 +326,7 @@ class Split:
         try:
             with open(shard, "rb") as file:
                 file.seek(entry["offset"])
-                (length,) = struct.unpack(
-                    "<Q4x", file.read(12)
-                )  # A TFRecord: length, its checksum, the data.
+                (length,) = struct.unpack("<Q4x", file.read(12))  # A TFRecord: length, its checksum, the data.
                 if length > shard.stat().st_size:
                     raise ValueError("a record longer than the shard")
                 example = tf.train.Example.FromString(file.read(length))

@@ -90,9 +90,7 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise nearly anything on broken input.
-        raise BadImage(
-            f"cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}"
-        ) from error
+        raise BadImage(f"cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def _sanitise(data: bytes, max_side: int | None) -> StoredImage:

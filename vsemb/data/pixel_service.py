@@ -21,10 +21,10 @@ from collections.abc import Generator
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.sources import PixelImages, augmented
+from vsemb.data.sources import ImageSource, PixelImages, augmented
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.image.augmentation import Distortion
+from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.decode import decode_images
 
 _PREFIX = "grpc://"
@@ -57,7 +57,7 @@ def service_address(given: str) -> str:
     return given
 
 
-class ServicePixels:
+class ServicePixels(ImageSource):
     """Decoded images of a split, made by workers of a tf.data service, in place of `PixelImages`.
 
     Workers read the dataset's shards under the paths that they have here.
@@ -67,7 +67,7 @@ class ServicePixels:
         size: side in pixels.
         address: of the dispatcher, `grpc://host:port`.
         augment: whether images are randomly cropped and flipped.
-        distort: what is done to them after that, if anything.
+        augmenter: what is done to them after that, if anything.
         patience: seconds without any batch after which batches are made here, until some arrive again.
 
     Attributes:
@@ -90,7 +90,7 @@ class ServicePixels:
         *,
         address: str,
         augment: bool = False,
-        distort: Distortion | None = None,
+        augmenter: ImageAugmenter | None = None,
         patience: float = 60.0,
     ) -> None:
         self._address = service_address(address)
@@ -99,7 +99,7 @@ class ServicePixels:
         self._shards, self._numbers, self._offsets = split.image_places()
         self._size = size
         self._augment = augment
-        self._distort = distort
+        self._distort = augmenter
         self._patience = patience
         self.made_here = 0
 
@@ -171,7 +171,7 @@ class ServicePixels:
         images, valid = decode_images(encoded, self._here.decoded_size)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
             images = tf.cast(tf.round(images), tf.uint8)
-        return augmented(images, self._size, seed, crop=self._augment, distort=self._distort)
+        return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
         shards = tf.constant([str(shard) for shard in self._shards])
@@ -179,9 +179,7 @@ class ServicePixels:
 
         def read(step: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
             record = _record_at(tf.gather(shards, number), offset)
-            return record.map(
-                lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"])
-            )
+            return record.map(lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"]))
 
         def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             return steps[0], self._pixels(encoded, seeds[0])

@@ -6,7 +6,7 @@ An image source hands out rows of one split: `gather` runs in NumPy on the row n
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -14,28 +14,41 @@ import tensorflow as tf
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
 from vsemb.errors import DataError
-from vsemb.image.augmentation import Distortion
+from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.crops import random_crop_flip, ten_crop_source_size
 from vsemb.image.decode import decode_images
 
 _DECODE_BATCH = 256
 
 
-class ImageSource(Protocol):
-    """What `PairBatches` and `embed_images` need of images."""
+class ImageSource:
+    """Base of the image sources: what batches and embedding need of a split's images."""
 
     @property
     def spec(self) -> tf.TensorSpec:
         """Spec of one gathered row, without the batch axis."""
+        raise NotImplementedError
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Returns the images of the given rows of the split, (len(rows), ...)."""
+        raise NotImplementedError
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         """Turns gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
+        raise NotImplementedError
+
+    def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields the gathered images of one batch after the other.
+
+        Args:
+            rows: (steps, batch) int64, the rows of each batch.
+            seeds: (steps, 2) int32, of each batch's augmentation, for sources that augment before `finish`.
+        """
+        del seeds
+        yield from map(self.gather, rows)
 
 
-class FeatureImages:
+class FeatureImages(ImageSource):
     """Features of a split's images, from its cache; in memory where they fit.
 
     Args:
@@ -46,9 +59,7 @@ class FeatureImages:
         memory: bytes that the features may take; above, each batch reads its rows from disk.
     """
 
-    def __init__(
-        self, store: FeatureStore, split: Split, *, augment: bool = False, memory: int = 4 << 30
-    ) -> None:
+    def __init__(self, store: FeatureStore, split: Split, *, augment: bool = False, memory: int = 4 << 30) -> None:
         self._store = store
         self._ids = split.ids
         self._augment = augment and len(store.training_views) > 0
@@ -80,14 +91,14 @@ class FeatureImages:
         return tf.gather(images, view, axis=1, batch_dims=1)
 
 
-class PixelImages:
+class PixelImages(ImageSource):
     """Decoded images of a split, resized to a square; kept in memory where they fit.
 
     Args:
         split: the split; its images must all decode.
         size: side in pixels.
         augment: whether training batches are randomly cropped and flipped.
-        distort: what is done to training batches after that, if anything.
+        augmenter: what is done to training batches after that, if anything.
         memory: bytes that decoded images may take; above, each batch is decoded anew.
 
     Raises:
@@ -100,13 +111,13 @@ class PixelImages:
         size: int,
         *,
         augment: bool = False,
-        distort: Distortion | None = None,
+        augmenter: ImageAugmenter | None = None,
         memory: int = 1 << 30,
     ) -> None:
         self._split = split
         self._size = size
         self._augment = augment
-        self._distort = distort
+        self._distort = augmenter
         # Crops are cut from slightly larger images, as in the ten-crop protocol.
         self._decoded = ten_crop_source_size(size) if augment else size
         self._pixels: np.ndarray | None = None
@@ -152,14 +163,14 @@ class PixelImages:
                 images = tf.identity(images)
         images = tf.cast(images, tf.float32)
         if seed is not None:
-            return augmented(images, self._size, seed, crop=self._augment, distort=self._distort)
+            return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
         if not self._augment:
             return images
         return tf.image.resize(images, (self._size, self._size), antialias=True)
 
 
 def augmented(
-    images: tf.Tensor, size: int, seed: tf.Tensor, *, crop: bool, distort: Distortion | None
+    images: tf.Tensor, size: int, seed: tf.Tensor, *, crop: bool, augmenter: ImageAugmenter | None
 ) -> tf.Tensor:
     """Returns images as training sees them.
 
@@ -168,11 +179,11 @@ def augmented(
         size: height and width of the result.
         seed: int (2,), of the batch.
         crop: whether they are randomly cropped and flipped.
-        distort: what is done to them after that, if anything.
+        augmenter: what is done to them after that, if anything.
 
     Returns:
         (batch, size, size, 3) of the same dtype.
     """
     if crop:
         images = random_crop_flip(images, size, seed)
-    return images if distort is None else distort(images, seed)
+    return images if augmenter is None else augmenter(images, seed)

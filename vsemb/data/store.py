@@ -159,9 +159,7 @@ def _silent(line: str) -> None:
     del line
 
 
-def description(
-    name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None
-) -> dict[str, Any]:
+def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
     """Returns what decides whether two datasets are the same, as it stands in a manifest.
 
     Args:
@@ -210,7 +208,5 @@ def _can_continue(error: Exception) -> bool:
 
 
 def _cannot_write(area: WorkArea, reason: str) -> DataError:
-    kept = (
-        f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""
-    )
+    kept = f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""
     return DataError(f"Cannot write {area.out}: {reason}.{kept}")

@@ -120,13 +120,13 @@ class Demo(ShownImages):
 
         self.run = run
         self.has_order = similarity_name(run.recipe) == "order"
-        self.has_arithmetic = not run.sets
+        self.has_arithmetic = not run.multi_vector
         self.has_captions = run.recipe.text.tokenizer != "classes"
         self._encoders = run_encoders(run)
         self._writer = None if captioning is None else CaptionWriter(captioning, captioner_of(captioning))
 
         def searched(kind: str) -> SearchIndex | SetSearch:
-            if run.sets:
+            if run.multi_vector:
                 return SetSearch(run, dataset, split, kind, keep=_KEPT)
             return open_index(run, dataset, split, kind, self._encoders, report)
 

@@ -107,9 +107,7 @@ class PageParts:
 
         return ask
 
-    def when(
-        self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any
-    ) -> None:
+    def when(self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any) -> None:
         # Unprocessed inputs: Gradio's own reading of an image that is none would end in a traceback.
         options: dict[str, Any] = {
             "preprocess": False,

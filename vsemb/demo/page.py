@@ -78,9 +78,7 @@ class _Page(PageParts):
         search = self.asked(lambda text, k: self.cards.answer(self._demo.by_text(text or "", _count(k))))
         self.when([text.submit, go.click], search, [text, shown], out)
         for button, caption in examples:
-            chosen = button.click(
-                lambda caption=caption: caption, None, text, queue=False, api_visibility="private"
-            )
+            chosen = button.click(lambda caption=caption: caption, None, text, queue=False, api_visibility="private")
             self.when([chosen.then], search, [text, shown], out)
 
     def _buttons(self) -> list[tuple[Any, str]]:
@@ -107,24 +105,16 @@ class _Page(PageParts):
         gr = self.gr
         dropped, key = self.image_inputs("arithmetic")
         with gr.Row():
-            minus = gr.Textbox(
-                label="Minus", placeholder="words, separated by commas", elem_id="arithmetic-minus"
-            )
-            plus = gr.Textbox(
-                label="Plus", placeholder="words, separated by commas", elem_id="arithmetic-plus"
-            )
+            minus = gr.Textbox(label="Minus", placeholder="words, separated by commas", elem_id="arithmetic-minus")
+            plus = gr.Textbox(label="Plus", placeholder="words, separated by commas", elem_id="arithmetic-plus")
         with gr.Row():
-            resort = gr.Checkbox(
-                label=f"Sort the best {RESORTED} anew", info="by how near they are to their own mean"
-            )
+            resort = gr.Checkbox(label=f"Sort the best {RESORTED} anew", info="by how near they are to their own mean")
         shown, go = self._count_and_button("arithmetic")
         out = self.result("An image, minus what is in it, plus something else.", "arithmetic-out")
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
             image = self.image(dropped, key)
-            answer = self._demo.arithmetic(
-                image, _split(minus, ","), _split(plus, ","), _count(k), bool(resort)
-            )
+            answer = self._demo.arithmetic(image, _split(minus, ","), _split(plus, ","), _count(k), bool(resort))
             return self.cards.answer(answer)
 
         inputs = [dropped, key, minus, plus, resort, shown]

@@ -80,9 +80,7 @@ def serve_demo(
     from vsemb.systems.captions.demo_page import build_caption_page
 
     if captioning is not None and not isinstance(run, Run):
-        raise invalid_argument(
-            "captions", str(captioning.path), "nothing where the run itself writes captions"
-        )
+        raise invalid_argument("captions", str(captioning.path), "nothing where the run itself writes captions")
     with _uploads(), _listening(port) as listener:
         gradio = _import_gradio()
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
@@ -199,9 +197,7 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
                     stop.set()
             await super().shutdown(sockets)
 
-    config = uvicorn.Config(
-        application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False
-    )
+    config = uvicorn.Config(application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False)
     if threading.current_thread() is threading.main_thread():
         # The server hands signals on when it has closed; this one would then kill, and leave the uploads.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

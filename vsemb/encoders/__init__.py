@@ -1,7 +1,7 @@
 """Encoders: Keras layers that turn token ids or image features into one vector, or a set of them."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder
-from vsemb.encoders.hybrid import HybridSentenceEncoder
+from vsemb.encoders.hybrid import SequenceAndBagEncoder
 from vsemb.encoders.image import ImageEncoder, PixelEncoder
 from vsemb.encoders.linear import LinearSentenceEncoder
 from vsemb.encoders.peephole import PeepholeLSTMCell
@@ -18,7 +18,7 @@ from vsemb.encoders.words import WordEmbedding
 __all__ = [
     "BagOfWordsEncoder",
     "FeatureScaling",
-    "HybridSentenceEncoder",
+    "SequenceAndBagEncoder",
     "ImageEncoder",
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",

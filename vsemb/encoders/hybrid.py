@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 from keras import ops
 
-from vsemb.encoders.words import word_ids
+from vsemb.encoders.bag import BagOfWordsEncoder
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, word_ids
+from vsemb.errors import invalid_argument
 from vsemb.ops.geometry import l2_normalize
+from vsemb.parts import Share
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class HybridSentenceEncoder(keras.layers.Layer):
+class SequenceAndBagEncoder(keras.layers.Layer):
     """Sum of a sequence encoder and a bag of words, each at unit length, the latter with a learned gain.
 
     At unit length neither drowns the other while they learn at different speeds.
@@ -37,6 +43,16 @@ class HybridSentenceEncoder(keras.layers.Layer):
         self.sequence = sequence
         self.bag = bag
 
+    @property
+    def words(self) -> WordEmbedding:
+        """The word vectors of the sequence encoder."""
+        return self.sequence.words
+
+    @property
+    def dim(self) -> int:
+        """Size of the embedding."""
+        return self.sequence.dim
+
     def build(self, input_shape: Any) -> None:
         for encoder, shape in ((self.sequence, input_shape), (self.bag, input_shape[:2])):
             if not encoder.built:
@@ -52,12 +68,41 @@ class HybridSentenceEncoder(keras.layers.Layer):
         return self.sequence.compute_output_shape(input_shape)
 
     def get_config(self) -> dict[str, Any]:
-        parts = {
-            name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("sequence", "bag")
-        }
+        parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("sequence", "bag")}
         return {**super().get_config(), **parts}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> HybridSentenceEncoder:
+    def from_config(cls, config: dict[str, Any]) -> SequenceAndBagEncoder:
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("sequence", "bag")}
         return cls(**{**config, **parts})
+
+
+@dataclass(frozen=True)
+class SequenceAndBag(TextEncoderPart, kind="sequence-and-bag"):
+    """A sequence or tree encoder and a bag of words beside it.
+
+    Attributes:
+        sequence: the encoder that sees the order of the words.
+        bag_dropout: share of the bag's words left out in training.
+    """
+
+    sequence: TextEncoderPart = field(default_factory=Recurrent)
+    bag_dropout: Share = 0.0
+
+    def check(self) -> None:
+        if self.sequence.produces != "vector":
+            raise invalid_argument("text.encoder.sequence", self.sequence.kind, "an encoder of one vector per text")
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        self.sequence.check_tokenizer(tokenizer)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> SequenceAndBagEncoder:
+        sequence = self.sequence.build(dim, spec, dtype)
+        size = sequence.compute_output_shape((None, None))[-1] if dim is None else dim
+        table = WordEmbedding(spec.vocabulary_size, size, dtype=dtype)
+        bag = BagOfWordsEncoder(table, dropout=self.bag_dropout, dtype=dtype)
+        return SequenceAndBagEncoder(sequence, bag, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        layer.bag.set_document_frequencies(corpus.document_frequencies, len(corpus.offsets) - 1)
+        self.sequence.initialize(layer.sequence, corpus)

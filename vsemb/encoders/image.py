@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
-
-if TYPE_CHECKING:
-    from vsemb.systems.captions.spatial_features import SpatialFeatureEncoder
-
+from vsemb.parts import Part, Positive
 
 Tensor = Any
 
@@ -66,11 +64,7 @@ class ImageEncoder(keras.layers.Layer):
         self.standardize = standardize
         self.scaling = FeatureScaling(dtype=self.dtype_policy) if standardize else None
         self.init_scale = init_scale
-        kernel = (
-            "glorot_uniform"
-            if init_scale is None
-            else keras.initializers.RandomUniform(-init_scale, init_scale)
-        )
+        kernel = "glorot_uniform" if init_scale is None else keras.initializers.RandomUniform(-init_scale, init_scale)
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.affine: keras.layers.Dense | None = None
         if projection:
@@ -84,9 +78,7 @@ class ImageEncoder(keras.layers.Layer):
         if self.affine is not None:
             self.affine.build(input_shape)
         elif input_shape[-1] != self.dim:
-            raise invalid_argument(
-                "dim", self.dim, f"{input_shape[-1]}, the features' size, with no projection"
-            )
+            raise invalid_argument("dim", self.dim, f"{input_shape[-1]}, the features' size, with no projection")
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
         if self.scaling is not None:
@@ -116,7 +108,7 @@ class PixelEncoder(keras.layers.Layer):
     Args:
         backbone: model from pixels, (batch, size, size, 3) float in 0..255, to (batch, features),
             as `vsemb.image.backbones.build_backbone` makes them.
-        head: from features to the embedding: an `ImageEncoder`, or a `SpatialFeatureEncoder` of a flat map.
+        head: from features to the embedding: an `ImageEncoder`, for example.
         train_backbone: whether the backbone's weights are trained. Its batch normalisations use their
             stored statistics when it is pretrained (`frozen_statistics`).
         frozen_statistics: run the backbone in inference mode also while training, as is usual when
@@ -134,7 +126,7 @@ class PixelEncoder(keras.layers.Layer):
     def __init__(
         self,
         backbone: keras.Model,
-        head: ImageEncoder | SpatialFeatureEncoder,
+        head: keras.layers.Layer,
         *,
         train_backbone: bool = True,
         frozen_statistics: bool = True,
@@ -147,6 +139,11 @@ class PixelEncoder(keras.layers.Layer):
         self.train_backbone = train_backbone
         self.frozen_statistics = frozen_statistics
         backbone.trainable = train_backbone
+
+    @property
+    def dim(self) -> int:
+        """Size of the embedding."""
+        return self.head.dim
 
     def build(self, input_shape: Any) -> None:
         if not self.head.built:
@@ -174,3 +171,65 @@ class PixelEncoder(keras.layers.Layer):
         config = copy.deepcopy(config)
         parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("backbone", "head")}
         return cls(**{**config, **parts})
+
+
+@dataclass(frozen=True)
+class Projection(Part, family="projection"):
+    """How image features become the embedding; base of the family `projection`.
+
+    Class attributes:
+        needs_size: whether the features' size must be known when it is built.
+        keeps_size: whether the embedding has the size of the features.
+    """
+
+    needs_size: ClassVar[bool] = False
+    keeps_size: ClassVar[bool] = False
+
+    def build(
+        self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str
+    ) -> keras.layers.Layer:
+        """Builds the layer from features to the embedding.
+
+        Args:
+            features: size of a feature vector; None where it is not known yet.
+            dim: size of the embedding.
+            dropout: share of features dropped in training.
+            standardize: whether features are standardized first.
+            dtype: dtype policy of the layer.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Affine(Projection, kind="affine"):
+    """An affine map.
+
+    Attributes:
+        use_bias: whether the map has a bias.
+        init_scale: the map starts uniform in +- this; null for Glorot's.
+    """
+
+    use_bias: bool = True
+    init_scale: Positive | None = None
+
+    def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ImageEncoder:
+        del features
+        return ImageEncoder(
+            dim,
+            use_bias=self.use_bias,
+            dropout=dropout,
+            standardize=standardize,
+            init_scale=self.init_scale,
+            dtype=dtype,
+        )
+
+
+@dataclass(frozen=True)
+class NoProjection(Projection, kind="none"):
+    """The features are the embedding, as in Reed et al. 2016."""
+
+    keeps_size: ClassVar[bool] = True
+
+    def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ImageEncoder:
+        del features
+        return ImageEncoder(dim, dropout=dropout, standardize=standardize, projection=False, dtype=dtype)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import keras
 
 from vsemb.encoders.pooling import SequencePooling
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
+from vsemb.errors import invalid_argument
 
 Tensor = Any
 
@@ -41,9 +44,7 @@ class LinearSentenceEncoder(keras.layers.Layer):
     TensorShape([1, 4])
     """
 
-    def __init__(
-        self, words: WordEmbedding, pooling: str = "sum", dim: int | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, words: WordEmbedding, pooling: str = "sum", dim: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.words = words
         self.pooling = pooling
@@ -79,3 +80,30 @@ class LinearSentenceEncoder(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> LinearSentenceEncoder:
         config = {**config, "words": keras.saving.deserialize_keras_object(config["words"])}
         return cls(**config)
+
+
+@dataclass(frozen=True)
+class Linear(TextEncoderPart, kind="linear"):
+    """Sum or mean of word vectors, with or without a linear map.
+
+    Attributes:
+        words: the word vectors; without a map they have the size of the embedding.
+        pooling: `sum` or `mean` over a sentence's words.
+        projection: whether a linear map takes the pooled vector to the embedding.
+    """
+
+    words: WordVectors = field(default_factory=WordVectors)
+    pooling: Literal["sum", "mean"] = "sum"
+    projection: bool = False
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> LinearSentenceEncoder:
+        words = self.words.build(spec.vocabulary_size, dtype)
+        if self.projection:
+            return LinearSentenceEncoder(words, self.pooling, dim or self.words.dim, dtype=dtype)
+        if dim not in (None, self.words.dim):
+            fix = "Or set text.encoder.projection=true."
+            raise invalid_argument("text.encoder.words.dim", self.words.dim, f"{dim}, the embedding's size", fix)
+        return LinearSentenceEncoder(words, self.pooling, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

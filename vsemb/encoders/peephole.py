@@ -62,12 +62,8 @@ class PeepholeLSTMCell(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         units, matrix = self.units, self.kernel_initializer
         self.kernel = self.add_weight(shape=(input_shape[-1], 4 * units), initializer=matrix, name="kernel")
-        self.recurrent_kernel = self.add_weight(
-            shape=(units, 4 * units), initializer=matrix, name="recurrent_kernel"
-        )
-        self.peephole_kernel = self.add_weight(
-            shape=(units, 3 * units), initializer=matrix, name="peephole_kernel"
-        )
+        self.recurrent_kernel = self.add_weight(shape=(units, 4 * units), initializer=matrix, name="recurrent_kernel")
+        self.peephole_kernel = self.add_weight(shape=(units, 3 * units), initializer=matrix, name="peephole_kernel")
         self.bias = self.add_weight(shape=(4 * units,), initializer=self._initial_bias, name="bias")
 
     def _initial_bias(self, shape: Any, dtype: Any = None) -> Tensor:

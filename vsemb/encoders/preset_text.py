@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
+from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
+from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
+from vsemb.presets.directories import TEXT
+from vsemb.text.preset_tokenizers import PresetText
 
 Tensor = Any
 
@@ -118,3 +124,45 @@ class PresetTextEncoder(keras.layers.Layer):
         # Keras takes the config of a functional model apart while it reads it.
         config = copy.deepcopy(config)
         return cls(**{**config, "network": keras.saving.deserialize_keras_object(config["network"])})
+
+
+@dataclass(frozen=True)
+class PresetEncoder(TextEncoderPart, kind="preset"):
+    """The text tower of a CLIP or SigLIP preset of keras-hub, with an affine map where its size is another.
+
+    Attributes:
+        name: `hub:` and the preset, the same as that of the tokenizer.
+        weights: `preset` for its published weights; null for random ones.
+    """
+
+    name: str = ""
+    weights: Literal["preset"] | None = None
+
+    def check(self) -> None:
+        require_preset("text.encoder.name", self.name)
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        if getattr(tokenizer, "name", None) != self.name:
+            fix = f"Set text.tokenizer=preset and text.tokenizer.name={self.name}."
+            raise invalid_argument("text.tokenizer", tokenizer.kind, "the tokenizer of the encoder's preset", fix)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> PresetTextEncoder:
+        texts = PresetText.open(self.name)
+        network = load_network(self.name, dtype) if self.weights else build_network(texts.network, dtype)
+        return PresetTextEncoder(
+            text_network(network),
+            texts.length,
+            dim,
+            start=texts.start,
+            end=texts.end,
+            padding=texts.padding,
+            # SigLIP adds the positions of all its places, and reads the last.
+            fixed=texts.kind == "SigLIP",
+            dtype=dtype,
+        )
+
+    def localized(self, path: Path) -> PresetEncoder:
+        return replace(self, name=kept_name(self.name, path, TEXT))
+
+    def without_downloads(self) -> PresetEncoder:
+        return replace(self, weights=None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
 
+from vsemb.encoders.image import ImageEncoder, Projection
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 
 Tensor = Any
@@ -67,6 +71,11 @@ class ProjectionMLP(keras.layers.Layer):
         self.first = keras.layers.Dense(dim, dtype=self.dtype_policy, name="first")
         self.second = keras.layers.Dense(dim, dtype=self.dtype_policy, name="second")
 
+    @property
+    def scaling(self) -> Any:
+        """The scaling of the encoder's features, if it has one."""
+        return getattr(self.encoder, "scaling", None)
+
     def build(self, input_shape: Any) -> None:
         if not self.encoder.built:
             self.encoder.build(input_shape)
@@ -100,14 +109,47 @@ class ProjectionMLP(keras.layers.Layer):
         return cls(**{**config, "encoder": encoder})
 
 
-def unwrapped(encoder: keras.layers.Layer) -> keras.layers.Layer:
-    """Returns the encoder in a twin column, or the encoder itself where there is no column.
+@dataclass(frozen=True)
+class MLPText(TextEncoderPart, kind="projection-mlp"):
+    """A text encoder with a two-layer network behind it, in place of its own map to the embedding.
 
-    Example:
-
-    >>> from vsemb.encoders import ImageEncoder
-    >>> image_encoder = ImageEncoder(dim=16, projection=False)
-    >>> unwrapped(ProjectionMLP(image_encoder, dim=8)) is unwrapped(image_encoder) is image_encoder
-    True
+    Attributes:
+        encoder: the encoder before the network.
+        activate_first: whether a leaky ReLU follows the first layer too.
     """
-    return encoder.encoder if isinstance(encoder, ProjectionMLP) else encoder
+
+    encoder: TextEncoderPart = field(default_factory=Recurrent)
+    activate_first: bool = True
+
+    def check(self) -> None:
+        if self.encoder.produces != "vector":
+            raise invalid_argument("text.encoder.encoder", self.encoder.kind, "an encoder of one vector per text")
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        self.encoder.check_tokenizer(tokenizer)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ProjectionMLP:
+        inner = self.encoder.build(None, spec, dtype)
+        size = inner.compute_output_shape((None, None))[-1] if dim is None else dim
+        return ProjectionMLP(inner, size, activate_first=self.activate_first, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.encoder.initialize(layer.encoder, corpus)
+
+
+@dataclass(frozen=True)
+class MLP(Projection, kind="mlp"):
+    """Two layers with leaky ReLUs (the imgcap report's twin column).
+
+    Attributes:
+        activate_first: whether a leaky ReLU follows the first layer too.
+    """
+
+    needs_size: ClassVar[bool] = True
+
+    activate_first: bool = True
+
+    def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ProjectionMLP:
+        assert features is not None
+        inner = ImageEncoder(features, dropout=dropout, standardize=standardize, projection=False, dtype=dtype)
+        return ProjectionMLP(inner, dim, activate_first=self.activate_first, dtype=dtype)

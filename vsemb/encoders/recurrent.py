@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import keras
 
 from vsemb.encoders.peephole import PeepholeLSTMCell
 from vsemb.encoders.pooling import POOLINGS, SequencePooling
 from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
 from vsemb.errors import unknown_name
+from vsemb.parts import Positive, Share, Size
 
 Tensor = Any
 
@@ -151,3 +154,43 @@ class RecurrentSentenceEncoder(keras.layers.Layer):
     def from_config(cls, config: dict[str, Any]) -> RecurrentSentenceEncoder:
         config = {**config, "words": keras.saving.deserialize_keras_object(config["words"])}
         return cls(**config)
+
+
+@dataclass(frozen=True)
+class Recurrent(TextEncoderPart, kind="recurrent"):
+    """A recurrent network over word vectors.
+
+    Attributes:
+        words: the word vectors.
+        cell: `gru`, `lstm` or `peephole-lstm`.
+        units: size of the recurrent state of each direction.
+        directions: `forward`, or both directions, as `concat` or `average`.
+        pooling: of the states: `last`, `mean`, `max` or `mean+max`.
+        dropout: share of pooled entries dropped in training.
+        init_scale: recurrent weights are uniform in +- this; null for Keras' defaults.
+    """
+
+    words: WordVectors = field(default_factory=WordVectors)
+    cell: Literal["gru", "lstm", "peephole-lstm"] = "gru"
+    units: Size = 1024
+    directions: Literal["forward", "concat", "average"] = "forward"
+    pooling: Literal["last", "mean", "max", "mean+max"] = "last"
+    dropout: Share = 0.0
+    init_scale: Positive | None = None
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> RecurrentSentenceEncoder:
+        own = self.units * (2 if self.directions == "concat" else 1) * len(POOLINGS[self.pooling])
+        return RecurrentSentenceEncoder(
+            self.words.build(spec.vocabulary_size, dtype),
+            own if dim is None else dim,
+            cell=self.cell,
+            units=self.units,
+            directions=self.directions,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            init_scale=self.init_scale,
+            dtype=dtype,
+        )
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 import keras
 from keras import ops
 
 from vsemb.encoders.pooling import POOLINGS, SequencePooling
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Positive, Share, Size, between
 
 Tensor = Any
 
@@ -118,9 +121,7 @@ class TransformerSentenceEncoder(keras.layers.Layer):
         self.places, self.blocks = self._of_keras_hub()
         self.normalization = None
         if pre_norm:
-            self.normalization = keras.layers.LayerNormalization(
-                epsilon=1e-5, name="normalization", **options
-            )
+            self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, name="normalization", **options)
         self._input_dropout = keras.layers.Dropout(dropout, **options)
         self._pool = SequencePooling(pooling, **options)
         self._dropout_layer = keras.layers.Dropout(dropout, **options)
@@ -207,3 +208,49 @@ class TransformerSentenceEncoder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TransformerSentenceEncoder:
         return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
+
+
+@dataclass(frozen=True)
+class Transformer(TextEncoderPart, kind="transformer"):
+    """A Transformer encoder of keras-hub's layers.
+
+    Attributes:
+        words: the word vectors.
+        units: size of a token's vector inside the blocks.
+        layers: number of blocks.
+        heads: attention heads of a block; they divide `units`.
+        feed_forward: size of the inner layer of a block; null for 4 times `units`.
+        pre_norm: whether a block normalises what it reads, and not what comes out.
+        pooling: `last` (the last word), `mean`, `max` or `mean+max`.
+        dropout: share of entries dropped in training, pooled and within the blocks.
+        init_scale: weights of the blocks are uniform in +- this; null for Keras' defaults.
+    """
+
+    words: WordVectors = field(default_factory=WordVectors)
+    units: Size = 512
+    layers: Annotated[int, between(1, 64)] = 2
+    heads: Size = 8
+    feed_forward: Size | None = None
+    pre_norm: bool = True
+    pooling: Literal["last", "mean", "max", "mean+max"] = "mean"
+    dropout: Share = 0.0
+    init_scale: Positive | None = None
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> TransformerSentenceEncoder:
+        return TransformerSentenceEncoder(
+            self.words.build(spec.vocabulary_size, dtype),
+            self.units * len(POOLINGS[self.pooling]) if dim is None else dim,
+            length=spec.length,
+            units=self.units,
+            layers=self.layers,
+            heads=self.heads,
+            feed_forward=self.feed_forward,
+            pre_norm=self.pre_norm,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            init_scale=self.init_scale,
+            dtype=dtype,
+        )
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

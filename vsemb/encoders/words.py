@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.errors import invalid_argument
+from vsemb.parts import Part, Positive, Share, Size
+from vsemb.text.cooccurrence import cooccurrence_vectors
+from vsemb.text.vectors import read_word_vectors
 
 Tensor = Any
 
 PADDING_ID, UNKNOWN_ID = 0, 1
+#: What `WordVectors.vectors` says in place of a file.
+FROM_CAPTIONS = "captions"
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -139,3 +147,57 @@ def word_ids(token_ids: Tensor) -> Tensor:
 def padding_mask(token_ids: Tensor) -> Tensor:
     """Returns (batch, steps) bool, true where a token stands."""
     return ops.not_equal(token_ids, PADDING_ID)
+
+
+@dataclass(frozen=True)
+class WordVectors(Part):
+    """The word vectors of a text encoder.
+
+    Attributes:
+        dim: size of a word vector.
+        vectors: path of pretrained vectors (GloVe or word2vec text format), or `captions` for vectors learned from
+            which words stand together in the training captions; null for random ones.
+        trainable: whether word vectors are trained.
+        init_scale: random word vectors are uniform in +- this.
+        dense_gradient: whether a word's gradients are added up before the optimizer squares them.
+        word_dropout: share of words replaced by the unknown word in training.
+        dropout: share of word-vector entries dropped in training.
+    """
+
+    dim: Size = 300
+    vectors: str | None = None
+    trainable: bool = True
+    init_scale: Positive = 0.1
+    dense_gradient: bool = False
+    word_dropout: Share = 0.0
+    dropout: Share = 0.0
+
+    def build(self, vocabulary_size: int, dtype: str) -> WordEmbedding:
+        """Builds the table of vectors."""
+        return WordEmbedding(
+            vocabulary_size,
+            self.dim,
+            train_words=self.trainable,
+            init_scale=self.init_scale,
+            word_dropout=self.word_dropout,
+            dropout=self.dropout,
+            dense_gradient=self.dense_gradient,
+            dtype=dtype,
+        )
+
+    def initialize(self, layer: WordEmbedding, corpus: TextCorpus) -> None:
+        """Sets the vectors that `vectors` names.
+
+        Raises:
+            VsembError: if they cannot be read or do not fit.
+        """
+        if self.vectors == FROM_CAPTIONS:
+            layer.set_vectors(cooccurrence_vectors(corpus.ids, corpus.offsets, len(corpus.vocabulary), layer.dim))
+        elif self.vectors is not None:
+            if not corpus.whole_words:
+                allowed = f"null or {FROM_CAPTIONS!r} with a tokenizer of subwords or characters"
+                fix = "A file has vectors of whole words."
+                raise invalid_argument("words.vectors", self.vectors, allowed, fix)
+            vectors, found = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
+            layer.set_vectors(vectors)
+            print(f"word vectors for {found} of {len(corpus.vocabulary.words)} words", file=sys.stderr)

@@ -104,7 +104,7 @@ def retrieval_ranks(
         found = scanned_ranks(images, texts, own, block)
         if found is not None:
             return found
-    if not similarity.sets:
+    if not similarity.multi_vector:
         # Blocks of sets become tensors one by one, where they are scored.
         images, texts = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
     block = min(block, len(image_ids))
@@ -120,9 +120,7 @@ def retrieval_ranks(
     for start in range(0, len(image_ids), block):
         scores = scored(start)
         if bool(ops.any(ops.isnan(scores))):
-            raise DataError(
-                "The scores contain NaN. The model or its features are broken; nothing was ranked."
-            )
+            raise DataError("The scores contain NaN. The model or its features are broken; nothing was ranked.")
         stop = start + scores.shape[0]
         mine = np.flatnonzero((own >= start) & (own < stop))
         reached[mine] = entries(scores, own[mine] - start, mine)
@@ -285,14 +283,9 @@ def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, flo
     return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
 
 
-def _intervals(
-    folds: list[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int
-) -> dict[str, list[float]]:
+def _intervals(folds: list[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int) -> dict[str, list[float]]:
     generator = np.random.default_rng(seed)
-    drawn = [
-        _fold_mean([generator.choice(ranks, len(ranks)) for ranks in folds], recalls)
-        for _ in range(resamplings)
-    ]
+    drawn = [_fold_mean([generator.choice(ranks, len(ranks)) for ranks in folds], recalls) for _ in range(resamplings)]
     return {
         name: [float(value) for value in np.percentile([metrics[name] for metrics in drawn], [2.5, 97.5])]
         for name in drawn[0]

@@ -71,9 +71,7 @@ class RoundedRows:
         """
         sums = self.vectors.shape[1] * ROUNDOFF["float32"] * (self.lengths + self.small_lengths)
         # The lengths are sums in float32 themselves.
-        return 1.001 * (
-            self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length
-        )
+        return 1.001 * (self.moved * other.length + self.small_lengths * other.moved + 1.01 * sums * other.length)
 
 
 def round_rows(rows: np.ndarray, dtype: str) -> RoundedRows:

@@ -247,8 +247,7 @@ def _limits(contract: Contract, facts: ModelFacts) -> list[str]:
         found.append(f"A caption has {captions['max_words']} words at most, and is cut there.")
     nothing = "zeros" if captions is None else 'captions that are ""'
     found.append(
-        f"A row that cannot be read is answered by `valid` false and {nothing}, and costs its neighbours "
-        "nothing."
+        f"A row that cannot be read is answered by `valid` false and {nothing}, and costs its neighbours nothing."
     )
     if captions is None:
         found.append("Embeddings of two versions are not comparable.")

@@ -159,9 +159,7 @@ class Contract:
 
 def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
     sides = {
-        side: {
-            key: from_json(rows[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()
-        }
+        side: {key: from_json(rows[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()}
         for side in ("inputs", "outputs")
     }
     if not all(sides.values()):

@@ -159,9 +159,7 @@ class Corpus:
         )
         return found.concat(), best.concat()
 
-    def _pair_scores(
-        self, queries: tf.Tensor, rows: tf.Tensor, similarity: Similarity, query_kind: str
-    ) -> tf.Tensor:
+    def _pair_scores(self, queries: tf.Tensor, rows: tf.Tensor, similarity: Similarity, query_kind: str) -> tf.Tensor:
         items, queries = tf.gather(self._variables[0], rows), queries[:, None]
         as_images = items_are_images(self.kind, query_kind)
         return similarity.pair_scores(*((items, queries) if as_images else (queries, items)))

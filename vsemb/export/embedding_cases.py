@@ -34,7 +34,7 @@ def embedding_cases(served: ServedModel) -> list[Case]:
     encode: Callable[..., Any]
     search_rows: Callable[..., Any]
     if served.encode_tree is None:
-        texts = (golden_sets if served.sets else golden_texts)(served.tokenizer)
+        texts = (golden_sets if served.multi_vector else golden_texts)(served.tokenizer)
         sentences = {"text": np.array(texts, object)}
         encode, search, search_rows = served.text_rows, "search_text", served.text_search_rows
     else:

@@ -123,9 +123,7 @@ def _boxes(rows: int) -> np.ndarray:
     good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
     none = np.zeros((2, 4), np.float32)
     # Padding may come first, since TensorFlow Serving fills a request up with its own first element.
-    kinds = np.stack(
-        [np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)]
-    )
+    kinds = np.stack([np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)])
     boxes = np.resize(kinds, (rows, 5, 4))
     boxes[-1] = kinds[0]
     boxes[-1, -1, 3] = -0.25

@@ -123,9 +123,7 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
         raise DataError(f"{out} exists and is no folder of the projector. Choose another --out.")
 
 
-def write_projector(
-    out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings"
-) -> Path:
+def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
     """Writes the folder, whole or not at all; an earlier one of the projector is replaced.
 
     Args:

@@ -54,9 +54,7 @@ def signature_specs(directory: Path) -> Specs:
             side: {
                 key: {
                     "dtype": tf.dtypes.as_dtype(info.dtype).name,
-                    "shape": tf.TensorShape(info.tensor_shape).as_list()
-                    if not info.tensor_shape.unknown_rank
-                    else [],
+                    "shape": tf.TensorShape(info.tensor_shape).as_list() if not info.tensor_shape.unknown_rank else [],
                 }
                 for key, info in sorted(getattr(signature, side).items())
             }
@@ -96,8 +94,7 @@ def check_servable(directory: Path) -> None:
     if foreign:
         listed = "; ".join(f"{', '.join(names)} of {library}" for library, names in foreign.items())
         raise DataError(
-            f"The model holds operations that not every TensorFlow Serving has: {listed}. "
-            "It was not published."
+            f"The model holds operations that not every TensorFlow Serving has: {listed}. It was not published."
         )
 
 

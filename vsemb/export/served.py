@@ -88,7 +88,4 @@ def tables_of(holder: object) -> list[Any]:
 
 def tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
     """Returns arrays as TensorFlow's tensors."""
-    return {
-        key: tf.constant(values, tf.string if values.dtype == object else None)
-        for key, values in inputs.items()
-    }
+    return {key: tf.constant(values, tf.string if values.dtype == object else None) for key, values in inputs.items()}

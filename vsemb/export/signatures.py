@@ -147,12 +147,10 @@ class ServedModel:
 
         if classes is not None and image_input is None:
             fix = "A run on precomputed features, or one for sentences alone, holds no image network."
-            raise invalid_argument(
-                "classes", list(classes.names), "none where images cannot be embedded", fix
-            )
+            raise invalid_argument("classes", list(classes.names), "none where images cannot be embedded", fix)
         #: Whether embeddings are sets of vectors.
-        self.sets = of_sets(model)
-        if self.sets:
+        self.multi_vector = of_sets(model)
+        if self.multi_vector:
             regions = None if image_input is None else image_input.regions is not None
             names = None if classes is None else list(classes.names)
             check_sets(tokenizer, regions, names, None if corpus is None else f"{len(corpus)} items")
@@ -193,7 +191,7 @@ class ServedModel:
         elif image_input is not None:
             # Not the methods themselves: boxes, which they may be given too, would be an input that is None.
             self.encode_image = function_of(lambda image_bytes: self.image_rows(image_bytes), image_bytes)
-            if self.sets:
+            if self.multi_vector:
                 self.align = function_of(
                     lambda image_bytes, text, affinity: self.align_rows(image_bytes, text, affinity),
                     *(image_bytes, text, affinity),
@@ -203,9 +201,7 @@ class ServedModel:
         if corpus is not None:
             dim = self.signatures["serving_default"].structured_outputs["embedding"].shape[-1]
             if corpus.embeddings.shape[1] != dim:
-                raise invalid_argument(
-                    "corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}"
-                )
+                raise invalid_argument("corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}")
             if takes_trees(tokenizer):
                 self.search_tree = function_of(self.tree_search_rows, *tree, k)
             else:
@@ -237,7 +233,7 @@ class ServedModel:
 
         with kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
-        if self.sets:
+        if self.multi_vector:
             embedding = filled_up(embedding, self.tokenizer.max_length)  # type: ignore[attr-defined]
         return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
 

@@ -127,9 +127,7 @@ def verify_model(
 def _version(base: Path, version: int | None) -> Path:
     numbers = existing_versions(base)
     if not numbers:
-        raise DataError(
-            f"No versions of a model at {base}; name the directory that holds them, NAME of NAME/1."
-        )
+        raise DataError(f"No versions of a model at {base}; name the directory that holds them, NAME of NAME/1.")
     if version is None:
         version = numbers[-1]
     if version not in numbers:
@@ -138,9 +136,7 @@ def _version(base: Path, version: int | None) -> Path:
     return next(path for path in base.iterdir() if path.name.isdigit() and int(path.name) == version)
 
 
-def _contract(
-    base: Path, directory: Path, given: str | os.PathLike[str] | None
-) -> tuple[Path, Contract, list[Check]]:
+def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None) -> tuple[Path, Contract, list[Check]]:
     """Returns the contract to hold the version to, and a check that its copies are equal."""
     if given is not None:
         return Path(given), Contract.read(given), []
@@ -157,15 +153,11 @@ def _contract(
 
 def _files(contract: Contract, directory: Path) -> Check:
     found = hashes(directory)
-    other = sorted(
-        name for name in {*found, *contract.sha256} if found.get(name) != contract.sha256.get(name)
-    )
+    other = sorted(name for name in {*found, *contract.sha256} if found.get(name) != contract.sha256.get(name))
     if not other:
         return Check("files")
     name = other[0]
-    what = (
-        "is missing" if name not in found else "is not in" if name not in contract.sha256 else "differs from"
-    )
+    what = "is missing" if name not in found else "is not in" if name not in contract.sha256 else "differs from"
     return Check("files", problem=f"{name} {what}{'' if name not in found else ' the contract'}")
 
 
@@ -173,10 +165,7 @@ def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout
     runs = [(signature, rows) for signature in contract.golden for rows in _batches(contract, signature)]
     job = {
         "model": str(directory.absolute()),
-        "runs": [
-            {"signature": signature, "inputs": _encoded(contract, signature, rows)}
-            for signature, rows in runs
-        ],
+        "runs": [{"signature": signature, "inputs": _encoded(contract, signature, rows)} for signature, rows in runs],
     }
     try:
         found = run_probe(script, job, timeout)

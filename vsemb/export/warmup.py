@@ -20,9 +20,7 @@ MOST_RECORDS = 1000
 WARMUP_FILE = "tf_serving_warmup_requests"
 
 
-def write_warmup(
-    directory: Path, model: str, requests: Iterable[tuple[str, Mapping[str, np.ndarray]]]
-) -> Path:
+def write_warmup(directory: Path, model: str, requests: Iterable[tuple[str, Mapping[str, np.ndarray]]]) -> Path:
     """Writes warm-up requests into a SavedModel.
 
     Args:

@@ -17,12 +17,14 @@ from __future__ import annotations
 import contextvars
 import functools
 import importlib.util
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument, missing_extra, unknown_name
+from vsemb.parts import Part, Range, between
 
 POLICIES = ("randaugment", "autoaugment")
 
@@ -37,7 +39,7 @@ _DEVIATION = (58.395, 57.12, 57.375)
 _TRIALS = 3
 
 
-class Distortion:
+class ImageAugmenter:
     """Distorts training images by a policy, then erases a rectangle of some of them.
 
     Distances (translations, the squares of Cutout) are the library's at 224 pixels and shrink with the image:
@@ -58,8 +60,8 @@ class Distortion:
 
     Example:
 
-        distort = Distortion(224, "randaugment", magnitude=9, erasing=0.25)
-        pixels = distort(pixels, seed=[epoch, step])
+        augmenter = ImageAugmenter(224, "randaugment", magnitude=9, erasing=0.25)
+        pixels = augmenter(pixels, seed=[epoch, step])
     """
 
     def __init__(
@@ -132,9 +134,7 @@ class Distortion:
         ratio = self.size / _USUAL_SIZE
         if self.policy == "autoaugment":
             return library.AutoAugment(cutout_const=100 * ratio, translate_const=250 * ratio)
-        return library.RandAugment(
-            self.layers, self.magnitude, cutout_const=40 * ratio, translate_const=100 * ratio
-        )
+        return library.RandAugment(self.layers, self.magnitude, cutout_const=40 * ratio, translate_const=100 * ratio)
 
 
 # Any number that is no other stream's of a batch's seed.
@@ -162,16 +162,12 @@ class _StatelessRandom:
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
-    def uniform(
-        shape: Any, minval: Any = 0, maxval: Any = None, dtype: tf.DType = tf.float32, **_: Any
-    ) -> tf.Tensor:
+    def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
         return tf.random.stateless_uniform(shape, _draws.get().seed(), minval, maxval, dtype)
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
-    def normal(
-        shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: tf.DType = tf.float32, **_: Any
-    ) -> tf.Tensor:
+    def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
         return tf.random.stateless_normal(shape, _draws.get().seed(), mean, stddev, dtype)
 
 
@@ -197,3 +193,43 @@ def _stateless_module() -> ModuleType:
         raise missing_extra("tf-models-official", "models") from error
     module.__dict__["tf"] = _StatelessTensorFlow()
     return module
+
+
+@dataclass(frozen=True)
+class Augmentation(Part, family="augmentation"):
+    """What is done to training images beyond crops and mirror images; base of the family `augmentation`.
+
+    Class attributes:
+        policy: argument `policy` of `ImageAugmenter`.
+    """
+
+    policy: ClassVar[str]
+
+    def options(self) -> dict[str, Any]:
+        """Returns arguments of `ImageAugmenter`."""
+        return {"policy": self.policy}
+
+
+@dataclass(frozen=True)
+class RandAugment(Augmentation, kind="randaugment"):
+    """RandAugment of the TensorFlow Model Garden (extra `models`).
+
+    Attributes:
+        magnitude: how strong the operations are, from 0 to 30.
+        layers: how many operations an image gets.
+    """
+
+    policy: ClassVar[str] = "randaugment"
+
+    magnitude: Annotated[float, Range("a number in [0, 30]", lambda value: 0 <= value <= 30)] = 10.0
+    layers: Annotated[int, between(1, 16)] = 2
+
+    def options(self) -> dict[str, Any]:
+        return {"policy": self.policy, "magnitude": self.magnitude, "layers": self.layers}
+
+
+@dataclass(frozen=True)
+class AutoAugment(Augmentation, kind="autoaugment"):
+    """AutoAugment of the TensorFlow Model Garden (extra `models`)."""
+
+    policy: ClassVar[str] = "autoaugment"

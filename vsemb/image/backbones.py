@@ -179,9 +179,7 @@ class BackboneConfig:
         return cls(**value)
 
 
-def build_backbone(
-    config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0
-) -> keras.Model:
+def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | None = None, seed: int = 0) -> keras.Model:
     """Builds the network, with its pixel scaling before it and its pooling behind it.
 
     Args:
@@ -284,13 +282,9 @@ def _network(config: BackboneConfig, include_top: bool, weights: str | None = No
     if config.name == "SmallConvNet":
         return small_conv_net(shape)
     try:
-        return getattr(keras.applications, config.name)(
-            include_top=include_top, weights=weights, input_shape=shape
-        )
+        return getattr(keras.applications, config.name)(include_top=include_top, weights=weights, input_shape=shape)
     except ValueError as error:
-        raise invalid_argument(
-            "size", config.size, f"a size that {config.name} accepts", str(error)
-        ) from error
+        raise invalid_argument("size", config.size, f"a size that {config.name} accepts", str(error)) from error
 
 
 def _cut(network: keras.Model, config: BackboneConfig) -> keras.Model:
@@ -337,22 +331,16 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
         raise DataError(f"The weights in {path} do not fit {config.name}: {reason}")
     try:
         # A file of the whole network, classifier included: the classifier's weights come last.
-        network = _network(
-            dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True
-        )
+        network = _network(dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True)
         _load_all(network, path)
         base.set_weights([keras.ops.convert_to_numpy(w) for w in network.weights[: len(base.weights)]])
     except Exception as error:
-        raise DataError(
-            f"The weights in {path} do not fit {config.name} at size {config.size}: {reason}"
-        ) from error
+        raise DataError(f"The weights in {path} do not fit {config.name} at size {config.size}: {reason}") from error
 
 
 def _load_all(network: keras.Model, path: Path) -> None:
     # Keras only warns about layers that the file lacks, and leaves them random: NaN gives them away.
-    floats = [
-        weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)
-    ]
+    floats = [weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)]
     for weight in floats:
         weight.assign(np.full(weight.shape, np.nan, np.float32))
     with warnings.catch_warnings():

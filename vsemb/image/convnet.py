@@ -28,9 +28,7 @@ def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Mod
     """
     pixels = x = keras.Input(input_shape, name="pixels")
     for number, (channels, kernel, stride) in enumerate(_BLOCKS):
-        x = keras.layers.Conv2D(
-            channels, kernel, stride, padding="same", use_bias=False, name=f"block{number}_conv"
-        )(x)
+        x = keras.layers.Conv2D(channels, kernel, stride, padding="same", use_bias=False, name=f"block{number}_conv")(x)
         # The default momentum of 0.99 needs more steps to settle than a training of minutes has.
         x = keras.layers.BatchNormalization(momentum=0.9, name=f"block{number}_norm")(x)
         x = keras.layers.ReLU(name=f"block{number}_relu")(x)

@@ -42,9 +42,7 @@ def encode_views(backbone: keras.Model, pixels: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(features, (batch, crops, features.shape[-1]))
 
 
-def encode_images(
-    backbone: keras.Model, config: BackboneConfig, encoded: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def encode_images(backbone: keras.Model, config: BackboneConfig, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Decodes images and runs the network on their views.
 
     Args:

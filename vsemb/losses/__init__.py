@@ -1,6 +1,6 @@
 """Losses.
 
-Row-wise ones read (queries, candidates) relations and scores and give one value per query, see `RowLoss`;
+Row-wise ones read (queries, candidates) relations and scores and give one value per query, see `InBatchLoss`;
 `MaxMargin` reads labels and energies of pairs, `NextWordCrossEntropy` sentences and scores of their words.
 """
 
@@ -12,29 +12,29 @@ from typing import Any
 from vsemb.errors import unknown_name
 from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE
+from vsemb.losses.in_batch import InBatchLoss
 from vsemb.losses.ranking import PairwiseRanking
-from vsemb.losses.row import RowLoss
 from vsemb.losses.sigmoid import SigmoidLoss
 
 __all__ = [
     "CombinedLoss",
     "InfoNCE",
     "PairwiseRanking",
-    "RowLoss",
+    "InBatchLoss",
     "SigmoidLoss",
     "get",
 ]
 
-LOSSES: dict[str, type[RowLoss]]
+LOSSES: dict[str, type[InBatchLoss]]
 
-_LOSSES: dict[str, type[RowLoss]] = {
+_LOSSES: dict[str, type[InBatchLoss]] = {
     "ranking": PairwiseRanking,
     "infonce": InfoNCE,
     "sigmoid": SigmoidLoss,
 }
 
 
-def _losses() -> dict[str, type[RowLoss]]:
+def _losses() -> dict[str, type[InBatchLoss]]:
     # A loss of a system imports this room's base class, so it is imported when asked for.
     from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def get(name: str, **arguments: Any) -> RowLoss:
+def get(name: str, **arguments: Any) -> InBatchLoss:
     """Builds a loss by name.
 
     Args:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor
+from vsemb.losses.contrastive import InfoNCE
+from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, Tensor
+from vsemb.losses.ranking import Ranking
+from vsemb.parts import Positive, Share
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class CombinedLoss(RowLoss):
+class CombinedLoss(InBatchLoss):
     """Weighted sum of row-wise losses on the same scores.
 
     Which one to use: hinges on the hardest negatives sharpen rank 1, InfoNCE never runs out of
@@ -39,7 +43,7 @@ class CombinedLoss(RowLoss):
 
     def __init__(
         self,
-        losses: Sequence[RowLoss],
+        losses: Sequence[InBatchLoss],
         weights: Sequence[float],
         *,
         reduction: str | None = None,
@@ -47,9 +51,7 @@ class CombinedLoss(RowLoss):
     ) -> None:
         super().__init__(reduction=reduction, name=name)
         if not losses or len(losses) != len(weights):
-            raise invalid_argument(
-                "weights", list(weights), f"a number for each of {len(losses)} losses (>= 1)"
-            )
+            raise invalid_argument("weights", list(weights), f"a number for each of {len(losses)} losses (>= 1)")
         self.losses = list(losses)
         self.weights = list(weights)
         self.additive = all(loss.additive for loss in losses)
@@ -71,3 +73,24 @@ class CombinedLoss(RowLoss):
     def from_config(cls, config: dict[str, Any]) -> CombinedLoss:
         losses = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(**{**config, "losses": losses})
+
+
+@dataclass(frozen=True)
+class RankingInfoNCE(Ranking, kind="ranking-infonce"):
+    """Pairwise ranking with InfoNCE at a fixed temperature beside it.
+
+    Attributes:
+        infonce_weight: weight of InfoNCE beside the ranking loss.
+        temperature: scores are divided by it for InfoNCE.
+        label_smoothing: share of InfoNCE's target spread over a query's negatives.
+    """
+
+    infonce_weight: Positive = 1.0
+    temperature: Positive = 0.07
+    label_smoothing: Share = 0.0
+
+    def build(self, steps_per_epoch: int) -> CombinedLoss:
+        infonce = InfoNCE(self.temperature, self.label_smoothing)
+        reduction = REDUCTIONS[self.reduction]
+        losses = [super().build(steps_per_epoch), infonce]
+        return CombinedLoss(losses, [1.0, self.infonce_weight], reduction=reduction)

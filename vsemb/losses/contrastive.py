@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor, is_negative, positive_scores
+from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor, is_negative, positive_scores
+from vsemb.parts import Positive, Share
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class InfoNCE(RowLoss):
+class InfoNCE(InBatchLoss):
     """Cross entropy of the softmax over the candidates (arXiv:1807.03748; CLIP, arXiv:2103.00020).
 
     Which one to use: stabler than hinges and best with large batches. For the learned temperature of
@@ -70,3 +72,26 @@ class InfoNCE(RowLoss):
     def get_config(self) -> dict[str, Any]:
         config = {"temperature": self.temperature, "label_smoothing": self.label_smoothing}
         return {**super().get_config(), **config}
+
+
+@dataclass(frozen=True)
+class Contrastive(LossPart, kind="infonce"):
+    """InfoNCE, as in CLIP.
+
+    Attributes:
+        temperature: scores are divided by it; the start value where it is learned.
+        learn_temperature: whether the temperature is learned.
+        label_smoothing: share of the target spread over a query's negatives.
+    """
+
+    temperature: Positive = 0.07
+    learn_temperature: bool = True
+    label_smoothing: Share = 0.0
+
+    def build(self, steps_per_epoch: int) -> InfoNCE:
+        del steps_per_epoch
+        temperature = 1.0 if self.learn_temperature else self.temperature
+        return InfoNCE(temperature, self.label_smoothing, reduction=REDUCTIONS[self.reduction])
+
+    def logit_scale(self) -> tuple[float, float | None] | None:
+        return (self.temperature, None) if self.learn_temperature else None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor
+from vsemb.losses.in_batch import InBatchLoss, Tensor
+from vsemb.parts import NonNegative, Part
 
 NEGATIVES = ("all", "hardest")
 
 
-class HingeLoss(RowLoss):
+class HingeLoss(InBatchLoss):
     """Base of the losses that want a margin between a query's own pair and its negatives.
 
     A subclass computes a row's loss over all negatives and over the hardest one; `choose` takes one of
@@ -77,3 +79,42 @@ class HingeLoss(RowLoss):
 def hardest_weight(step: Tensor, warmup_steps: int) -> Tensor:
     """Returns the weight of the hardest negative after `step` optimizer steps of a warm-up, in [0, 1]."""
     return ops.clip(2.0 * ops.cast(step, "float32") / max(warmup_steps, 1) - 1.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Negatives(Part, family="negatives"):
+    """Which negatives of a query count; base of the family `negatives`.
+
+    Class attributes:
+        name: argument `negatives` of `HingeLoss`.
+    """
+
+    name: ClassVar[str]
+
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        """Returns argument `warmup_steps` of `HingeLoss`."""
+        del steps_per_epoch
+        return 0
+
+
+@dataclass(frozen=True)
+class All(Negatives, kind="all"):
+    """All negatives of the batch, added up."""
+
+    name: ClassVar[str] = "all"
+
+
+@dataclass(frozen=True)
+class Hardest(Negatives, kind="hardest"):
+    """The hardest negative of the batch (VSE++).
+
+    Attributes:
+        warmup_epochs: epochs in which the sum over all negatives passes into the hardest one.
+    """
+
+    name: ClassVar[str] = "hardest"
+
+    warmup_epochs: NonNegative = 0.0
+
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        return round(self.warmup_epochs * steps_per_epoch)

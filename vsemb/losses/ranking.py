@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import HingeLoss
-from vsemb.losses.row import Tensor, is_negative, positive_scores
+from vsemb.losses.hinge import All, HingeLoss, Negatives
+from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
+from vsemb.parts import NonNegative
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -64,3 +67,21 @@ class PairwiseRanking(HingeLoss):
         """
         per_query = self.margin * (1 if self.negatives == "hardest" else candidates - 1)
         return 2 * per_query * (queries if self.reduction == "sum" else 1)
+
+
+@dataclass(frozen=True)
+class Ranking(LossPart, kind="ranking"):
+    """Pairwise ranking by a margin (Kiros et al. 2014; VSE++).
+
+    Attributes:
+        margin: by which a query scores its own pair above the others.
+        negatives: which negatives count.
+    """
+
+    margin: NonNegative = 0.2
+    negatives: Negatives = field(default_factory=All)
+
+    def build(self, steps_per_epoch: int) -> PairwiseRanking:
+        warmup = self.negatives.warmup_steps(steps_per_epoch)
+        reduction = REDUCTIONS[self.reduction]
+        return PairwiseRanking(self.margin, self.negatives.name, warmup, reduction=reduction)

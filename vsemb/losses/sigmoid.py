@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.row import RowLoss, Tensor
+from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor
 from vsemb.ops.relation import IGNORED, POSITIVE
+from vsemb.parts import Finite, Positive
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class SigmoidLoss(RowLoss):
+class SigmoidLoss(InBatchLoss):
     """Minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
 
     z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. No
@@ -68,3 +70,28 @@ class SigmoidLoss(RowLoss):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "temperature": self.temperature, "bias": self.bias}
+
+
+@dataclass(frozen=True)
+class Sigmoid(LossPart, kind="sigmoid"):
+    """Independent yes-or-no questions, as in SigLIP.
+
+    Attributes:
+        temperature: scores are divided by it; the start value where it is learned.
+        bias: added to the scores over the temperature; the start value where it is learned.
+        learn_temperature: whether temperature and bias are learned.
+    """
+
+    temperature: Positive = 0.07
+    bias: Finite = -10.0
+    learn_temperature: bool = True
+
+    def build(self, steps_per_epoch: int) -> SigmoidLoss:
+        del steps_per_epoch
+        reduction = REDUCTIONS[self.reduction]
+        if self.learn_temperature:
+            return SigmoidLoss(reduction=reduction)
+        return SigmoidLoss(self.temperature, self.bias, reduction=reduction)
+
+    def logit_scale(self) -> tuple[float, float | None] | None:
+        return (self.temperature, self.bias) if self.learn_temperature else None

@@ -13,7 +13,7 @@ from keras import ops
 from vsemb import losses, similarities
 from vsemb.errors import invalid_argument
 from vsemb.models.gradient_caching import encode_in_chunks
-from vsemb.models.in_batch import InBatchLoss
+from vsemb.models.in_batch import InBatchObjective
 from vsemb.models.logit_scale import LogitScale
 from vsemb.models.replicated import ReplicatedModel, l2_penalties
 from vsemb.ops.replicas import replica_count
@@ -39,7 +39,7 @@ class DualEncoder(ReplicatedModel):
         text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
                         that each describes; every text then makes a pair with its image
 
-    With a similarity of sets (`Similarity.sets`), such as `"region-word"`, an image is a set of regions and a
+    With a similarity of sets (`Similarity.multi_vector`), such as `"region-word"`, an image is a set of regions and a
     text one of words: features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and
     a row of zeros is padding in all of them. Everything else stays as it is; sampled negatives may have
     another number of regions or steps than the batch.
@@ -155,11 +155,11 @@ class DualEncoder(ReplicatedModel):
                     outputs[name] = encode(inputs[name])
         return outputs
 
-    def _row_loss(self) -> losses.RowLoss:
+    def _row_loss(self) -> losses.InBatchLoss:
         loss = losses.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if not isinstance(loss, losses.RowLoss):
+        if not isinstance(loss, losses.InBatchLoss):
             raise invalid_argument(
-                "loss", self.loss, "a vsemb.losses.RowLoss", "Compile with e.g. loss=PairwiseRanking()."
+                "loss", self.loss, "a vsemb.losses.InBatchLoss", "Compile with e.g. loss=PairwiseRanking()."
             )
         if self.optimizer is not None:
             loss.bind_step(self.finished_steps)
@@ -187,7 +187,7 @@ class DualEncoder(ReplicatedModel):
                 classes together with negatives or ids of their own for the texts.
         """
         del y, sample_weight
-        in_batch = InBatchLoss(
+        in_batch = InBatchObjective(
             self._row_loss(),
             self.similarity,
             self.logit_scale,

@@ -53,9 +53,7 @@ def encode_in_chunks(
     trained, others = encoder.trainable_variables, encoder.non_trainable_variables
     changed: set[int] = set()
 
-    def function(
-        rows: Tensor, weights: Sequence[Tensor], state: Sequence[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
+    def function(rows: Tensor, weights: Sequence[Tensor], state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         mapping = [*zip(trained, weights, strict=True), *zip(others, state, strict=True)]
         with keras.StatelessScope(mapping, collect_losses=True, initialize_variables=False) as scope:
             embeddings = encode(rows)

@@ -9,7 +9,7 @@ from typing import Any
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.losses import RowLoss
+from vsemb.losses import InBatchLoss
 from vsemb.models.logit_scale import LogitScale
 from vsemb.ops.chunks import sum_in_blocks
 from vsemb.ops.relation import POSITIVE, class_rows, pair_relation
@@ -21,7 +21,7 @@ Tensor = Any
 
 
 @dataclasses.dataclass(frozen=True)
-class InBatchLoss:
+class InBatchObjective:
     """A row-wise loss in both directions, with candidates from all replicas.
 
     Attributes:
@@ -33,16 +33,14 @@ class InBatchLoss:
         block_size: how many queries are scored at a time; None: all.
     """
 
-    row_loss: RowLoss
+    row_loss: InBatchLoss
     similarity: Similarity
     logit_scale: LogitScale | None
     image_weight: float
     text_weight: float
     block_size: int | None
 
-    def __call__(
-        self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor], training: bool = True
-    ) -> Tensor:
+    def __call__(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor], training: bool = True) -> Tensor:
         """Returns the loss of a batch, a scalar.
 
         Args:
@@ -80,9 +78,7 @@ class InBatchLoss:
             (self.text_weight, texts, to_images, False),
         ):
             if weight:
-                more = [
-                    gather_across_replicas(x) for x in negatives.get("text" if from_images else "image", ())
-                ]
+                more = [gather_across_replicas(x) for x in negatives.get("text" if from_images else "image", ())]
                 rows = self._rows(relation, scores, ids, all_ids, queries, more, from_images, scale)
                 loss = loss + weight * self.row_loss(*rows)
         return loss
@@ -148,9 +144,7 @@ class InBatchLoss:
     def _scale(self) -> list[Tensor]:
         return [] if self.logit_scale is None else self.logit_scale.parameters()
 
-    def _scores(
-        self, queries: Tensor, candidates: Tensor, from_images: bool, scale: Sequence[Tensor]
-    ) -> Tensor:
+    def _scores(self, queries: Tensor, candidates: Tensor, from_images: bool, scale: Sequence[Tensor]) -> Tensor:
         """Scores queries, images or else texts, with candidates of the other kind: (queries, candidates)."""
         if from_images:
             scores = self.similarity.scores(queries, candidates)

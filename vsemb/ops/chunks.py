@@ -158,10 +158,7 @@ def sum_in_blocks(
     if keras.backend.backend() == "tensorflow":
         return _sum_in_graph(function, list(rows), list(whole), block_size, gradient)
     again = keras.remat(lambda rows, whole: function(rows, whole))
-    blocks = [
-        [each[start : start + block_size] for each in rows]
-        for start in range(0, rows[0].shape[0], block_size)
-    ]
+    blocks = [[each[start : start + block_size] for each in rows] for start in range(0, rows[0].shape[0], block_size)]
     return sum((again(block, list(whole)) for block in blocks), ops.zeros(()))
 
 
@@ -207,9 +204,7 @@ def _sum_in_graph(
 
         arrays = [tf.TensorArray(tensors[place].dtype, size=blocks, infer_shape=False) for place in cut]
         value, arrays, sums = loop(body, arrays, [tf.zeros_like(tensors[place]) for place in kept])
-        gradients = [
-            tf.ensure_shape(array.concat(), tensors[p].shape) for array, p in zip(arrays, cut, strict=True)
-        ]
+        gradients = [tf.ensure_shape(array.concat(), tensors[p].shape) for array, p in zip(arrays, cut, strict=True)]
         gradients += sums
         return value, lambda upstream: [upstream * each for each in gradients]
 

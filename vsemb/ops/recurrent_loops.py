@@ -197,9 +197,7 @@ def gru_over_words(
         (steps, batch, units).
     """
     merged = _merged(*biases)
-    (states,) = _run_packed(
-        lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,)
-    )
+    (states,) = _run_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,))
     return states
 
 
@@ -316,23 +314,18 @@ def _run_packed(
     ends = tf.cumsum(tf.reduce_sum(tf.cast(shown, tf.int32), 1))
     rows, steps = places[:, 1:], tf.shape(inputs)[0]
 
-    def body(
-        number: Tensor, start: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]
-    ) -> tuple[Any, ...]:
+    def body(number: Tensor, start: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         end = ends[number]
         these = rows[start:end]
         values = step(sums[start:end], *(tf.gather_nd(state, these) for state in carried))
         carried = tuple(
-            tf.tensor_scatter_nd_update(state, these, value)
-            for state, value in zip(carried, values, strict=True)
+            tf.tensor_scatter_nd_update(state, these, value) for state, value in zip(carried, values, strict=True)
         )
         written = tuple(array.write(number, state) for array, state in zip(arrays, carried, strict=True))
         return number + 1, end, carried, written
 
     arrays = _arrays(sums.dtype, steps, [state.shape[1] for state in initial])
-    loop = tf.while_loop(
-        lambda number, *_: number < steps, body, (0, 0, initial, arrays), parallel_iterations=1
-    )
+    loop = tf.while_loop(lambda number, *_: number < steps, body, (0, 0, initial, arrays), parallel_iterations=1)
     return [_stacked(array, inputs) for array in loop[3]]
 
 
@@ -357,9 +350,7 @@ def _run_back(
 
     zeros = tuple(tf.zeros_like(upstream[0][0]) for _ in range(states))
     arrays = _arrays(upstream[0].dtype, steps, [units * width for width in widths])
-    loop = tf.while_loop(
-        lambda number, *_: number >= 0, body, (steps - 1, zeros, arrays), parallel_iterations=1
-    )
+    loop = tf.while_loop(lambda number, *_: number >= 0, body, (steps - 1, zeros, arrays), parallel_iterations=1)
     return loop[1], [_stacked(array, upstream[0]) for array in loop[2]]
 
 

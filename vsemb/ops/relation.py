@@ -11,9 +11,7 @@ Tensor = Any
 POSITIVE, NEGATIVE, IGNORED, OWN_CLASS = 1, 0, -1, 2
 
 
-def pair_relation(
-    query_ids: Tensor, candidate_ids: Tensor, query_pairs: Tensor, candidate_pairs: Tensor
-) -> Tensor:
+def pair_relation(query_ids: Tensor, candidate_ids: Tensor, query_pairs: Tensor, candidate_pairs: Tensor) -> Tensor:
     """Relates queries to candidates by id.
 
     A query's own pair is its positive; another candidate with the same id (a second caption of the

@@ -84,14 +84,10 @@ def spans_workers(strategy: Any) -> bool:
         return False
     import tensorflow as tf
 
-    return (
-        isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.extended._num_workers > 1
-    )
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) and strategy.extended._num_workers > 1
 
 
-def step_of_workers(
-    strategy: Any, step: Callable[[Any], dict[str, Tensor]]
-) -> Callable[[Any], dict[str, Tensor]]:
+def step_of_workers(strategy: Any, step: Callable[[Any], dict[str, Tensor]]) -> Callable[[Any], dict[str, Tensor]]:
     """Returns what `fit` calls with its iterator, for a strategy that `spans_workers`.
 
     Args:

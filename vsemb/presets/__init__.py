@@ -5,7 +5,9 @@ from vsemb.presets.directories import (
     display_name,
     is_preset,
     keep_preset,
+    kept_name,
     preset_directory,
+    require_preset,
     source_of,
 )
 from vsemb.presets.networks import (
@@ -27,9 +29,11 @@ __all__ = [
     "image_network",
     "is_preset",
     "keep_preset",
+    "kept_name",
     "learned_scale",
     "load_network",
     "preset_directory",
+    "require_preset",
     "source_of",
     "text_network",
 ]

@@ -25,10 +25,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, VsembError, one_line, unknown_name
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, write_json
 
 PREFIX = "hub:"
+#: Folder in a run directory with the presets that its recipe names, and the folders in it.
+KEPT, IMAGE, TEXT = "presets", "image", "text"
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
 #: What a kept preset is called by those who named it.
@@ -48,6 +50,28 @@ def is_preset(name: object) -> bool:
     (True, False)
     """
     return isinstance(name, str) and name.startswith(PREFIX)
+
+
+def require_preset(argument: str, name: str) -> None:
+    """Refuses a name that is not one of a preset.
+
+    Raises:
+        InvalidArgumentError: naming the argument.
+    """
+    if not is_preset(name):
+        raise invalid_argument(argument, name, f"{PREFIX} and a preset, such as {PREFIX}clip_vit_base_patch16")
+
+
+def kept_name(name: str, run: Path, part: str) -> str:
+    """Returns the name of the copy of a preset that a run directory keeps; the name itself where it keeps none.
+
+    Args:
+        name: of the preset.
+        run: the run directory.
+        part: `IMAGE` or `TEXT`.
+    """
+    folder = run / KEPT / part
+    return f"{PREFIX}{folder.resolve()}" if folder.is_dir() else name
 
 
 def source_of(name: str) -> str:
@@ -153,9 +177,7 @@ def opening(source: str) -> Iterator[None]:
     except Exception as error:  # Downloads, files and networks fail in many ways.
         where = Path(source)
         if where.is_dir():
-            raise DataError(
-                f"The preset in {where} cannot be opened by keras-hub ({one_line(error, 200)})."
-            ) from error
+            raise DataError(f"The preset in {where} cannot be opened by keras-hub ({one_line(error, 200)}).") from error
         handle = _presets().get(source, {}).get("kaggle_handle", source)
         raise DataError(
             f"Cannot get the preset {source!r} of keras-hub ({one_line(error, 160)}). Where there is no "

@@ -14,46 +14,43 @@ without a causal mask, and with the mean of all places in place of the last.
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.data.batches import Pairs
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.transformer import Transformer
+from vsemb.encoders.words import WordVectors
+from vsemb.losses.contrastive import Contrastive
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.text.piece_learning import WordPiece
+from vsemb.text.tokenizers import Words
+from vsemb.training.optimizers import Adam, Cosine
 
-_DEFAULT = Recipe(
+_DEFAULT = Retrieval(
     name="contrastive",
     variant="default",
     paper="Radford et al. 2021, arXiv:2103.00020",
     embedding_dim=512,
-    text=TextConfig(encoder="gru", units=512, directions="average", pooling="mean+max", min_count=2),
-    loss=LossConfig(name="infonce", temperature=0.07, learn_temperature=True),
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0
+    text=Text(
+        tokenizer=Words(min_count=2),
+        encoder=Recurrent(cell="gru", units=512, directions="average", pooling="mean+max"),
     ),
-    batches=BatchConfig(size=256),
-    training=TrainingConfig(epochs=15, precision="auto"),
+    loss=Contrastive(temperature=0.07, learn_temperature=True),
+    optimizer=Adam(learning_rate=1e-3, schedule=Cosine(warmup_epochs=0.5), global_clipnorm=2.0),
+    batches=Pairs(size=256),
+    training=Training(epochs=15, precision="auto"),
 )
 
 CONTRASTIVE = {
     "default": _DEFAULT,
-    "transformer": dataclasses.replace(
+    "transformer": replace(
         _DEFAULT,
         variant="transformer",
-        text=TextConfig(
-            tokenizer="wordpiece",
-            max_length=40,
-            encoder="transformer",
-            word_dim=256,
-            units=256,
-            layers=2,
-            heads=4,
-            pooling="mean",
-            dropout=0.1,
+        text=Text(
+            tokenizer=WordPiece(max_length=40),
+            encoder=Transformer(words=WordVectors(dim=256), units=256, layers=2, heads=4, pooling="mean", dropout=0.1),
         ),
     ),
 }

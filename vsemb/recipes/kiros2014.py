@@ -34,74 +34,77 @@ training loss, only at test time; we normalise in both.
 
 from __future__ import annotations
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    ImageConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.data.batches import Pairs
+from vsemb.encoders.image import Affine
+from vsemb.encoders.linear import Linear
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.words import WordVectors
+from vsemb.losses.ranking import Ranking
+from vsemb.recipes.image_towers import Features
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.training.optimizers import SGD, Adam, Exponential
 
 _PAPER = "Kiros, Salakhutdinov, Zemel 2014, arXiv:1411.2539"
-_SGD = OptimizerConfig(
-    name="sgd", learning_rate=1.0, schedule="exponential", decay_rate=0.9, decay_epochs=1.0, clip=2.0
-)
-_ADAM = OptimizerConfig(name="adam", learning_rate=2e-4, clip=2.0)
+_SGD = SGD(learning_rate=1.0, schedule=Exponential(factor=0.9, every=1.0), global_clipnorm=2.0)
+_ADAM = Adam(learning_rate=2e-4, global_clipnorm=2.0)
+_IMAGE = Features(projection=Affine(use_bias=False, init_scale=0.08), augment=False)
 
 KIROS2014 = {
-    "paper": Recipe(
+    "paper": Retrieval(
         name="kiros2014",
         variant="paper",
         paper=_PAPER,
         embedding_dim=300,
-        text=TextConfig(
-            encoder="peephole-lstm", units=300, word_dim=300, init_scale=0.08, word_init_scale=0.08
+        text=Text(
+            encoder=Recurrent(
+                words=WordVectors(dim=300, init_scale=0.08), cell="peephole-lstm", units=300, init_scale=0.08
+            )
         ),
-        image=ImageConfig(use_bias=False, init_scale=0.08, augment=False),
-        loss=LossConfig(margin=0.2),
+        image=_IMAGE,
+        loss=Ranking(margin=0.2),
         optimizer=_SGD,
-        batches=BatchConfig(size=40),
-        training=TrainingConfig(epochs=30, patience=5),
+        batches=Pairs(size=40),
+        training=Training(epochs=30, patience=5),
     ),
-    "released": Recipe(
+    "released": Retrieval(
         name="kiros2014",
         variant="released",
         paper=_PAPER,
         embedding_dim=1024,
-        text=TextConfig(encoder="gru", units=1024),
-        image=ImageConfig(augment=False),
-        loss=LossConfig(margin=0.2),
+        text=Text(encoder=Recurrent(cell="gru", units=1024)),
+        image=Features(augment=False),
+        loss=Ranking(margin=0.2),
         optimizer=_ADAM,
-        batches=BatchConfig(size=128),
-        training=TrainingConfig(epochs=15, patience=5),
+        batches=Pairs(size=128),
+        training=Training(epochs=15, patience=5),
     ),
 }
 
 KIROS2014_LINEAR = {
-    "paper": Recipe(
+    "paper": Retrieval(
         name="kiros2014-linear",
         variant="paper",
         paper=_PAPER + ", section 3.2",
         embedding_dim=300,
-        text=TextConfig(encoder="sum", word_init_scale=0.08),
-        image=ImageConfig(use_bias=False, init_scale=0.08, augment=False),
-        loss=LossConfig(margin=0.2),
+        text=Text(encoder=Linear(words=WordVectors(dim=300, init_scale=0.08))),
+        image=_IMAGE,
+        loss=Ranking(margin=0.2),
         optimizer=_SGD,
-        batches=BatchConfig(size=40),
-        training=TrainingConfig(epochs=30, patience=5),
+        batches=Pairs(size=40),
+        training=Training(epochs=30, patience=5),
     ),
-    "released": Recipe(
+    "released": Retrieval(
         name="kiros2014-linear",
         variant="released",
         paper=_PAPER + ", section 3.2",
         embedding_dim=1024,
-        text=TextConfig(encoder="sum", word_dim=1024),
-        image=ImageConfig(augment=False),
-        loss=LossConfig(margin=0.2),
+        text=Text(encoder=Linear(words=WordVectors(dim=1024))),
+        image=Features(augment=False),
+        loss=Ranking(margin=0.2),
         optimizer=_ADAM,
-        batches=BatchConfig(size=128),
-        training=TrainingConfig(epochs=15, patience=5),
+        batches=Pairs(size=128),
+        training=Training(epochs=15, patience=5),
     ),
 }

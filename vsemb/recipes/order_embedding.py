@@ -36,54 +36,55 @@ Deviations and gaps we filled in `paper`:
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
-from vsemb.recipes import vsepp
-from vsemb.recipes.schema import (
-    BatchConfig,
-    ImageConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.data.batches import Pairs
+from vsemb.encoders.image import Affine
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.losses.ranking import Ranking
+from vsemb.recipes.image_towers import Features
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.recipes.vsepp import VSEPP
+from vsemb.similarities import Cosine, OrderViolation
+from vsemb.training.optimizers import Adam
 
-_TUNED = vsepp.VSEPP["tuned"]
+_TUNED = VSEPP["tuned"]
 
-_PAPER = Recipe(
+_PAPER = Retrieval(
     name="order-embedding",
     variant="paper",
     paper="Vendrov, Kiros, Fidler, Urtasun 2016, arXiv:1511.06361",
     embedding_dim=1024,
-    similarity="order",
-    text=TextConfig(encoder="gru", units=1024, word_dim=300),
-    image=ImageConfig(use_bias=False, augment=False),
-    loss=LossConfig(margin=0.05),
-    optimizer=OptimizerConfig(name="adam", learning_rate=1e-3),
-    batches=BatchConfig(size=128, captions="one"),
-    training=TrainingConfig(epochs=30, patience=10),
+    similarity=OrderViolation(),
+    text=Text(encoder=Recurrent(cell="gru", units=1024)),
+    image=Features(projection=Affine(use_bias=False), augment=False),
+    loss=Ranking(margin=0.05),
+    optimizer=Adam(learning_rate=1e-3),
+    batches=Pairs(size=128, captions="one"),
+    training=Training(epochs=30, patience=10),
 )
 
 ORDER_EMBEDDING = {
     "paper": _PAPER,
-    "tuned": dataclasses.replace(
+    "tuned": replace(
         _PAPER,
         variant="tuned",
         text=_TUNED.text,
-        image=ImageConfig(use_bias=False, dropout=0.2),
+        image=Features(projection=Affine(use_bias=False), dropout=0.2),
         optimizer=_TUNED.optimizer,
         batches=_TUNED.batches,
-        training=TrainingConfig(epochs=16),
+        training=Training(epochs=16),
     ),
 }
 
 ORDER_EMBEDDING_SYMMETRIC = {
-    "paper": dataclasses.replace(
+    "paper": replace(
         _PAPER,
         name="order-embedding-symmetric",
         paper=f"{_PAPER.paper}, table 2",
-        similarity="cosine",
-        loss=LossConfig(margin=0.2),
+        similarity=Cosine(),
+        loss=Ranking(margin=0.2),
     ),
 }

@@ -14,35 +14,36 @@ and own pairs weigh the same, and where the default starts. Variant `paper` star
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.data.batches import Pairs
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.losses.sigmoid import Sigmoid
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.text.tokenizers import Words
+from vsemb.training.optimizers import Adam, Cosine
 
-_DEFAULT = Recipe(
+# Both directions are one sum over all pairs, so one of them is the paper's loss.
+_LOSS = Sigmoid(temperature=0.1, bias=-5.5, learn_temperature=True, text_weight=0.0)
+
+_DEFAULT = Retrieval(
     name="sigmoid",
     variant="default",
     paper="Zhai et al. 2023, arXiv:2303.15343",
     embedding_dim=512,
-    text=TextConfig(encoder="gru", units=512, directions="average", pooling="mean+max", min_count=2),
-    # Both directions are one sum over all pairs, so one of them is the paper's loss.
-    loss=LossConfig(name="sigmoid", temperature=0.1, learn_temperature=True, bias=-5.5, text_weight=0.0),
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0
+    text=Text(
+        tokenizer=Words(min_count=2),
+        encoder=Recurrent(cell="gru", units=512, directions="average", pooling="mean+max"),
     ),
-    batches=BatchConfig(size=256),
-    training=TrainingConfig(epochs=15),
+    loss=_LOSS,
+    optimizer=Adam(learning_rate=1e-3, schedule=Cosine(warmup_epochs=0.5), global_clipnorm=2.0),
+    batches=Pairs(size=256),
+    training=Training(epochs=15),
 )
 
 SIGMOID = {
     "default": _DEFAULT,
-    "paper": dataclasses.replace(
-        _DEFAULT, variant="paper", loss=dataclasses.replace(_DEFAULT.loss, bias=-10.0)
-    ),
+    "paper": replace(_DEFAULT, variant="paper", loss=replace(_LOSS, bias=-10.0)),
 }

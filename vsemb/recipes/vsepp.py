@@ -28,57 +28,59 @@ seed each, with seeds differing by about 3:
 
 from __future__ import annotations
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    ImageConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.data.batches import Pairs
+from vsemb.encoders.hybrid import SequenceAndBag
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.words import WordVectors
+from vsemb.losses.combined import RankingInfoNCE
+from vsemb.losses.hinge import Hardest
+from vsemb.losses.ranking import Ranking
+from vsemb.recipes.image_towers import Features
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.text.tokenizers import Words
+from vsemb.training.cca import CCA
+from vsemb.training.optimizers import Adam, Cosine, Step
 
 _PAPER = "Faghri, Fleet, Kiros, Fidler 2018, arXiv:1707.05612"
 
 VSEPP = {
-    "tuned": Recipe(
+    "tuned": Retrieval(
         name="vsepp",
         variant="tuned",
         paper=_PAPER,
         embedding_dim=512,
-        text=TextConfig(
-            encoder="gru",
-            units=256,
-            directions="concat",
-            pooling="mean+max",
-            min_count=4,
-            word_dropout=0.15,
-            embedding_dropout=0.2,
-            dropout=0.3,
-            bag=True,
-            bag_dropout=0.4,
+        text=Text(
+            tokenizer=Words(min_count=4),
+            encoder=SequenceAndBag(
+                sequence=Recurrent(
+                    words=WordVectors(word_dropout=0.15, dropout=0.2),
+                    cell="gru",
+                    units=256,
+                    directions="concat",
+                    pooling="mean+max",
+                    dropout=0.3,
+                ),
+                bag_dropout=0.4,
+            ),
         ),
-        image=ImageConfig(dropout=0.5, standardize=True),
-        loss=LossConfig(
-            margin=0.2, negatives="hardest", infonce_weight=1.0, temperature=0.05, reduction="mean"
-        ),
-        optimizer=OptimizerConfig(
-            name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.6, clip=2.0
-        ),
-        batches=BatchConfig(size=256),
-        training=TrainingConfig(epochs=8, start="cca", precision="auto"),
+        image=Features(dropout=0.5, standardize=True),
+        loss=RankingInfoNCE(margin=0.2, negatives=Hardest(), temperature=0.05, reduction="mean"),
+        optimizer=Adam(learning_rate=1e-3, schedule=Cosine(warmup_epochs=0.6), global_clipnorm=2.0),
+        batches=Pairs(size=256),
+        initialization=CCA(),
+        training=Training(epochs=8, precision="auto"),
     ),
-    "paper": Recipe(
+    "paper": Retrieval(
         name="vsepp",
         variant="paper",
         paper=_PAPER,
         embedding_dim=1024,
-        text=TextConfig(encoder="gru", units=1024, min_count=4),
-        loss=LossConfig(margin=0.2, negatives="hardest", warmup_epochs=1.0),
-        optimizer=OptimizerConfig(
-            name="adam", learning_rate=2e-4, schedule="step", decay_rate=0.1, decay_epochs=15.0, clip=2.0
-        ),
-        batches=BatchConfig(size=128),
-        training=TrainingConfig(epochs=30),
+        text=Text(tokenizer=Words(min_count=4), encoder=Recurrent(cell="gru", units=1024)),
+        loss=Ranking(margin=0.2, negatives=Hardest(warmup_epochs=1.0)),
+        optimizer=Adam(learning_rate=2e-4, schedule=Step(factor=0.1, every=15.0), global_clipnorm=2.0),
+        batches=Pairs(size=128),
+        training=Training(epochs=30),
     ),
 }

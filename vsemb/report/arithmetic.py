@@ -54,9 +54,7 @@ def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> No
                 raise invalid_argument("arithmetic", text, allowed)
 
 
-def choose_arithmetic(
-    families: Sequence[Family], count: int, seed: int, space: Space
-) -> list[tuple[str, str, str]]:
+def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: Space) -> list[tuple[str, str, str]]:
     """Draws examples: an image that shows one word of a family, and another word of the family.
 
     Families take turns, the one with most images first.

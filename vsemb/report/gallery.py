@@ -95,9 +95,7 @@ class Gallery:
         images = generator.permutation(len(self._image_groups))[:count]
         return self.of_texts(texts), self.of_images(images)
 
-    def worst(
-        self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int
-    ) -> tuple[list[Query], list[Query]]:
+    def worst(self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int) -> tuple[list[Query], list[Query]]:
         """Returns the queries with the largest ranks, by texts and by images, none that found its own first.
 
         Args:
@@ -111,9 +109,7 @@ class Gallery:
         )
         return self.of_texts(texts), self.of_images(images)
 
-    def _results(
-        self, scores: np.ndarray, right: np.ndarray, as_images: bool
-    ) -> tuple[int, list[Found], Found | None]:
+    def _results(self, scores: np.ndarray, right: np.ndarray, as_images: bool) -> tuple[int, list[Found], Found | None]:
         # Among equal scores the wrong ones come first, as they are counted.
         order = np.lexsort((right, -scores))
         best = int(np.argmax(right[order]))

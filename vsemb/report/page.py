@@ -95,7 +95,7 @@ def write_report(
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
-    if arithmetic and run.sets:
+    if arithmetic and run.multi_vector:
         fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
         raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
     template = page_template("page.html.jinja")
@@ -128,9 +128,9 @@ def write_report(
         if not space.reads_classes:
             worst = gallery.worst(*retrieval_ranks(*embedded), max(1, queries // 2))
         step("alignments")
-        aligned = align(space, dataset, _ALIGNED, seed) if run.sets else []
+        aligned = align(space, dataset, _ALIGNED, seed) if run.multi_vector else []
         step("arithmetic")
-        kinds = [] if space.reads_classes or run.sets else families(space)
+        kinds = [] if space.reads_classes or run.multi_vector else families(space)
         examples = arithmetic or choose_arithmetic(kinds, _EXAMPLES, seed, space)
         worked_out = work_out(space, examples)
         step("picture")
@@ -149,7 +149,7 @@ def write_report(
             by_text=drawn[0],
             by_image=drawn[1],
             worst=worst,
-            sets=run.sets,
+            sets=run.multi_vector,
             alignments=aligned,
             examples=worked_out,
             plane=plane,
@@ -165,7 +165,7 @@ def write_report(
 
 def _facts(run: Run) -> list[tuple[str, str]]:
     """Returns what the page's head tells of retrieval, names and values."""
-    sets = "sets of vectors, " if run.sets else ""
+    sets = "sets of vectors, " if run.multi_vector else ""
     return [
         ("Space", f"{sets}{run.recipe.embedding_dim} dimensions, {similarity_name(run.recipe)}"),
         (

@@ -1,92 +1,137 @@
-"""Networks of images in a training's loop, and those that came out of one."""
+"""Image backbones that are trained: put into a recipe, started from another run, and taken out of one."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import keras
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.image.backbones import ARCHITECTURES, BackboneConfig
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, save_backbone_weights
 from vsemb.presets import display_name, is_preset
-from vsemb.recipes.schema import ImageConfig, Recipe
-from vsemb.runs.run_backbones import kept_weights, run_backbone
+from vsemb.recipes.image_towers import Pixels
+from vsemb.recipes.schema import Recipe
+from vsemb.runs.run import Run
+from vsemb.training.initialization import Random
 
 FROM_SCRATCH = ("SmallConvNet",)
 
 
 def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
-    """Returns the recipe with the backbone in the loop.
+    """Returns the recipe with a backbone that is trained from pixels.
 
     Args:
-        recipe: the recipe.
+        recipe: the recipe; what its image tower says of dropout, projection and augmentation stays.
         dataset: its features name the backbone and the weights to start from.
-        backbone: another backbone, from random weights unless `image.weights` is set, or a preset
-            (`hub:NAME`), from its own; or the directory of a run that was trained from pixels, from its.
+        backbone: another backbone, from random weights, or a preset (`hub:NAME`), from its own; or the directory of a
+            run that was trained from pixels, from its.
 
     Raises:
         DataError: if no backbone is given and the features name none, or a preset cannot be opened.
-        InvalidArgumentError: for an unknown backbone.
+        InvalidArgumentError: for an unknown backbone, or a recipe without images.
     """
+    image = getattr(recipe, "image", None)
+    if image is None:
+        raise invalid_argument("fine_tune", backbone, f"nothing: {recipe.name!r} reads no images")
+    given = {name: getattr(image, name) for name in ("dropout", "augment", "augmentation") if hasattr(image, name)}
+    if not getattr(getattr(image, "projection", None), "keeps_size", True):
+        given["projection"] = image.projection
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
         if Path(backbone).is_dir():
-            return _from_pixels(recipe, _of_run(recipe.image, Path(backbone)))
+            config, _ = run_backbone(backbone, "fine_tune")
+            weights = str(Path(backbone).resolve())
+            return _from_pixels(recipe, _pixels(config, weights, config.name in FROM_SCRATCH, given))
         if Path(backbone).name != backbone:
-            raise DataError(f"There is no run at {backbone}, whose network training is to start from.")
+            raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; there is no run.")
     if backbone is not None:
         BackboneConfig(backbone)
-        scratch = backbone in FROM_SCRATCH
-        image = dataclasses.replace(
-            recipe.image, backbone=backbone, frozen_statistics=not scratch, augment=not scratch
-        )
-        if is_preset(backbone) and image.weights is None:
-            image = dataclasses.replace(image, weights="preset")
-        return _from_pixels(recipe, image)
-    store = FeatureStore.find(dataset, recipe.image.features)
+        tower = Pixels(backbone, **given, weights="preset" if is_preset(backbone) else None)
+        if backbone in FROM_SCRATCH:
+            tower = replace(tower, frozen_statistics=False, augment=False)
+        return _from_pixels(recipe, tower)
+    store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
-        raise DataError(
-            f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2."
-        )
-    image = dataclasses.replace(
-        recipe.image,
-        backbone=store.backbone.name,
-        size=store.backbone.size,
-        pooling=recipe.image.pooling or store.backbone.pooling,
-        layer=store.backbone.layer,
-        weights=str(store.weights_path.resolve()),
-        features=None,
-    )
-    return _from_pixels(recipe, image)
+        raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
+    return _from_pixels(recipe, _pixels(store.backbone, str(store.weights_path.resolve()), False, given))
 
 
-def _of_run(image: ImageConfig, path: Path) -> ImageConfig:
-    """Returns the image tower of a recipe with the network of a run."""
-    config, _ = run_backbone(path, "fine-tune")
-    scratch = config.name in FROM_SCRATCH
-    return dataclasses.replace(
-        image,
-        backbone=config.name,
-        size=config.size,
-        pooling=image.pooling or config.pooling,
-        layer=config.layer,
-        weights=str(path.resolve()),
-        features=None,
-        frozen_statistics=not scratch,
-        augment=not scratch,
-    )
+def _pixels(config: BackboneConfig, weights: str, scratch: bool, given: Mapping[str, Any]) -> Pixels:
+    tower = Pixels(config.name, weights=weights, size=config.size, pooling=config.pooling, layer=config.layer, **given)
+    return replace(tower, frozen_statistics=False, augment=False) if scratch else tower
 
 
-def _from_pixels(recipe: Recipe, image: ImageConfig) -> Recipe:
-    # Statistics, closed-form starts and features as embeddings are those of a cache, which there is none of.
-    image = dataclasses.replace(image, standardize=False, projection=True)
-    return dataclasses.replace(
-        recipe, image=image, training=dataclasses.replace(recipe.training, start="random")
-    )
+def _from_pixels(recipe: Any, image: Pixels) -> Recipe:
+    changes: dict[str, Any] = {"image": image}
+    if hasattr(recipe, "initialization"):
+        # Closed-form starts read cached features, which there are none of.
+        changes["initialization"] = Random()
+    if getattr(recipe, "embedding_dim", 0) is None:
+        changes["embedding_dim"] = 1024
+    return replace(recipe, **changes)
+
+
+def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[BackboneConfig, keras.Model]:
+    """Returns the network of a run that was trained from pixels, with its selected weights.
+
+    Args:
+        path: the run.
+        name: of the argument, for messages.
+
+    Raises:
+        InvalidArgumentError: for a run that has no network of its own.
+        DataError: for a directory that is not a run, or has no selected weights yet.
+    """
+    run = Run.open(path)
+    tower = getattr(run.recipe, "image", None)
+    if tower is None or not tower.from_pixels:
+        fix = "Train one: vsemb train RECIPE --fine-tune SmallConvNet"
+        raise invalid_argument(name, str(path), "a weights file, or a run that was trained from pixels", fix)
+    return tower.config, run.model.image_encoder.backbone
+
+
+@contextlib.contextmanager
+def kept_weights(backbone: keras.Model) -> Iterator[Path]:
+    """Yields a file of a network's weights, for as long as it is needed."""
+    with tempfile.TemporaryDirectory(prefix="vsemb-") as folder:
+        file = Path(folder) / "backbone.weights.h5"
+        save_backbone_weights(backbone, file)
+        yield file
+
+
+@contextlib.contextmanager
+def starting_weights(recipe: Any) -> Iterator[Any]:
+    """Yields a recipe whose backbone starts from a file where it names a run; other recipes as they are.
+
+    Raises:
+        InvalidArgumentError: for a run of another network, or of none.
+        DataError: for a directory that is not a run.
+    """
+    image = getattr(recipe, "image", None)
+    weights = getattr(image, "weights", None)
+    if weights in (None, "imagenet", "preset", "random") or not Path(weights).is_dir():
+        yield recipe
+        return
+    assert isinstance(image, Pixels)
+    config = image.config
+    found, trained = run_backbone(weights, "image.weights")
+    if replace(found, pooling=config.pooling).identity() != config.identity():
+        received, allowed = f"{weights}, with {_described(found)}", f"a run with {_described(config)}"
+        raise invalid_argument("image.weights", received, allowed)
+    with kept_weights(trained) as file:
+        yield replace(recipe, image=replace(image, weights=str(file)))
+
+
+def _described(config: BackboneConfig) -> str:
+    layer = f", its layer {config.layer}" if config.layer else ""
+    return f"{display_name(config.name)} of {config.size} pixels{layer}"
 
 
 @contextlib.contextmanager
@@ -119,4 +164,4 @@ def lent_backbone(
         raise invalid_argument(name, given[name], f"none with --weights {path}, whose own is taken")
     with kept_weights(trained) as file:
         # It is all there: what a preset is called decides nothing now.
-        yield dataclasses.replace(config, **given, name=display_name(config.name)), file
+        yield replace(config, **given, name=display_name(config.name)), file

@@ -135,7 +135,7 @@ def has_features(run: ImageRun, dataset: Dataset) -> bool:
     if run.recipe.image.backbone is not None:
         return False
     # Without a backbone, cached features are the only way, and `ImageRun.images_of` says what is wrong.
-    folder = "regions" if run.sets else "features"
+    folder = "regions" if run.multi_vector else "features"
     return run.feature_backbone is None or (dataset.path / folder / run.info["features"]).is_dir()
 
 
@@ -168,9 +168,7 @@ def embed_image_bytes(
     return outputs["embedding"].numpy()
 
 
-def embed_dataset_image(
-    run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel
-) -> np.ndarray:
+def embed_dataset_image(run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel) -> np.ndarray:
     """Embeds one image of a dataset, from its cached features where those are used.
 
     Returns:

@@ -328,9 +328,7 @@ def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
         raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
     captions = run.captions_of(split)
     blocks = []
-    with tqdm(
-        total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None
-    ) as bar:
+    with tqdm(total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
         for start in range(0, len(captions), _TEXTS):
             texts = captions[start : start + _TEXTS]
             blocks.append(embedder.texts(*run.encode(texts)))

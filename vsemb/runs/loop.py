@@ -7,34 +7,24 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
-import tensorflow as tf
 
+from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError
 from vsemb.files import write_json
-from vsemb.recipes.schema import Recipe
-from vsemb.runs.stored_run import BEST, LOGS, METRICS, STATE, STATUS
+from vsemb.recipes.schema import Training
+from vsemb.runs.run import BEST, LOGS, METRICS, STATE, STATUS
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, TrainingState
 from vsemb.training.collapse import RefuseNaN
-from vsemb.training.strategies import ChiefValidation, Devices
-
-
-class Batches(Protocol):
-    """Training batches, such as `vsemb.data.PairBatches`; an epoch follows from its number alone."""
-
-    batch_size: int
-    steps_per_epoch: int
-
-    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Returns the batches from step `step` of epoch `epoch` on."""
+from vsemb.training.strategies import DistributionContext, FirstWorkerValidation
 
 
 def fit_run(
-    recipe: Recipe,
+    training: Training,
     model: keras.Model,
-    batches: Batches,
+    batches: BatchSource,
     out: Path,
     info: dict[str, Any],
     *,
@@ -42,14 +32,14 @@ def fit_run(
     monitor: str,
     unit: str,
     checks: Sequence[keras.callbacks.Callback] = (),
-    devices: Devices | None = None,
+    devices: DistributionContext | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
 ) -> None:
     """Trains a compiled model in its run directory, from where an earlier call stopped.
 
     Args:
-        recipe: the recipe.
+        training: the loop's settings.
         model: the model, built, started and compiled.
         batches: the training batches.
         out: the run directory, as `enter_run` leaves it.
@@ -66,32 +56,32 @@ def fit_run(
     Raises:
         DataError: if the loss is not finite any more, or no epoch was measured.
     """
-    devices = devices or Devices()
+    devices = devices or DistributionContext()
     steps = batches.steps_per_epoch
-    select = SelectBest(out / BEST, monitor, patience=recipe.training.patience, writes=devices.chief)
+    select = SelectBest(out / BEST, monitor, patience=training.patience, writes=devices.writes)
     state = TrainingState(
         out / STATE, [select], seconds=checkpoint_seconds, every_steps=checkpoint_steps, devices=devices
     )
     with devices.scope():
         epoch, step = state.restore(model)
     _check_shared(devices, out, epoch, step)
-    if (epoch, step) != (0, 0) and devices.chief:
+    if (epoch, step) != (0, 0) and devices.writes:
         print(f"going on at epoch {epoch + 1}, step {step} of {steps}", file=sys.stderr)
     callbacks: list[keras.callbacks.Callback] = [validation, select]
     if devices.workers > 1:
-        callbacks[0] = ChiefValidation(validation, monitor, devices)
-    if devices.chief:
+        callbacks[0] = FirstWorkerValidation(validation, monitor, devices)
+    if devices.writes:
         callbacks += [
             MetricsLog(out / METRICS, epoch),
             keras.callbacks.TensorBoard(out / LOGS, write_graph=False),
-            ProgressBar(steps, batches.batch_size, recipe.training.epochs, (epoch, step), unit),
+            ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), unit),
             *checks,
         ]
     callbacks += [RefuseNaN(), state]
     # The rest of an epoch that was interrupted is a `fit` of its own, see `PairBatches.dataset`.
-    parts = [(epoch, step, epoch + 1), (epoch + 1, 0, recipe.training.epochs)] if step else []
+    parts = [(epoch, step, epoch + 1), (epoch + 1, 0, training.epochs)] if step else []
     try:
-        for first, skip, end in parts or [(epoch, 0, recipe.training.epochs)]:
+        for first, skip, end in parts or [(epoch, 0, training.epochs)]:
             if first >= end or select.out_of_patience(first - 1):
                 break
             if first != epoch:
@@ -115,7 +105,7 @@ def fit_run(
         state.release_signals()
     if select.best is None:
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
-    if devices.chief:
+    if devices.writes:
         info |= {
             "status": "finished",
             "best_epoch": select.best_epoch,
@@ -127,11 +117,11 @@ def fit_run(
     devices.total(0.0)
 
 
-def _check_shared(devices: Devices, out: Path, epoch: int, step: int) -> None:
+def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int) -> None:
     """Refuses workers that do not see the same run directory."""
     if devices.workers == 1:
         return
-    there = [devices.of_chief(epoch), devices.of_chief(step)]
+    there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]
     if not (out / STATUS).exists() or there != [epoch, step]:
         raise DataError(
             f"Worker {devices.worker} of {devices.workers} does not see in {out} what the chief does. Name a "

@@ -33,7 +33,7 @@ from vsemb.runs.presets import without_downloads
 from vsemb.runs.run import Run
 from vsemb.runs.run_directory import enter_run
 from vsemb.runs.stored_run import BEST, RECIPE, STATUS
-from vsemb.text.preset_tokenizers import PresetTexts
+from vsemb.text.preset_tokenizers import PresetText
 from vsemb.training.selection import save_weights
 
 WEIGHTS = ("preset", "random")
@@ -43,9 +43,7 @@ _PAPERS = {
 }
 
 
-def pretrained_run(
-    preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0
-) -> Run:
+def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0) -> Run:
     """Makes a run of a pretrained dual encoder, without any training.
 
     Args:
@@ -77,7 +75,7 @@ def pretrained_run(
             f"The preset {name!r} is a {images.network.get('class_name')} and no pair of towers; CLIP's and "
             f"SigLIP's are. As an image tower: vsemb features DATA --backbone {name}"
         )
-    texts = PresetTexts.open(name)
+    texts = PresetText.open(name)
     keras.utils.set_random_seed(seed)
     network = load_network(name) if weights == "preset" else build_network(images.network)
     recipe = pretrained_recipe(name, network, texts, weights, seed)
@@ -109,7 +107,7 @@ def pretrained_run(
 
 
 def pretrained_recipe(
-    name: str, network: keras.Model, texts: PresetTexts, weights: str = "preset", seed: int = 0
+    name: str, network: keras.Model, texts: PresetText, weights: str = "preset", seed: int = 0
 ) -> Recipe:
     """Returns the recipe that a pretrained dual encoder could have been trained with here.
 

@@ -167,9 +167,7 @@ def _sentences(run: Run, part: Split, rows: np.ndarray, count: int) -> Projector
     return ProjectorTensor("sentences", embedded, columns)
 
 
-def _everything(
-    part: Split, rows: np.ndarray, pictured: ProjectorTensor, said: ProjectorTensor
-) -> ProjectorTensor:
+def _everything(part: Split, rows: np.ndarray, pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
     """Images and sentences in one tensor, so that an image is seen beside its sentences."""
     # A sheet holds so many; images come first.
     kept = min(len(said.embeddings), MAX_POINTS - len(pictured.embeddings))

@@ -187,17 +187,14 @@ def _embed_query(
         vectors.append(vector)
     vector = vectors[0] if len(vectors) == 1 else _OPERATIONS[parts[0].name](*vectors)
     minus, plus = (
-        [embed_text(encoders, run, text, name, report) for text in getattr(query, name)]
-        for name in ("minus", "plus")
+        [embed_text(encoders, run, text, name, report) for text in getattr(query, name)] for name in ("minus", "plus")
     )
     if minus or plus:
         vector = combine(vector, minus, plus, run.model.similarity.normalize)
     return vector, own
 
 
-def embed_text(
-    encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]
-) -> np.ndarray:
+def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
     """Embeds a text that someone typed, and says which of it the run does not know.
 
     Args:

@@ -1,29 +1,85 @@
-"""Runs of the retrieval task: a trained dual encoder and what it reads."""
+"""A run: a trained recipe and what it reads, opened from its directory.
+
+recipe.json          the recipe, complete
+run.json             dataset, features, versions, status, the selected epoch
+vocabulary.txt       one token a line, the line number is the id
+metrics.jsonl        one line per epoch
+logs/                TensorBoard
+checkpoints/best.weights.h5    selected on validation
+checkpoints/state.npz          where training goes on after an interruption
+backbone/            configuration and weights of the feature backbone, so that the run can embed images without the
+                     dataset it was trained on
+presets/             where its towers are presets of keras-hub: what was read of them, without weights
+
+Parts of systems keep more there, such as `parser/` for dependency trees.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import Any, Self
 
+import keras
 import numpy as np
 
-from vsemb.data.store import Split
-from vsemb.errors import DataError, invalid_argument
-from vsemb.models import DualEncoder
-from vsemb.runs import build, texts
-from vsemb.runs.image_run import ImageRun
-from vsemb.runs.presets import without_downloads
+from vsemb.data.sources import ImageSource
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, one_line, unknown_name
+from vsemb.export.image_input import ImageInput
+from vsemb.files import read_json, sha256_bytes, sha256_file
+from vsemb.parts import Part, rebuilt
+from vsemb.recipes.schema import Recipe
+from vsemb.text.tokenizers import TextReader, Tokenizer
+from vsemb.text.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from vsemb.systems.trees.parsers import Parser
+RECIPE, STATUS, VOCABULARY, METRICS = "recipe.json", "run.json", "vocabulary.txt", "metrics.jsonl"
+BEST, STATE, LOGS = "checkpoints/best.weights.h5", "checkpoints/state.npz", "logs"
+#: What every `run.json` must have.
+FIELDS = ("dataset", "data", "vocabulary", "status")
+# `auto` is decided when training starts; what is done with a run has one answer on all machines.
+_PRECISIONS = ("float32", "mixed_bfloat16")
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Returns the recipe of a run directory.
+
+    Raises:
+        DataError: if it is not a run directory.
+    """
+    if not (path / RECIPE).exists():
+        raise DataError(f"{path} must be a run directory; it has no {RECIPE}. Make one with: vsemb train")
+    try:
+        return Recipe.from_json(read_json(path / RECIPE, "recipe"))
+    except DataError as error:
+        raise DataError(f"{path} cannot be opened. {error}") from error
+
+
+def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
+    """Returns the `run.json` of a run directory.
+
+    Raises:
+        DataError: if it lacks a field of `needed`.
+    """
+    info = read_json(path / STATUS, "run status")
+    if lacking := set(needed) - set(info if isinstance(info, dict) else ()):
+        raise DataError(f"{path / STATUS} must be the status of a run; it lacks {', '.join(sorted(lacking))}.")
+    return info
 
 
 @dataclass(frozen=True)
-class Run(ImageRun):
-    """A trained dual encoder.
+class Run:
+    """A trained recipe, of any task.
+
+    Attributes:
+        path: its directory.
+        recipe: what was trained.
+        info: `run.json`.
 
     Example:
 
@@ -31,65 +87,177 @@ class Run(ImageRun):
         embeddings = run.model.encode_texts(run.tokenizer(["a dog on a beach"]))
     """
 
-    task: ClassVar[str] = "retrieval"
+    path: Path
+    recipe: Any
+    info: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], task: str | None = None) -> Self:
+        """Opens a run directory.
+
+        Args:
+            path: the directory.
+            task: kind of recipe that is needed; None for any.
+
+        Raises:
+            DataError: if it is not a run directory, one of another task, or has no selected weights yet.
+        """
+        path = Path(path)
+        recipe = read_recipe(path)
+        if task not in (None, recipe.kind):
+            raise DataError(
+                f"{path} must be a run for {task}; it was trained with the recipe {recipe.name!r}, which is for "
+                f"{recipe.kind}."
+            )
+        info = read_status(path, (*FIELDS, *recipe.run_fields))
+        if not (path / BEST).exists():
+            raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
+
+        def localized(part: Part) -> Part:
+            return part.localized(path)
+
+        return cls(path, rebuilt(recipe, localized), info)
+
+    def computed_in(self, precision: str) -> Self:
+        """Returns the run with a model that computes in another precision, from the same weights.
+
+        The text tower does, and what stands behind an image network; the network itself stays in float32. In
+        bfloat16 large batches of texts take less time where the processor multiplies it by itself, single texts more,
+        and embeddings have two digits.
+
+        Args:
+            precision: `float32` or `mixed_bfloat16`.
+
+        Raises:
+            InvalidArgumentError: for another.
+        """
+        if precision not in _PRECISIONS:
+            raise unknown_name("precision", precision, _PRECISIONS)
+        if self.recipe.training.dtype == precision:
+            return self
+        training = replace(self.recipe.training, precision=precision)
+        other = replace(self, recipe=replace(self.recipe, training=training))
+        # All else that has been read or chosen, a parser among it, is as it was.
+        vars(other).update({name: vars(self)[name] for name in vars(self).keys() - vars(other) - {"model"}})
+        return other
 
     @cached_property
-    def model(self) -> DualEncoder:
-        """The model with the selected weights."""
-        model = build.build_model(
-            without_downloads(self.recipe),
-            len(self.vocabulary),
-            self.info["feature_dim"],
-            self.info.get("attribute_dim"),
-        )
+    def model(self) -> Any:
+        """The Keras model with the selected weights."""
+
+        def without_downloads(part: Part) -> Part:
+            return part.without_downloads()
+
+        recipe = rebuilt(self.recipe, without_downloads)
+        model = recipe.build(len(self.vocabulary), self.info, self.recipe.training.dtype)
         self._load_best(model)
         return model
 
-    @property
-    def sets(self) -> bool:
-        """Whether an image is embedded as a set of regions and a text as the sequence of its words."""
-        return build.of_sets(self.recipe)
-
-    @property
-    def reads_trees(self) -> bool:
-        """Whether the run reads dependency trees in place of raw texts."""
-        return self.recipe.text.tokenizer == "trees"
+    def _load_best(self, model: keras.Model) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.load_weights(self.path / BEST)
+        except (OSError, ValueError) as error:
+            reason = one_line(error, 120)
+            raise DataError(
+                f"{self.path / BEST} must fit the run's {RECIPE}; it does not ({reason} …). One of the two was "
+                "changed; restore it."
+            ) from error
 
     @cached_property
-    def parser(self) -> Parser | None:
-        """What parses new sentences for a run that reads trees, or None."""
-        from vsemb.systems.trees.parse_texts import stored_parser
+    def vocabulary(self) -> Vocabulary:
+        """The run's vocabulary, verified against `run.json`."""
+        vocabulary = Vocabulary.load(self.path / VOCABULARY)
+        if vocabulary.fingerprint != self.info["vocabulary"]:
+            raise DataError(
+                f"{self.path / VOCABULARY} must be the vocabulary that the run was trained with; it is "
+                f"{vocabulary.fingerprint[:12]}, expected {self.info['vocabulary'][:12]}. Restore it."
+            )
+        return vocabulary
 
-        return stored_parser(self.path) if self.reads_trees else None
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The run's tokenizer."""
+        return self.recipe.text.tokenizer.build(self.vocabulary)
 
-    def use_parser(self, name: str | os.PathLike[str]) -> None:
-        """Parses new sentences with another parser than the one of the training captions.
+    @cached_property
+    def reader(self) -> TextReader:
+        """What turns raw texts into those that the tokenizer reads."""
+        return self.recipe.text.tokenizer.reader(self.vocabulary, self.path)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex that changes with the selected weights, the recipe, the vocabulary, the features and other runs in it."""
+        # The recipe as it was written, not as it is read here.
+        files = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
+        parts = [
+            *files,
+            self.info["vocabulary"],
+            self.info.get("features"),
+            *self.recipe.fingerprints(self.info),
+        ]
+        return sha256_bytes(json.dumps(parts).encode())
+
+    @property
+    def data_path(self) -> Path:
+        """Where the data of the training was."""
+        if self.info["data"] is None:
+            raise DataError(f"{self.path} was trained on no dataset of yours. Name one with --data.")
+        path = Path(self.info["data"])
+        if not path.exists():
+            raise DataError(f"The dataset of {self.path} is no longer at {path}. Name it with --data.")
+        return path
+
+    def open_data(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Opens data of the run's task.
 
         Args:
-            name: as for `vsemb.systems.trees.parsers.open_parser`.
+            path: None for the data of the training.
 
         Raises:
-            InvalidArgumentError: if the run reads no trees, or there is no such parser.
+            DataError: if that is not there any more.
         """
-        from vsemb.systems.trees.parsers import open_parser
+        return self.recipe.open_data(path or self.data_path)
 
-        if not self.reads_trees:
-            raise invalid_argument("parser", str(name), "none for a run that reads no trees")
-        vars(self)["parser"] = open_parser(name)
+    @property
+    def multi_vector(self) -> bool:
+        """Whether an image is a set of vectors."""
+        return self.recipe.image.produces == "multi_vector"
 
-    def read(self, raw: Sequence[str]) -> list[str]:
-        """Returns raw texts as the run's tokenizer takes them: as they are, or parsed where it reads trees.
+    @cached_property
+    def embedding_dim(self) -> int:
+        """Size of an embedding."""
+        return self.recipe.embedding_dim or self.info["feature_dim"]
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the run embeds images of its own."""
+        return hasattr(self.recipe, "image")
+
+    @cached_property
+    def image_input(self) -> ImageInput | None:
+        """How image bytes become what the model takes; None where it cannot."""
+        return self.recipe.image.image_input(self.path) if self.sees_images else None
+
+    def features_of(self, dataset: Dataset) -> Any:
+        """Opens the cached features that the run reads of a dataset's images; None where it decodes them.
 
         Raises:
-            DataError: if a sentence has to be parsed and no parser is known.
+            DataError: if the dataset lacks them, or has others.
         """
-        # The bytes of a command line that are no text come as halves of characters, which nothing encodes.
-        from vsemb.systems.trees.parse_texts import parsed_texts
+        opened: dict[Path, Any] = vars(self).setdefault("_opened_features", {})
+        if dataset.path not in opened:
+            opened[dataset.path] = self.recipe.image.open_for(dataset, self.info, self.path)
+        return opened[dataset.path]
 
-        raw = [text.encode(errors="replace").decode() for text in raw]
-        if not self.reads_trees:
-            return raw
-        return parsed_texts(raw, self.knows, lambda: self.parser, self.path)
+    def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
+        """Returns a split's images as the model wants them.
+
+        Raises:
+            DataError: if the dataset's features are not of the backbone the run was trained with.
+        """
+        return self.recipe.image.images(split, self.features_of(dataset))
 
     def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes any number of raw texts, or of those that `texts_of` returns.
@@ -98,54 +266,20 @@ class Run(ImageRun):
             ids and offsets, as `vsemb.text.tokenizers.Tokenizer.encode`.
 
         Raises:
-            DataError: as `read`.
+            DataError: if a text cannot be turned into what the tokenizer reads.
         """
-        return self.tokenizer.encode(self.read(raw))
+        return self.tokenizer.encode(self.reader(raw))
 
     def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
-        """Returns a split's texts as the model reads them: its captions, or the names of its classes.
+        """Returns a split's texts as the model reads them: its captions, or what stands in their place.
 
         Returns:
             texts: m of them.
             rows: int64 (m,), the row of the image that each describes.
 
         Raises:
-            DataError: for a class whose attributes the run does not know.
+            DataError: if the dataset lacks what the model reads.
         """
-        read = self._read_split(split)
-        if self.recipe.text.tokenizer == "classes":
-            unknown = sorted(set(read.captions) - set(self.vocabulary.words))
-            if unknown:
-                raise DataError(
-                    f"{self.path} knows no attributes of the class {unknown[0]!r}"
-                    f"{f' and {len(unknown) - 1} more' if len(unknown) > 1 else ''}."
-                )
+        read = self.recipe.text.tokenizer.select(split)
+        self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
-
-    def captions_of(self, split: Split) -> list[str]:
-        """Returns a split's captions as `encode` takes them: parsed where the run reads trees.
-
-        Raises:
-            DataError: if it reads trees and the dataset has none.
-        """
-        return self._read_split(split).captions if self.reads_trees else split.captions
-
-    def shown_texts_of(self, split: Split) -> list[str]:
-        """Returns what `texts_of` returns as people write it: captions unparsed."""
-        return split.captions if self.reads_trees else self.texts_of(split)[0]
-
-    def _read_split(self, split: Split) -> Split:
-        from vsemb.systems.trees.parse_texts import find_parses
-
-        parses = None if split.dataset is None else find_parses(self.recipe, split.dataset)
-        return texts.read_texts(self.recipe, split, parses=parses)
-
-    def knows(self, word: str) -> bool:
-        """Whether the run can embed a word by itself."""
-        if self.recipe.text.tokenizer in ("words", "trees"):
-            return word.lower() in self._known_words
-        return self.recipe.text.tokenizer != "classes"
-
-    @cached_property
-    def _known_words(self) -> frozenset[str]:
-        return frozenset(word.lower() for word in self.vocabulary.words)

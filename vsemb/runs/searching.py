@@ -105,10 +105,10 @@ def search_run(
     _check_counts(k, resort)
     split_names(dataset, split)
     kind = "text" if captions else "image"
-    if run.sets:
+    if run.multi_vector:
         check_set_query(query, resort, candidates)
     asked = EmbeddedQuery(run, dataset, None, query, report)
-    if run.sets:
+    if run.multi_vector:
         return _answer(SetSearch(run, dataset, split, kind), asked, k, resort, keep_query, candidates)
     encoders = asked.encoders
     if candidates is not None and not index_directory(run, dataset, split, kind).exists():
@@ -159,9 +159,7 @@ def search_index(
     """
     check_run(index, run)
     _check_counts(k, resort)
-    return _answer(
-        index, EmbeddedQuery(run, dataset, index, query, report), k, resort, keep_query, candidates
-    )
+    return _answer(index, EmbeddedQuery(run, dataset, index, query, report), k, resort, keep_query, candidates)
 
 
 def _check_counts(k: int, resort: int | None) -> None:
@@ -230,6 +228,5 @@ def nearest(
             raise refused_for_sets("resort", resort)
         order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
     return [
-        Result(rank, float(scores[0, place]), index.items[rows[0, place]])
-        for rank, place in enumerate(order[:k], 1)
+        Result(rank, float(scores[0, place]), index.items[rows[0, place]]) for rank, place in enumerate(order[:k], 1)
     ]

@@ -58,7 +58,7 @@ def image_input(run: StoredRun) -> ImageInput | None:
     described, weights = run.feature_backbone
     config = BackboneConfig.from_json(described)
     backbone = build_backbone(config, weights)
-    if not run.sets:
+    if not run.multi_vector:
         return ImageInput(config, backbone)
     regions = run.feature_regions
     if regions is None:
@@ -95,9 +95,7 @@ def region_extractor(run: ImageRun) -> RegionExtractor:
     return _extractor(config, regions, build_backbone(config, weights), weights)
 
 
-def _extractor(
-    config: BackboneConfig, regions: RegionConfig, backbone: keras.Model, weights: Path
-) -> RegionExtractor:
+def _extractor(config: BackboneConfig, regions: RegionConfig, backbone: keras.Model, weights: Path) -> RegionExtractor:
     """Returns an extractor with the classifier that is kept beside the backbone's weights, if it asks one."""
     from vsemb.systems.regions.image import RegionExtractor, build_classifier
 
@@ -184,7 +182,7 @@ def export_run(
     from vsemb.systems.regions.signature import check_sets
 
     if index is not None:
-        if isinstance(run, Run) and run.sets:
+        if isinstance(run, Run) and run.multi_vector:
             check_sets(run.tokenizer, corpus=f"{len(index)} items")
         check_run(index, run)
     return export_savedmodel(
@@ -246,9 +244,7 @@ def export_captions(
     )
 
 
-def caption_facts(
-    run: CaptioningRun, captioner: Captioner, options: CaptionOptions
-) -> dict[str, int | float]:
+def caption_facts(run: CaptioningRun, captioner: Captioner, options: CaptionOptions) -> dict[str, int | float]:
     """Returns how a run writes captions, for a contract; see `ServedCaptioner`.
 
     Args:

@@ -21,7 +21,7 @@ def need_single_vectors(run: Run, what: str, instead: str) -> None:
 
         need_single_vectors(run, "An index", "`vsemb search` scores all images without one.")
     """
-    if run.sets:
+    if run.multi_vector:
         raise DataError(
             f"{what} needs one vector an image and a sentence, and {run.path} (recipe {run.recipe.name!r}) "
             f"embeds them as sets of regions and words. {instead}"

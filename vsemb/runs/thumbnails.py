@@ -28,9 +28,7 @@ def thumbnail(split: Split, row: int, side: int) -> Image.Image:
             image.draft("RGB", (2 * side, 2 * side))
             small = image.convert("RGB")
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise DataError(
-            f"The image {split.keys[row]!r} of {split.name!r} does not decode: {error}."
-        ) from error
+        raise DataError(f"The image {split.keys[row]!r} of {split.name!r} does not decode: {error}.") from error
     scale = side / max(small.size)
     width, height = (max(1, round(length * scale)) for length in small.size)
     return small.resize((width, height), Image.Resampling.LANCZOS)

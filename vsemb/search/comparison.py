@@ -29,10 +29,7 @@ COMPARED = (
     IndexSettings(dtype="float16"),
     IndexSettings(dtype="int8"),
     IndexSettings(dtype="binary"),
-    *(
-        IndexSettings(name)
-        for name in ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary", "scann", "milvus")
-    ),
+    *(IndexSettings(name) for name in ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary", "scann", "milvus")),
 )
 _K = 10
 _BATCH, _SINGLE, _ROUNDS = 128, 20, 3

@@ -148,9 +148,7 @@ class SearchIndex:
             )
         return rows, scores
 
-    def scores_of(
-        self, queries: np.ndarray, rows: np.ndarray, *, query_kind: str | None = None
-    ) -> np.ndarray:
+    def scores_of(self, queries: np.ndarray, rows: np.ndarray, *, query_kind: str | None = None) -> np.ndarray:
         """Scores some items exactly for each query.
 
         Args:

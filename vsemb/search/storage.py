@@ -221,7 +221,5 @@ def _open_backend(directory: Path, codes: str, parameters: Mapping[str, Any], it
         raise DataError(f"The index {directory} is damaged: {error}. Make it again.") from error
     if found != items:
         backend.close()
-        raise DataError(
-            f"The backend of the index {directory} holds {found} items, not {items}. Make the index again."
-        )
+        raise DataError(f"The backend of the index {directory} holds {found} items, not {items}. Make the index again.")
     return backend

@@ -160,9 +160,7 @@ class Batcher:
         if len(items) > 1:
             total = sum(item.rows for item in items)
             try:
-                merged = {
-                    name: np.concatenate([item.inputs[name] for item in items]) for name in items[0].inputs
-                }
+                merged = {name: np.concatenate([item.inputs[name] for item in items]) for name in items[0].inputs}
                 outputs = group.model.run(group.signature.name, merged)
             except Exception:
                 # One of them is to blame; alone, each gets its own answer.

@@ -93,9 +93,7 @@ class Client(AbstractContextManager["Client"]):
     ) -> None:
         from vsemb.systems.trees.client import TextParser
 
-        check_options(
-            version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes
-        )
+        check_options(version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes)
         self._parse = TextParser(parser)
         scheme, address = parse_address(url, model, version, label)
         self.url = url
@@ -164,9 +162,7 @@ class Client(AbstractContextManager["Client"]):
         for name in inputs.keys() - info.inputs.keys():
             raise unknown_name("input", name, info.inputs)
         if missing := sorted(info.inputs.keys() - inputs.keys()):
-            raise invalid_argument(
-                "inputs", sorted(inputs), f"all of {', '.join(info.inputs)}", f"Give {missing[0]}."
-            )
+            raise invalid_argument("inputs", sorted(inputs), f"all of {', '.join(info.inputs)}", f"Give {missing[0]}.")
         arrays = {name: to_array(name, values, info.inputs[name]) for name, values in inputs.items()}
         rows = {len(array) if array.ndim else None for array in arrays.values()}
         if len(rows) != 1 or (count := rows.pop()) is None:
@@ -291,13 +287,9 @@ class Client(AbstractContextManager["Client"]):
             raise invalid_argument("texts", received, "one for each image", "Repeat the image for each text.")
         affinities = to_affinities(affinity, len(rows))
         more = self._boxes(boxes, len(rows))
-        return alignments_of(
-            self.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more)
-        )
+        return alignments_of(self.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more))
 
-    def caption(
-        self, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None
-    ) -> list[ImageCaptions]:
+    def caption(self, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None) -> list[ImageCaptions]:
         """Writes captions of images.
 
         Args:
@@ -397,9 +389,7 @@ class Client(AbstractContextManager["Client"]):
         return known[name]
 
     def _run(self, signature: str, info: SignatureInfo, arrays: Arrays) -> Arrays:
-        return self._attempted(
-            lambda seconds: self._transport.predict(signature, arrays, info.outputs, seconds)
-        )
+        return self._attempted(lambda seconds: self._transport.predict(signature, arrays, info.outputs, seconds))
 
     def _attempted(self, attempt: Any) -> Any:
         return attempted(attempt, self.timeout, self.retries)

@@ -101,10 +101,7 @@ def found_of(answer: dict[str, np.ndarray], k: int) -> Found:
         k: of this request.
     """
     ids, scores, keys = (answer[name][:, :k] for name in ("ids", "scores", "keys"))
-    named = [
-        [_text(key) for key, item in zip(*row, strict=True) if item >= 0]
-        for row in zip(keys, ids, strict=True)
-    ]
+    named = [[_text(key) for key, item in zip(*row, strict=True) if item >= 0] for row in zip(keys, ids, strict=True)]
     return Found(ids, scores, named, answer["valid"])
 
 

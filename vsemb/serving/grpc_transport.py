@@ -68,9 +68,7 @@ class GrpcTransport:
         self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
-    def predict(
-        self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float
-    ) -> Arrays:
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
         """See `Transport.predict`."""
         import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2

@@ -39,9 +39,7 @@ _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _PREDICT = re.compile(
     rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII
 )
-_LOOK = re.compile(
-    rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII
-)
+_LOOK = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII)
 
 
 class RestApi:
@@ -80,9 +78,7 @@ class RestApi:
 
         try:
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
-                return web.Response(
-                    body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE}
-                )
+                return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
             return web.Response(body=await self._body(request), content_type="application/json")
         except RequestError as error:
             return self._error(error)
@@ -136,9 +132,7 @@ class RestApi:
             versions = self._predictor.model(name, version)
             call.model = name
             if match["method"].lower() != "predict":
-                raise RequestError(
-                    Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict."
-                )
+                raise RequestError(Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict.")
             with versions.lease(version, label) as (_, model):
                 parsed = await aside(len(body), rest.decode, body, model.signature)
                 call.signature = parsed.signature.name
@@ -166,8 +160,7 @@ class RestApi:
         except TimeoutError:
             raise RequestError(
                 Code.DEADLINE_EXCEEDED,
-                f"The body did not arrive within {_BODY_SECONDS} seconds, or stood "
-                f"still for {_SILENT_SECONDS}.",
+                f"The body did not arrive within {_BODY_SECONDS} seconds, or stood still for {_SILENT_SECONDS}.",
                 408,
             ) from None
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
@@ -191,9 +184,7 @@ class RestApi:
         return body
 
     def _too_large(self) -> RequestError:
-        return RequestError(
-            Code.RESOURCE_EXHAUSTED, f"The request's body is larger than {self._max_body} bytes.", 413
-        )
+        return RequestError(Code.RESOURCE_EXHAUSTED, f"The request's body is larger than {self._max_body} bytes.", 413)
 
 
 def _number(text: str | None) -> int | None:

@@ -43,12 +43,8 @@ class Metrics:
             buckets=_ROWS,
             registry=registry,
         )
-        self.in_flight = prometheus.Gauge(
-            "vsemb_requests_in_flight", "Requests being answered.", registry=registry
-        )
-        self.waiting = prometheus.Gauge(
-            "vsemb_requests_waiting", "Requests that wait for a thread.", registry=registry
-        )
+        self.in_flight = prometheus.Gauge("vsemb_requests_in_flight", "Requests being answered.", registry=registry)
+        self.waiting = prometheus.Gauge("vsemb_requests_waiting", "Requests that wait for a thread.", registry=registry)
         self.versions = prometheus.Gauge(
             "vsemb_model_available",
             "1 for each version that is served.",

@@ -149,9 +149,7 @@ class LoadedModel:
             # Whatever a stranger's file provokes in TensorFlow's loader, it is that file that is broken.
             raise DataError(f"Cannot load {path} as a SavedModel: {_first_line(error)}") from error
         self.signatures = {
-            name: _signature(name, self.signature_defs[name])
-            for name in self._functions
-            if name in self.signature_defs
+            name: _signature(name, self.signature_defs[name]) for name in self._functions if name in self.signature_defs
         }
         if not self.signatures:
             raise DataError(f"{path} has no signature that could be served.")

@@ -99,9 +99,7 @@ class Predictor:
             raise RequestError(Code.NOT_FOUND, f"Servable not found for request: {which}")
         return self.models[name]
 
-    async def run(
-        self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()
-    ) -> Arrays:
+    async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()) -> Arrays:
         """Computes the outputs of a request.
 
         Args:
@@ -117,8 +115,7 @@ class Predictor:
             if name not in signature.outputs:
                 known = ",".join(sorted(signature.outputs))
                 raise invalid(
-                    f"output tensor alias not found in signature: {name} "
-                    f"Outputs expected to be in the set {{{known}}}."
+                    f"output tensor alias not found in signature: {name} Outputs expected to be in the set {{{known}}}."
                 )
         if len(set(wanted)) < len(wanted):
             repeated = next(name for name in wanted if list(wanted).count(name) > 1)

@@ -62,8 +62,7 @@ def decode(body: bytes, find: Callable[[str], Signature]) -> Request:
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise invalid(
-            f"JSON Value: {_show(document)} not formatted correctly. "
-            "'signature_name' key must be a string value."
+            f"JSON Value: {_show(document)} not formatted correctly. 'signature_name' key must be a string value."
         )
     try:
         signature = find(name)
@@ -162,9 +161,7 @@ def _stack(values: list[Any], spec: TensorSpec, where: Callable[[int], str]) -> 
                 if array.shape != expected:
                     raise invalid(f"Expecting shape {_brackets(expected)} but got: {_brackets(array.shape)}")
             except RequestError as error:
-                raise invalid(
-                    f"{where(i)} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}"
-                ) from error
+                raise invalid(f"{where(i)} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}") from error
         raise failure
 
 
@@ -195,8 +192,7 @@ def _tensor(value: Any, spec: TensorSpec) -> np.ndarray:
             expected = len(leaves[0])
             other = next(len(leaf) for leaf in leaves if len(leaf) != expected)
             raise invalid(
-                f"Encountered list at unexpected size: {other} at level: {len(shape)} "
-                f"expected size: {expected}"
+                f"Encountered list at unexpected size: {other} at level: {len(shape)} expected size: {expected}"
             )
         shape.append(len(leaves[0]))
         if len(shape) > _DIMENSIONS:
@@ -213,8 +209,7 @@ def _level_error(first: Any, odd: Any, level: int) -> RequestError:
     if rank == level:
         return invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
     return invalid(
-        f"JSON Value: {_show(odd)} found at incorrect level: {level + 1} in the JSON DOM. "
-        f"Expected at level: {rank}"
+        f"JSON Value: {_show(odd)} found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
     )
 
 

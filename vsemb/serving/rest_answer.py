@@ -50,9 +50,7 @@ def _check_rows(outputs: Arrays) -> None:
         if not array.ndim:
             raise invalid(f"Tensor name: {name} has no shape information ")
         if expected is not None and array.shape[0] != expected:
-            raise invalid(
-                f"Tensor name: {name} has inconsistent batch size: {array.shape[0]} expecting: {expected}"
-            )
+            raise invalid(f"Tensor name: {name} has inconsistent batch size: {array.shape[0]} expecting: {expected}")
         expected = array.shape[0]
 
 

@@ -65,9 +65,7 @@ class RestTransport:
         self._base = base
         self._pool = urllib3.PoolManager(maxsize=connections, retries=False)
 
-    def predict(
-        self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float
-    ) -> Arrays:
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
         """See `Transport.predict`."""
         body = json.dumps(
             {"signature_name": signature, "inputs": {name: _json(value) for name, value in inputs.items()}}

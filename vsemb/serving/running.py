@@ -91,9 +91,7 @@ def _example(model: LoadedModel) -> dict[str, object]:
     values: dict[str, object] = {}
     for key, spec in inputs.items():
         row = [1 if size is None else size for size in (spec.shape or (1,))[1:]]
-        one: object = (
-            "a dog running on a beach" if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype(1)
-        )
+        one: object = "a dog running on a beach" if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype(1)
         values[key] = np.full(row, one, dtype=object).tolist()
     row_value: object = next(iter(values.values())) if len(values) == 1 else values
     return {**extra, "instances": [_plain(row_value)]}

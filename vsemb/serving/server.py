@@ -94,8 +94,7 @@ class Server:
         self._poll, self._grace = poll, grace
         self.metrics = Metrics()
         self.models = {
-            name: ModelVersions(name, base, versions, labels, self._recorder(name))
-            for name, base in models.items()
+            name: ModelVersions(name, base, versions, labels, self._recorder(name)) for name, base in models.items()
         }
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -240,9 +239,7 @@ class Server:
             # Questions about a model's status are answered while predictions take all of their places.
             maximum_concurrent_rpcs=self._concurrency + 16,
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(self.predictor), server
-        )
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(self.predictor), server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(self.predictor), server)
         address = f"[{self.host}]" if ":" in self.host else self.host
         try:

@@ -51,9 +51,7 @@ def invalid(message: str) -> RequestError:
 
 def too_busy(limit: int) -> RequestError:
     """Returns the error of a request beyond the limit of requests at a time; it may be sent again."""
-    return RequestError(
-        Code.RESOURCE_EXHAUSTED, f"The server is working on {limit} requests already. Try again.", 503
-    )
+    return RequestError(Code.RESOURCE_EXHAUSTED, f"The server is working on {limit} requests already. Try again.", 503)
 
 
 def draining() -> RequestError:

@@ -124,9 +124,7 @@ class Address:
 class Transport(Protocol):
     """A way to a server: each method is one attempt, with the seconds it may take."""
 
-    def predict(
-        self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float
-    ) -> Arrays:
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
         """Runs a signature; `outputs` tells the types that the answer is to have."""
 
     def signatures(self, timeout: float) -> dict[str, SignatureInfo]:

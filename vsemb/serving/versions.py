@@ -96,12 +96,9 @@ class ModelVersions:
             raise DataError(f"There is no model directory {base}. Write one with `vsemb export RUN {base}`.")
         if not existing_versions(self.base):
             if (self.base / "saved_model.pb").is_file():
-                raise DataError(
-                    f"{self.base} is one version; name the model's directory, {self.base.parent}."
-                )
+                raise DataError(f"{self.base} is one version; name the model's directory, {self.base.parent}.")
             raise DataError(
-                f"{base} holds no version, a directory with an integer name. "
-                f"Write one with `vsemb export RUN {base}`."
+                f"{base} holds no version, a directory with an integer name. Write one with `vsemb export RUN {base}`."
             )
 
     def resolve(self, version: int | None = None, label: str | None = None) -> Version:
@@ -119,9 +116,7 @@ class ModelVersions:
             return self.versions[max(served)]
         found = self.versions.get(version)
         if found is None or not found.available:
-            raise RequestError(
-                Code.NOT_FOUND, f"Servable not found for request: Specific({self.name}, {version})"
-            )
+            raise RequestError(Code.NOT_FOUND, f"Servable not found for request: Specific({self.name}, {version})")
         return found
 
     def labelled(self, label: str) -> int:
@@ -135,9 +130,7 @@ class ModelVersions:
         return self.labels[label]
 
     @contextlib.contextmanager
-    def lease(
-        self, version: int | None = None, label: str | None = None
-    ) -> Iterator[tuple[int, LoadedModel]]:
+    def lease(self, version: int | None = None, label: str | None = None) -> Iterator[tuple[int, LoadedModel]]:
         """Holds a version for one request, so that it is not unloaded meanwhile.
 
         Yields:

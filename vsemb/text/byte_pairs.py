@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.text.given_pieces import GivenPieces
+from vsemb.text.given_pieces import PretrainedSubwordTokenizer
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.vocabulary import Vocabulary
 
@@ -25,7 +25,7 @@ _NO_RANK = np.iinfo(np.int32).max
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
 
 
-class BytePairTokenizer(GivenPieces):
+class BytePairTokenizer(PretrainedSubwordTokenizer):
     """The tokenizer of CLIP (arXiv:2103.00020): lower-cased words, digits and signs, and pieces of them.
 
     As in the code of Radford et al. and the `tokenizers` library, without repairing text (`ftfy`) and without
@@ -79,9 +79,7 @@ class BytePairTokenizer(GivenPieces):
             [[ids.get(letter + end, unknown) for letter in letters] for end in ("", END_OF_WORD)], tf.int32
         )
         self._merged = tf.constant(merged or [0], tf.int32)
-        ranks = tf.lookup.KeyValueTensorInitializer(
-            tf.constant(pairs or [-1], tf.int64), tf.range(len(pairs) or 1)
-        )
+        ranks = tf.lookup.KeyValueTensorInitializer(tf.constant(pairs or [-1], tf.int64), tf.range(len(pairs) or 1))
         self.ranks = tf.lookup.StaticHashTable(ranks, default_value=_NO_RANK)
         known = tf.lookup.KeyValueTensorInitializer(
             tf.constant(specials, tf.string), tf.constant([ids[word] for word in specials], tf.int32)
@@ -107,9 +105,7 @@ class BytePairTokenizer(GivenPieces):
         special = self.specials.lookup(words)
         letters = tf.strings.bytes_split(tf.strings.substr(words, 0, MAX_WORD_BYTES))
         codes = tf.cast(tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8), [-1]), tf.int32)
-        last = tf.scatter_nd(
-            letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64)
-        )
+        last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
         ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
         # One column more, so that there is always a neighbour, and -1 where a word has ended.
         dense = tf.pad(ids.to_tensor(-1), [[0, 0], [0, 1]], constant_values=-1)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.parts import Size
 from vsemb.text.normalize import WHITE_SPACE, readable
-from vsemb.text.tokenizers import Tokenizer
+from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
 #: The known characters: every printable one of ASCII, upper case apart, 69 in all.
@@ -59,3 +63,25 @@ class CharacterTokenizer(Tokenizer):
         # Cut before it is split: every piece is a string of its own.
         texts = tf.strings.substr(texts, 0, self.max_length, unit="UTF8_CHAR")
         return tf.strings.unicode_split(texts, "UTF-8")
+
+
+@dataclass(frozen=True)
+class Characters(TokenizerPart, kind="characters"):
+    """Lower-case characters of printable ASCII.
+
+    Attributes:
+        max_length: longer captions are cut to so many characters (Reed et al. 2016: 201).
+    """
+
+    max_length: Size = 201
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        del texts, dataset
+        return alphabet_vocabulary()
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return CharacterTokenizer(vocabulary, self.max_length)

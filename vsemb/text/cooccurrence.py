@@ -113,3 +113,19 @@ def _factors(matrix: np.ndarray, dim: int) -> np.ndarray:
     # The sign of a singular vector is arbitrary: the largest entry is made positive.
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(len(values))]
     return np.pad(vectors * np.where(largest < 0, -1, 1), [(0, 0), (0, dim - len(values))])
+
+
+def document_frequencies(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> np.ndarray:
+    """Counts in how many texts each word stands.
+
+    Args:
+        ids: (tokens,) int32, all texts one behind the other.
+        offsets: (texts + 1,) int64.
+        vocabulary_size: number of ids.
+
+    Returns:
+        (vocabulary_size,) int64.
+    """
+    texts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    distinct = np.unique(np.stack([texts, ids]), axis=1)[1]
+    return np.bincount(distinct, minlength=vocabulary_size)

@@ -14,7 +14,7 @@ from vsemb.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 SHIFT = 2
 
 
-class GivenPieces(Tokenizer):
+class PretrainedSubwordTokenizer(Tokenizer):
     """Base of the tokenizers with published ids: a piece of id i there has id i + 2 here.
 
     Args:

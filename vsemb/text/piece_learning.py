@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from vsemb.errors import InvalidArgumentError, invalid_argument, unknown_name
-from vsemb.text.subwords import BEGINS, CONTINUES, MAX_CHARACTERS
+from vsemb.parts import Count, Size
+from vsemb.text.subwords import BEGINS, CONTINUES, MAX_CHARACTERS, BPETokenizer, UnigramTokenizer, WordPieceTokenizer
+from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary, count_words
 
 #: How many pieces are learned where nothing is said: about half of the words of Flickr8k's captions.
@@ -147,3 +151,55 @@ def _word_counts(captions: Iterable[str], min_count: int) -> dict[str, int]:
 def _too_few(size: int, characters: int) -> InvalidArgumentError:
     fix = "Every character is a piece. Raise it, or min_count, which leaves rare words' characters out."
     return invalid_argument("max_words", size, f"an integer >= {characters}", fix)
+
+
+@dataclass(frozen=True)
+class Subwords(TokenizerPart):
+    """Base of the recipe parts whose tokenizer learns subwords from the training captions.
+
+    Attributes:
+        min_count: words seen less often in the training captions teach no subwords.
+        vocabulary_size: number of subwords; null for 4000.
+        max_length: longer captions are cut to so many subwords.
+    """
+
+    min_count: Count = 1
+    vocabulary_size: Count | None = None
+    max_length: Size = 64
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+
+@dataclass(frozen=True)
+class WordPiece(Subwords, kind="wordpiece"):
+    """WordPiece subwords, learned by TensorFlow Text."""
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_wordpieces(texts, self.min_count, self.vocabulary_size)
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return WordPieceTokenizer(vocabulary, self.max_length)
+
+
+@dataclass(frozen=True)
+class SentencePiece(Subwords, kind="sentencepiece"):
+    """Subwords of SentencePiece's unigram model."""
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_sentencepieces("unigram", texts, self.min_count, self.vocabulary_size)
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return UnigramTokenizer(vocabulary, self.max_length)
+
+
+@dataclass(frozen=True)
+class BPE(Subwords, kind="bpe"):
+    """Subwords of SentencePiece's byte-pair encoding."""
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_sentencepieces("bpe", texts, self.min_count, self.vocabulary_size)
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return BPETokenizer(vocabulary, self.max_length)

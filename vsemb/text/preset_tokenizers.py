@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
 from vsemb.files import read_json
-from vsemb.presets.directories import ASSETS, CONFIG, PREPROCESSOR, TOKENIZER, preset_directory, read_part
+from vsemb.parts import Size
+from vsemb.presets import keep_preset, kept_name, require_preset
+from vsemb.presets.directories import (
+    ASSETS,
+    CONFIG,
+    KEPT,
+    PREPROCESSOR,
+    TEXT,
+    TOKENIZER,
+    preset_directory,
+    read_part,
+)
 from vsemb.text.byte_pairs import BytePairTokenizer
-from vsemb.text.given_pieces import GivenPieces, piece_vocabulary
+from vsemb.text.given_pieces import PretrainedSubwordTokenizer, piece_vocabulary
 from vsemb.text.sentence_pieces import PieceModel, SentencePieceTokenizer
+from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
-class PresetTexts:
+class PresetText:
     """How a preset's text tower wants texts.
 
     Attributes:
@@ -34,7 +46,7 @@ class PresetTexts:
 
     Example:
 
-        texts = PresetTexts.open("hub:clip_vit_base_patch16")
+        texts = PresetText.open("hub:clip_vit_base_patch16")
         tokenizer = texts.tokenizer(max_length=64)
     """
 
@@ -49,7 +61,7 @@ class PresetTexts:
     assets: Path
 
     @classmethod
-    def open(cls, name: str) -> PresetTexts:
+    def open(cls, name: str) -> PresetText:
         """Reads a preset.
 
         Args:
@@ -63,11 +75,7 @@ class PresetTexts:
         assert network is not None
         preprocessor = (read_part(directory, PREPROCESSOR) or {"config": {}})["config"]
         found = "" if tokenizer is None else str(tokenizer.get("class_name", "")).removesuffix("Tokenizer")
-        if (
-            tokenizer is None
-            or found not in ("CLIP", "SigLIP")
-            or network.get("class_name") != f"{found}Backbone"
-        ):
+        if tokenizer is None or found not in ("CLIP", "SigLIP") or network.get("class_name") != f"{found}Backbone":
             what = "none" if tokenizer is None else f"a {tokenizer.get('class_name')}"
             raise DataError(
                 f"The preset {name!r} is a {network.get('class_name')} with {what} as tokenizer; texts are "
@@ -114,7 +122,7 @@ class PresetTexts:
         """The pieces, for a run's vocabulary."""
         return piece_vocabulary(self.pieces)
 
-    def tokenizer(self, max_length: int, vocabulary: Vocabulary | None = None) -> GivenPieces:
+    def tokenizer(self, max_length: int, vocabulary: Vocabulary | None = None) -> PretrainedSubwordTokenizer:
         """Returns the tokenizer: raw strings to published ids + 2, nothing at the beginning and the end.
 
         Args:
@@ -169,3 +177,36 @@ def _model(assets: Path) -> PieceModel:
         return PieceModel.read(path.read_bytes(), str(path))
     except OSError as error:
         raise DataError(f"The sentencepiece model at {path} cannot be read: {error}.") from error
+
+
+@dataclass(frozen=True)
+class PresetTokens(TokenizerPart, kind="preset"):
+    """The tokenizer of a CLIP or SigLIP preset of keras-hub, rebuilt in graph.
+
+    Attributes:
+        name: `hub:` and the name, handle or directory of the preset.
+        max_length: longer captions are cut to so many subwords, and to what the preset reads.
+    """
+
+    name: str = ""
+    max_length: Size = 64
+
+    def check(self) -> None:
+        require_preset("text.tokenizer.name", self.name)
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        del texts, dataset
+        return PresetText.open(self.name).vocabulary
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return PresetText.open(self.name).tokenizer(self.max_length, vocabulary)
+
+    def keep_files(self, folder: Path) -> None:
+        keep_preset(self.name, folder / KEPT / TEXT, "text")
+
+    def localized(self, path: Path) -> PresetTokens:
+        return replace(self, name=kept_name(self.name, path, TEXT))

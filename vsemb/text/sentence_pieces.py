@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
-from vsemb.text.given_pieces import GivenPieces
+from vsemb.text.given_pieces import PretrainedSubwordTokenizer
 from vsemb.text.normalize import WHITE_SPACE, readable
 from vsemb.text.unigram import likeliest, substrings
 from vsemb.text.vocabulary import Vocabulary
@@ -68,13 +68,10 @@ class PieceModel:
             model = list(_fields(proto))
             parts = [dict(_fields(value)) for number, value in model if number == 1]
             trainer, normalizer = (
-                dict(_fields(next((value for found, value in model if found == number), b"")))
-                for number in (2, 3)
+                dict(_fields(next((value for found, value in model if found == number), b""))) for number in (2, 3)
             )
             pieces = tuple(part[1].decode() for part in parts)
-            scores = np.array(
-                [struct.unpack("<f", part.get(2, b"\0\0\0\0"))[0] for part in parts], np.float32
-            )
+            scores = np.array([struct.unpack("<f", part.get(2, b"\0\0\0\0"))[0] for part in parts], np.float32)
             kinds = tuple(part.get(3, _NORMAL) for part in parts)
             processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
         except (
@@ -102,7 +99,7 @@ class PieceModel:
         return cls(pieces, scores, kinds, changed, bool(normalizer.get(3, 1)))
 
 
-class SentencePieceTokenizer(GivenPieces):
+class SentencePieceTokenizer(PretrainedSubwordTokenizer):
     """Splits a text into the pieces of a unigram model.
 
     As the sentencepiece library, but that letters are normalised one by one, so that an accent given apart
@@ -125,9 +122,7 @@ class SentencePieceTokenizer(GivenPieces):
         tokenizer(["a dog on a beach"])
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, model: PieceModel, max_length: int = 63, canonical: bool = True
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, model: PieceModel, max_length: int = 63, canonical: bool = True) -> None:
         super().__init__(vocabulary, max_length)
         self.canonical = canonical
         self.blank_first = model.blank_first
@@ -153,14 +148,10 @@ class SentencePieceTokenizer(GivenPieces):
             if kind == _BYTE
         )
         # Pieces of single bytes, which spell what is unknown, if there are such.
-        self._bytes = (
-            tf.constant([place for _, place in spelling], tf.int32) if len(spelling) == 256 else None
-        )
+        self._bytes = tf.constant([place for _, place in spelling], tf.int32) if len(spelling) == 256 else None
         letters = model.normalized or {"\0": "\0"}
         self.letters = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(letters)), tf.constant(list(letters.values()))
-            ),
+            tf.lookup.KeyValueTensorInitializer(tf.constant(list(letters)), tf.constant(list(letters.values()))),
             default_value="\0",
         )
 
@@ -217,9 +208,7 @@ class SentencePieceTokenizer(GivenPieces):
 
 
 def _table(keys: list[str], values: list[int], default: int) -> tf.lookup.StaticHashTable:
-    initializer = tf.lookup.KeyValueTensorInitializer(
-        tf.constant(keys, tf.string), tf.constant(values, tf.int32)
-    )
+    initializer = tf.lookup.KeyValueTensorInitializer(tf.constant(keys, tf.string), tf.constant(values, tf.int32))
     return tf.lookup.StaticHashTable(initializer, default_value=default)
 
 

@@ -237,9 +237,7 @@ class BPETokenizer(SubwordTokenizer):
             symbols = tf.where(places < chosen, symbols, tf.where(places == chosen, pairs, after))
             return symbols, *rank(symbols)
 
-        symbols, _, _ = tf.while_loop(
-            lambda _, __, ranks: tf.reduce_any(ranks < last), join, [symbols, *rank(symbols)]
-        )
+        symbols, _, _ = tf.while_loop(lambda _, __, ranks: tf.reduce_any(ranks < last), join, [symbols, *rank(symbols)])
         return _unknown_joined(tf.ragged.boolean_mask(symbols, tf.not_equal(symbols, "")), self.table)
 
 
@@ -261,7 +259,5 @@ def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
     same = (rows[1:] == rows[:-1]) & unknown[1:] & unknown[:-1]
     begins = tf.concat([tf.ones_like(unknown[:1]), ~same], axis=0)
     numbers = tf.cumsum(tf.cast(begins, tf.int32)) - 1
-    joined = tf.strings.unsorted_segment_join(
-        pieces.flat_values, numbers, tf.reduce_sum(tf.cast(begins, tf.int32))
-    )
+    joined = tf.strings.unsorted_segment_join(pieces.flat_values, numbers, tf.reduce_sum(tf.cast(begins, tf.int32)))
     return tf.RaggedTensor.from_value_rowids(joined, tf.boolean_mask(rows, begins), pieces.nrows())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, printable
+from vsemb.parts import Count, Part, Size
 from vsemb.text.normalize import split_words
 from vsemb.text.vocabulary import Vocabulary
 
@@ -36,9 +41,7 @@ class Tokenizer(tf.Module):
         self.max_length = max_length
         words = tf.constant(vocabulary.words or ("",), tf.string)
         ids = tf.range(2, 2 + tf.size(words))
-        self.table = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1
-        )
+        self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Splits and cuts: (batch,) string -> (batch, None) ragged string, `max_length` at most a row."""
@@ -107,3 +110,156 @@ class WordTokenizer(Tokenizer):
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return split_words(texts)[:, : self.max_length]
+
+
+class TextReader:
+    """Raw texts as a run's tokenizer takes them: most tokenizers take them as they are.
+
+    Args:
+        vocabulary: the run's vocabulary.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def __call__(self, raw: Sequence[str]) -> list[str]:
+        """Returns texts that the tokenizer reads.
+
+        Raises:
+            DataError: if a text cannot be turned into what the tokenizer reads.
+        """
+        # The bytes of a command line that are not valid text come as halves of characters, which nothing encodes.
+        return [printable(text) for text in raw]
+
+    def knows(self, word: str) -> bool:
+        """Whether a single word can be embedded."""
+        del word
+        return True
+
+    def check(self, texts: Sequence[str], run: Path) -> None:
+        """Refuses texts of a split that the run cannot read.
+
+        Args:
+            texts: as `TokenizerPart.select` gives them.
+            run: the run directory, for the error.
+
+        Raises:
+            DataError: naming the first.
+        """
+
+
+@dataclass(frozen=True)
+class TokenizerPart(Part, family="tokenizer"):
+    """How a recipe turns texts into token ids; base of the family `tokenizer`.
+
+    Class attributes:
+        produces: what a token is: `ids`, or what the tokenizer of a system says, such as `trees`.
+        whole_words: whether a token is a word, so that files of pretrained word vectors can be read.
+        token_shape: shape of a token, see `Tokenizer.token_shape`.
+    """
+
+    produces: ClassVar[str] = "ids"
+    whole_words: ClassVar[bool] = False
+    token_shape: ClassVar[tuple[int, ...]] = ()
+
+    @property
+    def length(self) -> int:
+        """The most tokens of a text."""
+        raise NotImplementedError
+
+    def select(self, split: Any) -> Any:
+        """Returns a split of a dataset with the texts that this tokenizer reads in place of its captions.
+
+        Args:
+            split: a `vsemb.data.Split`.
+
+        Raises:
+            DataError: if the dataset lacks them.
+        """
+        return split
+
+    def describe(self, dataset: Any) -> dict[str, Any]:
+        """Returns what `run.json` says of the texts of a dataset: fingerprints and sizes of annotations.
+
+        Raises:
+            DataError: if the dataset lacks what the tokenizer reads.
+        """
+        del dataset
+        return {}
+
+    def keep(self, dataset: Any, folder: Path) -> None:
+        """Writes into a run directory what is needed later to read raw texts.
+
+        Args:
+            dataset: the dataset of the training.
+            folder: the run directory, while it is made.
+        """
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        """Returns the vocabulary of the training texts.
+
+        Args:
+            texts: the training texts, as `select` gives them.
+            dataset: their dataset, where there is one.
+
+        Raises:
+            InvalidArgumentError: if they do not give a vocabulary.
+        """
+        raise NotImplementedError
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        """Returns the tokenizer."""
+        raise NotImplementedError
+
+    def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
+        """Returns what turns raw texts into those that the tokenizer reads.
+
+        Args:
+            vocabulary: the run's vocabulary.
+            run: the run directory.
+        """
+        del run
+        return TextReader(vocabulary)
+
+
+class WordReader(TextReader):
+    """Raw texts of tokenizers that know a closed list of words."""
+
+    def knows(self, word: str) -> bool:
+        return word.lower() in self._words
+
+    @functools.cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(word.lower() for word in self.vocabulary.words)
+
+
+@dataclass(frozen=True)
+class Words(TokenizerPart, kind="words"):
+    """Words, lower-cased, without punctuation.
+
+    Attributes:
+        min_count: words seen less often in the training captions are unknown.
+        vocabulary_size: size limit of the vocabulary; null for all words.
+        max_length: longer captions are cut to so many words.
+    """
+
+    whole_words: ClassVar[bool] = True
+
+    min_count: Count = 1
+    vocabulary_size: Count | None = None
+    max_length: Size = 64
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        del dataset
+        return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
+
+    def build(self, vocabulary: Vocabulary) -> Tokenizer:
+        return WordTokenizer(vocabulary, self.max_length)
+
+    def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
+        del run
+        return WordReader(vocabulary)

@@ -10,9 +10,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.text.vocabulary import Vocabulary
 
 
-def read_word_vectors(
-    path: str | os.PathLike[str], vocabulary: Vocabulary, seed: int = 0
-) -> tuple[np.ndarray, int]:
+def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed: int = 0) -> tuple[np.ndarray, int]:
     """Reads the vectors of a vocabulary's words from a GloVe or word2vec text file.
 
     Both formats are `word v1 … vd` a line; word2vec's starts with a line `count dim`. A word is
@@ -73,9 +71,7 @@ def read_word_vectors(
                 try:
                     rows[row] = np.array(parts[-dim:], np.float32)
                 except ValueError as error:
-                    raise DataError(
-                        f"{path}, line {number}: expected {dim} numbers behind {word!r}."
-                    ) from error
+                    raise DataError(f"{path}, line {number}: expected {dim} numbers behind {word!r}.") from error
                 if not np.isfinite(rows[row]).all():
                     raise DataError(f"{path}, line {number}: the vector of {word!r} is not finite.")
     except OSError as error:

@@ -57,9 +57,7 @@ class Vocabulary:
             seen.add(word)
         self.words = tuple(words)
         self.scores = None if scores is None else np.asarray(scores, np.float32)
-        if self.scores is not None and (
-            self.scores.shape != (len(words),) or not np.isfinite(self.scores).all()
-        ):
+        if self.scores is not None and (self.scores.shape != (len(words),) or not np.isfinite(self.scores).all()):
             raise invalid_argument("scores", scores, f"{len(words)} finite numbers, one for each word")
 
     def __len__(self) -> int:
@@ -86,9 +84,7 @@ class Vocabulary:
         return [f"{token}\t{score}" for token, score in zip(self.tokens, scores, strict=True)]
 
     @classmethod
-    def from_captions(
-        cls, captions: Iterable[str], min_count: int = 1, max_words: int | None = None
-    ) -> Vocabulary:
+    def from_captions(cls, captions: Iterable[str], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
         """Counts the words of captions, split as in serving; the most frequent come first.
 
         Args:
@@ -158,7 +154,5 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
         counts.update(split_words(tf.constant(chunk, tf.string)).flat_values.numpy().tolist())
     kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
     if not kept:
-        raise DataError(
-            f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}."
-        )
+        raise DataError(f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}.")
     return {word: -negative for negative, word in kept}

@@ -6,12 +6,12 @@ from vsemb.training.logs import MetricsLog, ProgressBar
 from vsemb.training.momentum import RisingMomentumSGD
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
-from vsemb.training.strategies import Devices, open_devices
+from vsemb.training.strategies import DistributionContext, open_distribution
 from vsemb.training.validation import RetrievalValidation
 
 __all__ = [
     "Adam",
-    "Devices",
+    "DistributionContext",
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",
@@ -19,5 +19,5 @@ __all__ = [
     "SelectBest",
     "TrainingState",
     "averaged_weights",
-    "open_devices",
+    "open_distribution",
 ]

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.errors import DataError
+from vsemb.encoders.text_encoder import TextCorpus
+from vsemb.errors import DataError, invalid_argument
+from vsemb.models import DualEncoder
+from vsemb.training.initialization import Initialization
 
 # Captions turned into dense rows at a time: bounds the memory at chunk x vocabulary.
 _CHUNK = 4096
@@ -34,22 +38,6 @@ class CanonicalMaps:
     words: np.ndarray
     image: np.ndarray
     correlations: np.ndarray
-
-
-def document_frequencies(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int) -> np.ndarray:
-    """Counts in how many texts each word stands.
-
-    Args:
-        ids: (tokens,) int32, all texts one behind the other.
-        offsets: (texts + 1,) int64.
-        vocabulary_size: number of ids.
-
-    Returns:
-        (vocabulary_size,) int64.
-    """
-    texts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    distinct = np.unique(np.stack([texts, ids]), axis=1)[1]
-    return np.bincount(distinct, minlength=vocabulary_size)
 
 
 def canonical_correlation(
@@ -136,3 +124,37 @@ def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
             "Train with --set training.start=random."
         )
     return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))
+
+
+# Deviation of the entries of word vectors that start from CCA: that of random ones.
+_WORD_DEVIATION = 0.1
+
+
+@dataclass(frozen=True)
+class CCA(Initialization, kind="cca"):
+    """Word vectors and image map that canonical correlation makes agree from the start."""
+
+    def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
+        encoder, text_encoder = model.image_encoder, model.text_encoder
+        affine, words = getattr(encoder, "affine", None), getattr(text_encoder, "words", None)
+        if features is None or affine is None:
+            raise invalid_argument("initialization", self.kind, "random, unless features pass an affine map")
+        if words is None:
+            raise invalid_argument("initialization", self.kind, "random with an encoder without word vectors")
+        if encoder.scaling is not None:
+            features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
+        texts, dim = len(corpus.offsets) - 1, encoder.dim
+        rarity = np.log((1 + texts) / (1 + corpus.document_frequencies))
+        maps = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
+        deviation = np.abs(features @ maps.image).std() * np.sqrt(dim)
+        affine.kernel.assign(maps.image / deviation)
+        size = min(words.dim, dim)
+        # Words too rare to take part keep the random vectors they have.
+        known = maps.words.any(axis=1)
+        start = keras.ops.convert_to_numpy(words.table).copy()
+        start[known, :size] = maps.words[known, :size] / maps.words[known, :size].std() * _WORD_DEVIATION
+        words.set_vectors(start)
+        if (bag := getattr(text_encoder, "bag", None)) is not None:
+            start = keras.ops.convert_to_numpy(bag.words.table).copy()
+            start[known] = maps.words[known] / np.linalg.norm(maps.words[known], axis=1).mean()
+            bag.words.set_vectors(start)

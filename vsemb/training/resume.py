@@ -22,7 +22,7 @@ from keras import ops
 
 from vsemb.errors import DataError
 from vsemb.files import replacing
-from vsemb.training.strategies import Devices
+from vsemb.training.strategies import DistributionContext
 
 
 class Stateful(Protocol):
@@ -63,14 +63,14 @@ class TrainingState(keras.callbacks.Callback):
         *,
         seconds: float = 60.0,
         every_steps: int | None = None,
-        devices: Devices | None = None,
+        devices: DistributionContext | None = None,
     ) -> None:
         super().__init__()
         self.path = Path(path)
         self.callbacks: list[Stateful] = callbacks or []
         self.seconds = seconds
         self.every_steps = every_steps
-        self.devices = devices or Devices()
+        self.devices = devices or DistributionContext()
         self._position = (0, 0)
         self._metrics: list[np.ndarray] | None = None
         self._stored = time.monotonic()
@@ -102,9 +102,7 @@ class TrainingState(keras.callbacks.Callback):
         variables = _variables(model)
         shapes, stored = [tuple(v.shape) for v in variables], [v.shape for v in values]
         if shapes != stored or len(header["callbacks"]) != len(self.callbacks):
-            raise DataError(
-                f"The training state {self.path} belongs to another model. Remove it to start afresh."
-            )
+            raise DataError(f"The training state {self.path} belongs to another model. Remove it to start afresh.")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         for callback, state in zip(self.callbacks, header["callbacks"], strict=True):
@@ -127,7 +125,7 @@ class TrainingState(keras.callbacks.Callback):
         }
         arrays = {f"v{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
         arrays |= {f"m{i}": ops.convert_to_numpy(v) for i, v in enumerate(metrics)}
-        if self.devices.chief:
+        if self.devices.writes:
             with replacing(self.path) as temporary, open(temporary, "wb") as file:
                 np.savez(file, header=np.array(json.dumps(header)), **arrays)
         # The others may read it from here on.
@@ -163,7 +161,7 @@ class TrainingState(keras.callbacks.Callback):
             due = time.monotonic() - self._stored >= self.seconds
         interrupted = self._interrupted
         if self.devices.workers > 1:
-            due, interrupted = (self.devices.total(due and self.devices.chief, interrupted) > 0).tolist()
+            due, interrupted = (self.devices.total(due and self.devices.writes, interrupted) > 0).tolist()
         if due or interrupted:
             self.store()
         if interrupted:

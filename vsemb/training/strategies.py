@@ -35,8 +35,8 @@ _LOST = (
 )
 
 
-class Devices:
-    """What a training runs on, as `open_devices` finds it.
+class DistributionContext:
+    """What a training runs on, as `open_distribution` finds it.
 
     Models are made and trained within `scope`. Of several workers all run the same program; the chief alone
     measures and writes, and the others follow.
@@ -57,7 +57,7 @@ class Devices:
         self.replicas = 1 if strategy is None else int(strategy.num_replicas_in_sync)
         self.workers = 1 if task is None else task.workers
         self.worker = 0 if task is None else task.number
-        self.chief = self.worker == 0
+        self.writes = self.worker == 0
         self._failed = 0
 
     def check_batch_size(self, size: int) -> None:
@@ -164,22 +164,22 @@ class Devices:
 
         return of_workers
 
-    def of_chief(self, value: float) -> float:
+    def of_first_worker(self, value: float) -> float:
         """Returns the chief's value in all workers, to the last bit.
 
         Args:
             value: the chief's; whatever in the others.
         """
-        return float(self.total(value if self.chief else 0.0)[0])
+        return float(self.total(value if self.writes else 0.0)[0])
 
-    def chief_first(self, work: Callable[[], Result]) -> Result:
+    def first_worker_first(self, work: Callable[[], Result]) -> Result:
         """Runs something in the chief, and once that is done in the others.
 
         Args:
             work: what finds its own results where they are there already.
         """
         with self.guarded():
-            result = work() if self.chief else None
+            result = work() if self.writes else None
             self.total(0.0)
             return work() if result is None else result
 
@@ -191,12 +191,12 @@ class Devices:
             os._exit(self._failed)
 
 
-def as_devices(strategy: str | Devices) -> Devices:
-    """Returns devices as `open_devices` finds them, or those that are given."""
-    return strategy if isinstance(strategy, Devices) else open_devices(strategy)
+def as_distribution(strategy: str | DistributionContext) -> DistributionContext:
+    """Returns devices as `open_distribution` finds them, or those that are given."""
+    return strategy if isinstance(strategy, DistributionContext) else open_distribution(strategy)
 
 
-def open_devices(strategy: str = "none", count: int | None = None) -> Devices:
+def open_distribution(strategy: str = "none", count: int | None = None) -> DistributionContext:
     """Finds what to train on. Call it before anything else of TensorFlow runs.
 
     GPUs then take memory as they need it, and not all of it at once.
@@ -215,7 +215,7 @@ def open_devices(strategy: str = "none", count: int | None = None) -> Devices:
 
     Example:
 
-        devices = open_devices("mirrored", 2)
+        devices = open_distribution("mirrored", 2)
         run = train(recipes.get("vsepp"), dataset, "runs/vsepp", strategy=devices)
     """
     if strategy not in STRATEGIES:
@@ -229,18 +229,18 @@ def open_devices(strategy: str = "none", count: int | None = None) -> Devices:
         with contextlib.suppress(RuntimeError):
             tf.config.experimental.set_memory_growth(gpu, True)
     if strategy == "none":
-        return Devices()
+        return DistributionContext()
     return _mirrored(count) if strategy == "mirrored" else _multiworker()
 
 
 @functools.cache
-def _mirrored(count: int | None) -> Devices:
+def _mirrored(count: int | None) -> DistributionContext:
     # A second strategy in one process would clash with the first: they count their collectives by themselves.
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus:
         if count is not None and count > gpus:
             raise invalid_argument("devices", count, f"at most the {gpus} GPUs of this machine")
-        return Devices(tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(count or gpus)]))
+        return DistributionContext(tf.distribute.MirroredStrategy([f"GPU:{i}" for i in range(count or gpus)]))
     if count is None:
         fix = "With --devices N the CPU is taken for N devices."
         raise invalid_argument("devices", None, "a number, for this machine has no GPU", fix)
@@ -251,31 +251,29 @@ def _mirrored(count: int | None) -> Devices:
             logical = [tf.config.LogicalDeviceConfiguration()] * count
             tf.config.set_logical_device_configuration(cpu, logical)
     except RuntimeError as error:
-        fix = "Call open_devices('mirrored', N) before anything else of TensorFlow runs."
+        fix = "Call open_distribution('mirrored', N) before anything else of TensorFlow runs."
         allowed = f"at most {max(len(known), 1)}: TensorFlow runs already and cannot be given more"
         raise invalid_argument("devices", count, allowed, fix) from error
-    return Devices(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)]))
+    return DistributionContext(tf.distribute.MirroredStrategy([f"CPU:{i}" for i in range(count)]))
 
 
 @functools.cache
-def _multiworker() -> Devices:
+def _multiworker() -> DistributionContext:
     task = read_task()
     print(f"worker {task.number} of {task.workers} waits for the others", file=sys.stderr, flush=True)
     with task.waiting(START_SECONDS):
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
         except RuntimeError as error:
-            fix = "Call open_devices('multiworker') before anything else of TensorFlow runs."
-            raise invalid_argument(
-                "strategy", "multiworker", "another: TensorFlow runs already", fix
-            ) from error
-        devices = Devices(strategy, task)
+            fix = "Call open_distribution('multiworker') before anything else of TensorFlow runs."
+            raise invalid_argument("strategy", "multiworker", "another: TensorFlow runs already", fix) from error
+        devices = DistributionContext(strategy, task)
         devices.total(0.0)
     atexit.register(devices._leave)
     return devices
 
 
-class ChiefValidation(keras.callbacks.Callback):
+class FirstWorkerValidation(keras.callbacks.Callback):
     """Lets the chief alone measure a split, and tells all workers what decides.
 
     Args:
@@ -284,7 +282,7 @@ class ChiefValidation(keras.callbacks.Callback):
         devices: the workers.
     """
 
-    def __init__(self, validation: keras.callbacks.Callback, monitor: str, devices: Devices) -> None:
+    def __init__(self, validation: keras.callbacks.Callback, monitor: str, devices: DistributionContext) -> None:
         super().__init__()
         self.validation = validation
         self.monitor = monitor
@@ -296,6 +294,6 @@ class ChiefValidation(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs
-        if self.devices.chief:
+        if self.devices.writes:
             self.validation.on_epoch_end(epoch, logs)
-        logs[self.monitor] = self.devices.of_chief(float(logs.get(self.monitor, 0.0)))
+        logs[self.monitor] = self.devices.of_first_worker(float(logs.get(self.monitor, 0.0)))

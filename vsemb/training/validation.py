@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Split
+from vsemb.data.store import Dataset, Split
 from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
+from vsemb.parts import Part
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.averaging import averaged_weights
 
@@ -72,3 +75,46 @@ class RetrievalValidation(SplitValidation):
             for name, value in getattr(metrics, side).items():
                 logs[f"val_{short}_{name}"] = value
         logs["val_recall_sum"] = metrics.recall_sum
+
+
+@dataclass(frozen=True)
+class ValidationPart(Part, family="validation"):
+    """What a retrieval recipe is measured by after every epoch; base of the family `validation`.
+
+    Class attributes:
+        monitor: name in the logs that decides which epoch is kept; the highest value is best.
+        option: option of `vsemb evaluate` that measures the same.
+        accepts: the embeddings it measures, see `vsemb.similarities.Similarity.accepts`; None for all.
+    """
+
+    accepts: ClassVar[str | None] = None
+    monitor: ClassVar[str]
+    option: ClassVar[str] = ""
+
+    def check_data(self, dataset: Dataset) -> None:
+        """Checks that a dataset has what is measured.
+
+        Raises:
+            DataError: if it has not.
+        """
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> keras.callbacks.Callback:
+        """Returns the callback that adds `monitor` to an epoch's logs."""
+        raise NotImplementedError
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        """Returns the best value as a phrase, from `run.json`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RecallSum(ValidationPart, kind="recall"):
+    """Sum of recall at 1, 5 and 10 in both directions."""
+
+    monitor: ClassVar[str] = "val_recall_sum"
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> RetrievalValidation:
+        return RetrievalValidation(split, images, tokenizer)
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        return f"recall sum {info['best_recall_sum']:.1f}"

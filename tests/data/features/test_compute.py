@@ -153,9 +153,7 @@ def test_work_with_another_batch_size_starts_afresh(tmp_path, monkeypatch):
     dataset = make_dataset(tmp_path / "data", images=6)
     monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            feature_files.FeatureWriter, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
-        )
+        patch.setattr(feature_files.FeatureWriter, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             cache_features(dataset, CONFIG, weights=None, batch_size=4)
     assert cache_features(dataset, CONFIG, weights=None, batch_size=3).images_computed == 6
@@ -301,12 +299,8 @@ def test_damaged_folders_are_refused(data):
     refused("cannot be read", "manifest.json", b"{")
     refused("not a feature manifest", "manifest.json", b"{}")
     refused("version 9, not 1", "manifest.json", json.dumps({**manifest, "version": 9}).encode())
-    refused(
-        "lacks 'dim'", "manifest.json", json.dumps({k: manifest[k] for k in manifest if k != "dim"}).encode()
-    )
-    refused(
-        "not what the manifest says", "manifest.json", json.dumps({**manifest, "ids_sha256": ""}).encode()
-    )
+    refused("lacks 'dim'", "manifest.json", json.dumps({k: manifest[k] for k in manifest if k != "dim"}).encode())
+    refused("not what the manifest says", "manifest.json", json.dumps({**manifest, "ids_sha256": ""}).encode())
     refused("dim 256, not 7", "manifest.json", json.dumps({**manifest, "dim": 7}).encode())
     refused("other preprocessing", "manifest.json", json.dumps({**manifest, "fingerprint": "0"}).encode())
     rewrite(folder, features=np.zeros((22, 256), np.float32))

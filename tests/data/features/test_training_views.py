@@ -36,9 +36,7 @@ def test_mirror_images_are_views_for_training_only(dataset) -> None:
     views = both.views(split.ids[:1], 0)[0], both.views(split.ids[:1], 1)[0]
     is_first, is_second = ((drawn == view).all(axis=1) for view in views)
     assert (is_first | is_second).all() and 16 < is_first.sum() < 48  # 32 +- 4 deviations
-    np.testing.assert_array_equal(
-        images.finish(images.gather(rows), None), FeatureImages(both, split).gather(rows)
-    )
+    np.testing.assert_array_equal(images.finish(images.gather(rows), None), FeatureImages(both, split).gather(rows))
     with pytest.raises(InvalidArgumentError, match="mirror"):
         cache_features(dataset, CONFIG, weights=None, crops=10, mirror=True)
 

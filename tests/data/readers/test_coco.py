@@ -49,9 +49,7 @@ def test_one_file(tmp_path, pictures, json_file, images):
 
 
 def test_an_image_without_captions_stays_for_the_report(tmp_path, pictures, json_file):
-    content = captions([1]) | {
-        "images": [{"id": 1, "file_name": "000001.jpg"}, {"id": 2, "file_name": "2.jpg"}]
-    }
+    content = captions([1]) | {"images": [{"id": 1, "file_name": "000001.jpg"}, {"id": 2, "file_name": "2.jpg"}]}
     path = json_file(tmp_path / "captions_val2014.json", content)
     pictures(tmp_path, "000001.jpg", "2.jpg")
     assert [record.captions for record in read("coco", path).records] == [("0 of 1", "1 of 1"), ()]

@@ -14,9 +14,7 @@ def entry(number: int, split: str, **more):
 
 
 def test_splits_captions_and_images(tmp_path, pictures, json_file):
-    path = json_file(
-        tmp_path / "dataset_tiny.json", {"images": [entry(0, "train"), entry(1, "test"), entry(2, "val")]}
-    )
+    path = json_file(tmp_path / "dataset_tiny.json", {"images": [entry(0, "train"), entry(1, "test"), entry(2, "val")]})
     pictures(tmp_path / "images", "0.jpg", "1.jpg", "2.jpg")
     for source in (path, tmp_path):
         records = read("karpathy", source).records

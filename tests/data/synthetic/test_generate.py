@@ -59,9 +59,7 @@ def test_generation_is_lazy() -> None:
 
 
 def test_splits_differ() -> None:
-    by_split = itertools.groupby(
-        scenes.generate({"train": 5, "val": 5, "test": 5}), key=lambda record: record.split
-    )
+    by_split = itertools.groupby(scenes.generate({"train": 5, "val": 5, "test": 5}), key=lambda record: record.split)
     assert len({_digest(records) for _, records in by_split}) == 3
 
 

@@ -19,9 +19,7 @@ SIDE = 64
 COUNT_OF = {"a": 1, "an": 1, "the": 1, "another": 1, "one": 1, "two": 2, "three": 3, "four": 4}
 SIZE_OF = {"small": "small", "little": "small", "medium": "medium", "large": "large", "big": "large"}
 COLOURS = ("red", "orange", "yellow", "green", "turquoise", "blue", "purple", "pink")
-SHAPE_OF = {
-    name: name for name in ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring")
-}
+SHAPE_OF = {name: name for name in ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring")}
 SHAPE_OF |= {"disc": "circle", "hoop": "ring", "shape": "", "object": ""}
 PLURAL = {("crosses" if name == "cross" else name + "s"): meaning for name, meaning in SHAPE_OF.items()}
 
@@ -89,9 +87,7 @@ def _nouns(text: str, alignment: dict[int, tuple[int, ...]], record: ImageRecord
     for match in NOUN.finditer(text):
         start = text[: match.start()].count(" ")
         words = match.group().split()
-        telling = [
-            index for index, word in enumerate(words, start) if word not in COUNT_OF and word != "different"
-        ]
+        telling = [index for index, word in enumerate(words, start) if word not in COUNT_OF and word != "different"]
         named = {alignment.pop(index) for index in telling}
         assert len(named) == 1, f"the words of {match.group()!r} name different objects"
         (objects,) = named
@@ -218,9 +214,7 @@ def test_two_of_a_kind_are_counted_or_told_apart() -> None:
     twins = [SceneObject("star", "red", "small", x, 0.5, 0.19) for x in (0.2, 0.8)]
     big = SceneObject("cross", "orange", "medium", 0.5, 0.2, 0.3)
     written = [
-        " | ".join(
-            caption.text for caption in grammar.captions(Scene("grey", (big, *twins)), random.Random(str(n)))
-        )
+        " | ".join(caption.text for caption in grammar.captions(Scene("grey", (big, *twins)), random.Random(str(n))))
         for n in range(200)
     ]
     assert any("a red star left of another red star" in text for text in written)

@@ -23,9 +23,7 @@ def _drawn(item: SceneObject, background: str, image_size: int) -> np.ndarray:
 @pytest.mark.parametrize("image_size", [64, 50])
 @pytest.mark.parametrize("shape", world.SHAPES)
 def test_box_holds_the_object_tightly(shape: str, image_size: int) -> None:
-    for extent, angle, (x, y) in itertools.product(
-        (0.19, 0.33, 0.46), (-7.0, 0.0, 5.0), ((0.5, 0.5), (0.31, 0.613))
-    ):
+    for extent, angle, (x, y) in itertools.product((0.19, 0.33, 0.46), (-7.0, 0.0, 5.0), ((0.5, 0.5), (0.31, 0.613))):
         item = SceneObject(shape, "blue", "small", x, y, extent, angle)
         left, top, width, height = render.box(item, image_size)
         rows, columns = np.nonzero(_drawn(item, "white", image_size))

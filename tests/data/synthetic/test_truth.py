@@ -174,9 +174,7 @@ def test_other_sizes_make_it_false() -> None:
     assert tried > 200
 
 
-@pytest.mark.parametrize(
-    ("axis", "words"), [(0, {"left", "right"}), (1, {"above", "below", "under", "top", "bottom"})]
-)
+@pytest.mark.parametrize(("axis", "words"), [(0, {"left", "right"}), (1, {"above", "below", "under", "top", "bottom"})])
 def test_mirrored_it_is_false(axis: int, words: set[str]) -> None:
     tried = 0
     for record, caption, objects in different():

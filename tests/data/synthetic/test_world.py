@@ -80,6 +80,4 @@ def test_scenes_are_well_laid_out() -> None:
             distance = max(abs(one.x - other.x), abs(one.y - other.y))
             assert distance > (one.extent + other.extent) / 2
     # 6, 7, 4, 3 in 20 of 2,000 images: 600, 700, 400, 300; four standard deviations are at most 85.
-    assert all(
-        abs(count - expected) < 85 for count, expected in zip(counts[1:], (600, 700, 400, 300), strict=True)
-    )
+    assert all(abs(count - expected) < 85 for count, expected in zip(counts[1:], (600, 700, 400, 300), strict=True))

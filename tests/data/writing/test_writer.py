@@ -100,9 +100,7 @@ def test_finished_shards_are_not_decoded_again(tiny, tmp_path, monkeypatch):
             tiny.write(records, tmp_path / "out")
     examined = []
     original = examine.examine
-    monkeypatch.setattr(
-        examine, "examine", lambda record, side: examined.append(record.key) or original(record, side)
-    )
+    monkeypatch.setattr(examine, "examine", lambda record, side: examined.append(record.key) or original(record, side))
     tiny.write(records, tmp_path / "out")
     # Shards of three: train has 0 1 3 finished at image 3, 4 6 7 at image 7; val (2 5 8 11) nothing yet.
     assert sorted(examined) == ["10.jpg", "11.jpg", "2.jpg", "5.jpg", "8.jpg", "9.jpg"]

@@ -34,9 +34,7 @@ def server(tmp_path):
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from pymilvus import MilvusClient
 
-    started, database, port = start_server_in_thread(
-        data_dir=str(tmp_path / "cluster"), host="127.0.0.1", port=0
-    )
+    started, database, port = start_server_in_thread(data_dir=str(tmp_path / "cluster"), host="127.0.0.1", port=0)
     client = MilvusClient(uri=f"http://127.0.0.1:{port}")
     yield f"http://127.0.0.1:{port}", client
     client.close()

@@ -84,9 +84,7 @@ def slow_beam(model, row, beam, *, max_words, min_words=1, forbidden=(1,), lengt
     found = [Found((), 0.0, False)]
     for _ in range(max_words):
         frozen = [one for one in found if one.finished]
-        candidates = [
-            new for one in found if not one.finished for new in grown(model, row, one, min_words, forbidden)
-        ]
+        candidates = [new for one in found if not one.finished for new in grown(model, row, one, min_words, forbidden)]
         candidates.sort(key=lambda one: -one.log_prob)
         found = frozen + candidates[: beam - len(frozen)]
     return sort(found, length_penalty)

@@ -132,9 +132,7 @@ def test_every_weight_is_trained() -> None:
     model.compile(loss=NextWordCrossEntropy())
     with tf.GradientTape() as tape:
         loss = model.compute_loss(inputs, y_pred=model(inputs, training=True))
-    for weight, gradient in zip(
-        model.trainable_weights, tape.gradient(loss, model.trainable_weights), strict=True
-    ):
+    for weight, gradient in zip(model.trainable_weights, tape.gradient(loss, model.trainable_weights), strict=True):
         # A bias of all keys moves all scores of a softmax alike.
         if weight.path.endswith("attention/key/bias"):
             continue
@@ -146,10 +144,7 @@ def test_which_colour_has_which_shape() -> None:
     """Two things at two of three places: "red" is followed by the red one's shape, whatever else is there."""
     keras.utils.set_random_seed(0)
     cases = [
-        (places, first, second)
-        for places in ((0, 1), (1, 2), (2, 0))
-        for first in range(2)
-        for second in range(2)
+        (places, first, second) for places in ((0, 1), (1, 2), (2, 0)) for first in range(2) for second in range(2)
     ]
     images = np.zeros((len(cases), PLACES, 4), np.float32)
     text = []
@@ -158,9 +153,7 @@ def test_which_colour_has_which_shape() -> None:
         images[row, blue, [1, 2 + second]] = 1
         text.append([2, 4 + first, 3, 4 + second])  # red, its shape, blue, its shape
     data = {"image": images.reshape(len(cases), -1), "text": np.array(text, np.int32)}
-    model = AttentiveRNN(
-        SpatialFeatureEncoder(PLACES, 16), WordEmbedding(6, 8), cell="lstm", units=16, heads=2
-    )
+    model = AttentiveRNN(SpatialFeatureEncoder(PLACES, 16), WordEmbedding(6, 8), cell="lstm", units=16, heads=2)
     model.compile(keras.optimizers.Adam(0.02), NextWordCrossEntropy(), jit_compile=False)
     history = model.fit(tf.data.Dataset.from_tensors(data).repeat(150), epochs=2, verbose=0)
     # Half of the words say something, and not to know would cost log 2 of each of the shapes: 1.4.

@@ -28,9 +28,7 @@ def search(model: HistoryModel, rows, **options):
     return compiled(model, **options)(rows)
 
 
-@pytest.mark.parametrize(
-    ("beam", "wanted"), [(1, "greedy_beam1"), (2, "beam2"), (3, "beam3"), (3**5, "exhaustive")]
-)
+@pytest.mark.parametrize(("beam", "wanted"), [(1, "greedy_beam1"), (2, "beam2"), (3, "beam3"), (3**5, "exhaustive")])
 def test_the_oracle(beam, wanted):
     given = oracle("beam_search_markov")
     symbols, table = given.inputs["symbols"], given.inputs["transition"]

@@ -55,8 +55,7 @@ def test_the_nearest_image_is_that_of_a_slow_search(found, scenes, monkeypatch, 
     for row, caption in enumerate(found.rows[1].captions):
         (image,) = store.rows(val.ids[[row]])
         cosines = [
-            float(image @ other / np.linalg.norm(image) / np.linalg.norm(other))
-            for other in store.rows(train.ids)
+            float(image @ other / np.linalg.norm(image) / np.linalg.norm(other)) for other in store.rows(train.ids)
         ]
         captions = train.entries[int(np.argmax(cosines))]["captions"]
         # Of its captions, the one most similar to the others.

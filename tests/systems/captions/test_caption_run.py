@@ -47,9 +47,7 @@ def test_a_run_knows_the_words_and_what_it_was_selected_on(scenes, caption_run: 
     run = CaptionRun.open(caption_run.path)
     split = scenes.split("val")
     images = run.images_of(scenes, split)
-    batches = likelihood_batches(
-        images.gather, split.caption_rows, *run.tokenizer.encode(split.captions), batch_size=7
-    )
+    batches = likelihood_batches(images.gather, split.caption_rows, *run.tokenizer.encode(split.captions), batch_size=7)
     validation = PerplexityValidation(batches)
     run.model.compile()
     validation.set_model(run.model)
@@ -60,7 +58,7 @@ def test_a_run_knows_the_words_and_what_it_was_selected_on(scenes, caption_run: 
     ]
     # Some two words are possible at each place of a scene's captions; 30 are known.
     assert rows[-1]["val_perplexity"] < rows[0]["val_perplexity"] < len(run.vocabulary) / 2
-    assert not run.sets
+    assert not run.multi_vector
     features = np.ones((2, 16), np.float32)
     assert run.model_rows(features) is features
 
@@ -74,12 +72,10 @@ def test_stopped_and_resumed(scenes, caption_recipe, caption_run, tmp_path, monk
     assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
 
 
-def test_regions(
-    region_scenes, region_run: Run, region_caption_run: CaptionRun, tmp_path, monkeypatch, capfd
-) -> None:
+def test_regions(region_scenes, region_run: Run, region_caption_run: CaptionRun, tmp_path, monkeypatch, capfd) -> None:
     run, out = region_caption_run, tmp_path / "run"
     assert run.info["alignment"] == region_run.fingerprint
-    assert run.sets
+    assert run.multi_vector
     regions = run.images_of(region_scenes, region_scenes.split("val")).gather(np.arange(3))
     np.testing.assert_array_equal(run.model_rows(regions), regions[:, 0])
     assert run.model.start({"image": run.model_rows(regions)})["image"].shape == (3, 4 * 16)

@@ -59,9 +59,7 @@ def ids_of(text: str) -> list[int]:
 @pytest.mark.parametrize("options", [{"beam": 5}, {"sampler": "top-p=0.9"}])
 def test_what_is_said_of_captions_is_the_models(model, options):
     sampler = Sampler.parse(options["sampler"], seed=1) if "sampler" in options else None
-    captioner = NeuralCaptioner(
-        model, VOCABULARY, beam=options.get("beam", 7), n_best=4, max_words=9, sampler=sampler
-    )
+    captioner = NeuralCaptioner(model, VOCABULARY, beam=options.get("beam", 7), n_best=4, max_words=9, sampler=sampler)
     texts, log_probs = captioner(IMAGES)
     assert texts.shape == log_probs.shape == (6, 4) and captioner.n_best == 4
     compared = 0
@@ -102,9 +100,7 @@ def test_captioners_can_be_exported(model, tmp_path, rule):
         model, VOCABULARY, beam=3, n_best=2, max_words=6, sampler=rule and Sampler.parse(rule, seed=2)
     )
     signature = tf.TensorSpec([None, 5], tf.float32)
-    module.caption = tf.function(
-        lambda images: module.captioner(images)._asdict(), input_signature=[signature]
-    )
+    module.caption = tf.function(lambda images: module.captioner(images)._asdict(), input_signature=[signature])
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
     got, wanted = loaded.caption(IMAGES), module.captioner(IMAGES)

@@ -78,8 +78,7 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
     assert texts(sample="random", seed=3, n_best=4) == drawn != texts(sample="random", seed=4, n_best=4)
     # A length penalty this large prefers the longest.
     lengths = [
-        np.mean([len(captions[0].split()) for captions in each])
-        for each in (default, texts(length_penalty=5.0))
+        np.mean([len(captions[0].split()) for captions in each]) for each in (default, texts(length_penalty=5.0))
     ]
     assert lengths[1] >= lengths[0]
 

@@ -69,9 +69,7 @@ def test_images_are_captioned(url, wanted, tmp_path):
     nothing = ImageCaptions([], False)
     # Sent in parts of two rows.
     with Client(url, "captions", timeout=60, batch_size=2) as client:
-        found = client.caption(
-            [first, b"no image", tmp_path / "two.png", str(tmp_path / "two.png"), b"", third]
-        )
+        found = client.caption([first, b"no image", tmp_path / "two.png", str(tmp_path / "two.png"), b"", third])
         same(found, [wanted[0], nothing, wanted[1], wanted[1], nothing, wanted[2]])
         assert len(found[0].captions) == 3 and isinstance(found[0].captions[0], Caption)
         same(client.caption([first], n=1), [ImageCaptions(wanted[0].captions[:1], True)])

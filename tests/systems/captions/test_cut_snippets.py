@@ -94,9 +94,7 @@ def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scen
     part = region_scenes.split("val")
     squares, count = 0.0, 0
     for caption in range(len(part.captions)):
-        real = np.any(
-            region_run.regions_of(region_scenes).boxes(part.ids[[part.caption_rows[caption]]])[0], 1
-        )
+        real = np.any(region_run.regions_of(region_scenes).boxes(part.ids[[part.caption_rows[caption]]])[0], 1)
         scores = unaries_of(region_run, region_scenes, part, caption)[:, real].astype(np.float64)
         squares += ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum()
         count += scores.size

@@ -43,9 +43,7 @@ def test_texts_keep_the_order_of_the_boxes() -> None:
     [((1, 1), 512), ((3000, 2), 1280), ((2, 3000), 1), ((800, 600), 800)],
     ids=["a pixel", "wide", "high", "usual"],
 )
-@pytest.mark.parametrize(
-    "texts", [[], ["word " * 60] * 9, ["x" * 3000], [""], ["\u0301\u4e2d\n\x07"]], ids=range(5)
-)
+@pytest.mark.parametrize("texts", [[], ["word " * 60] * 9, ["x" * 3000], [""], ["\u0301\u4e2d\n\x07"]], ids=range(5))
 def test_nothing_is_cut_off(size, shown, texts) -> None:
     """Whatever the image and the texts, the edges on the right and below are paper."""
     boxes = [(0, 0, *size)] * len(texts)

@@ -32,9 +32,7 @@ def test_scores_are_those_of_the_coco_evaluation() -> None:
     corpus, each = meteor.meteor_of_tokens(candidates, references)
     keys = range(len(candidates))
     scorer = Meteor()
-    expected = scorer.compute_score(
-        dict(zip(keys, references, strict=True)), {row: [candidates[row]] for row in keys}
-    )
+    expected = scorer.compute_score(dict(zip(keys, references, strict=True)), {row: [candidates[row]] for row in keys})
     scorer.meteor_p.stdout.close()
     scorer.meteor_p.stderr.close()
     assert corpus == expected[0] and each.tolist() == expected[1]

@@ -19,9 +19,7 @@ WORDS, DIM, UNITS, FEATURES = 7, 3, 4, 5
 CASES = [(cell, steps) for cell in GATES for steps in ("first", "all")]
 
 
-def make_model(
-    cell: str = "rnn", image_steps: str = "first", dtype: str = "float32", **options: Any
-) -> MultimodalRNN:
+def make_model(cell: str = "rnn", image_steps: str = "first", dtype: str = "float32", **options: Any) -> MultimodalRNN:
     keras.utils.set_random_seed(1)
     encoder = ImageEncoder(GATES[cell] * UNITS, use_bias=False, dtype=dtype)
     words = WordEmbedding(WORDS, DIM, init_scale=1.0, dtype=dtype)
@@ -104,9 +102,7 @@ def test_equations_13_to_15_and_their_gradient(image_steps: str) -> None:
             values[place] = kept
             expected[place] = (sides[0] - sides[1]) / (2 * step)
         # Central differences of float64 keep about eight digits, float32 five.
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(gradient), expected, rtol=1e-3, atol=1e-5, err_msg=name
-        )
+        np.testing.assert_allclose(tf.convert_to_tensor(gradient), expected, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(("cell", "image_steps"), CASES)

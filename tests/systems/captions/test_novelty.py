@@ -60,9 +60,7 @@ def slow_similarity(one: str, other: str, train: list[str]) -> float:
     return sum(first[each] * second.get(each, 0.0) for each in first) / norms if norms else 0.0
 
 
-@pytest.mark.parametrize(
-    "caption", ["a dog", "dogs on grass", "dog dog", "the man's dog, running!", "a cat runs"]
-)
+@pytest.mark.parametrize("caption", ["a dog", "dogs on grass", "dog dog", "the man's dog, running!", "a cat runs"])
 def test_nearest_equals_a_slow_reference(caption: str) -> None:
     (row,), (similarity,) = TrainingCaptions(TRAIN).nearest([caption])
     slow = [slow_similarity(caption, text, TRAIN) for text in TRAIN]

@@ -79,9 +79,7 @@ def test_the_page_loads_nothing_and_is_the_same_again(reported, caption_run, sce
     assert again == text
 
 
-def test_without_the_extra_captions_are_shown_and_not_measured(
-    caption_run, scenes, tmp_path, monkeypatch
-) -> None:
+def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scenes, tmp_path, monkeypatch) -> None:
     def refused(*_, **__):
         raise missing_extra("pycocoevalcap", "captions")
 

@@ -86,9 +86,7 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     captioner = captioner_of(run, options)
     taken = PixelFeatures(run.encoder.info["feature_dim"])
     facts = caption_facts(run, captioner, options)
-    path = export_captioner(
-        captioner, tmp_path / "sc-nlm", image_input=taken, facts=facts, card=model_facts(run)
-    )
+    path = export_captioner(captioner, tmp_path / "sc-nlm", image_input=taken, facts=facts, card=model_facts(run))
     loaded = tf.saved_model.load(str(path))
     # Embeddings of training sentences and all else that is large are variables of the file.
     assert {tuple(variable.shape) for variable in captioner.variables} <= {

@@ -178,9 +178,7 @@ class Looking(tf.Module):
         super().__init__()
         self.chosen = tf.Variable([[0, 1], [1, 2], [2, 0]], trainable=False)
         self.names = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant([0, 1, 2]), tf.constant(["red", "green", "blue"])
-            ),
+            tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1, 2]), tf.constant(["red", "green", "blue"])),
             "",
         )
 

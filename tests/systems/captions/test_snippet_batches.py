@@ -58,8 +58,7 @@ def test_an_epoch_has_every_snippet_once(snippets, store, tokenizer, memory):
     dataset = batches.dataset()
     assert int(dataset.cardinality()) == COUNT // 8
     first, second = (
-        [number for batch in dataset.as_numpy_iterator() for number in check(batch, snippets, store)]
-        for _ in range(2)
+        [number for batch in dataset.as_numpy_iterator() for number in check(batch, snippets, store)] for _ in range(2)
     )
     for epoch in (first, second):
         assert len(set(epoch)) == len(epoch) == COUNT // 8 * 8

@@ -22,9 +22,7 @@ def word_batches(texts: list[list[int]]) -> tf.data.Dataset:
         for text in texts:
             yield {"text": np.array([text], np.int32)}
 
-    return tf.data.Dataset.from_generator(
-        padded, output_signature={"text": tf.TensorSpec((None, None), tf.int32)}
-    )
+    return tf.data.Dataset.from_generator(padded, output_signature={"text": tf.TensorSpec((None, None), tf.int32)})
 
 
 def test_by_hand() -> None:

@@ -30,9 +30,7 @@ def rows(count: int, start: int = 0) -> list[Row]:
 def write_jsonl(path: Path, pairs: list[Row]) -> Path:
     """Writes pairs as SNLI's JSON lines."""
     lines = [
-        json.dumps(
-            {"gold_label": label, "sentence1": a, "sentence2": b, "pairID": f"{number}", "captionID": "x"}
-        )
+        json.dumps({"gold_label": label, "sentence1": a, "sentence2": b, "pairID": f"{number}", "captionID": "x"})
         for number, (a, b, label) in enumerate(pairs)
     ]
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

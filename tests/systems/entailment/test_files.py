@@ -130,9 +130,7 @@ def test_labels(given, number) -> None:
 
 @pytest.mark.parametrize("given", ["", "entails", 3, True, 0.5])
 def test_other_labels_are_errors(given) -> None:
-    with pytest.raises(
-        DataError, match=r"pairs.tsv, line 7: unknown label. Received: .* Expected: entailment"
-    ):
+    with pytest.raises(DataError, match=r"pairs.tsv, line 7: unknown label. Received: .* Expected: entailment"):
         label("pairs.tsv, line 7", {"label": given})
 
 

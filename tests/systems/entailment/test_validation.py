@@ -27,9 +27,7 @@ def test_the_logs_are_those_of_the_split() -> None:
     split = make_split(60)
     model = make_model()
     batches = SentencePairBatches(split, batch_size=20)
-    history = model.fit(
-        batches.dataset(), epochs=2, callbacks=[EntailmentValidation(split)], verbose=0, shuffle=False
-    )
+    history = model.fit(batches.dataset(), epochs=2, callbacks=[EntailmentValidation(split)], verbose=0, shuffle=False)
     metrics = evaluate_entailment(EnergyMeasure(model)(split), split.classes)
     for name in ("accuracy", "average_precision", "roc_auc"):
         assert len(history.history[f"val_{name}"]) == 2

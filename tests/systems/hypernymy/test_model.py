@@ -84,9 +84,7 @@ def test_loss_against_the_oracle():
     signs = np.resize([1, -1], (12, 3))
     model.set_weights([signs * np.array(pairs).reshape(12, 3)])
     energies = keras.ops.convert_to_numpy(model(np.arange(12).reshape(6, 2)))
-    np.testing.assert_allclose(
-        energies, [*case.expected["E_positive"], *case.expected["E_negative"]], **TOLERANCE
-    )
+    np.testing.assert_allclose(energies, [*case.expected["E_positive"], *case.expected["E_negative"]], **TOLERANCE)
     loss = MaxMargin(case.inputs["margin"])(np.array([1, 1, 1, 0, 0, 0]), energies)
     np.testing.assert_allclose(float(loss), case.expected["sum"], **TOLERANCE)
 

@@ -131,9 +131,7 @@ def captioner(given) -> StructureContentCaptioner:
     # Six words: a beam of 6 ** 3 loses no sequence of up to four.
     [(1, greedily, 7), (1, greedily, 100), (216, likeliest, 6)],
 )
-def test_equals_one_caption_after_the_other(
-    given, captioner, beam: int, search: Any, candidates: int
-) -> None:
+def test_equals_one_caption_after_the_other(given, captioner, beam: int, search: Any, candidates: int) -> None:
     if (beam, candidates) != (captioner.beam, captioner.candidates):
         options = {"beam": beam, "candidates": candidates, "neighbours": 2, "n_best": 20}
         captioner = StructureContentCaptioner(**given, **options)
@@ -145,9 +143,7 @@ def test_equals_one_caption_after_the_other(
         found = [text.decode() for text in texts[row].numpy()]
         assert found[: len(ordered)] == ordered
         assert not any(found[len(ordered) :])
-        np.testing.assert_allclose(
-            log_probs[row, : len(ordered)], [expected[text][1] for text in ordered], **CLOSE
-        )
+        np.testing.assert_allclose(log_probs[row, : len(ordered)], [expected[text][1] for text in ordered], **CLOSE)
         assert not log_probs[row, len(ordered) :].numpy().any()
 
 

@@ -162,9 +162,7 @@ class TestDrawing:
 
     def test_the_seed_decides(self) -> None:
         turned = self.sequences[::-1]
-        np.testing.assert_array_equal(
-            draw_sequences(self.sequences, 3, seed=4), draw_sequences(turned, 3, seed=4)
-        )
+        np.testing.assert_array_equal(draw_sequences(self.sequences, 3, seed=4), draw_sequences(turned, 3, seed=4))
 
     def test_none_is_refused(self) -> None:
         with pytest.raises(DataError, match="4 to 12 words"):

@@ -15,9 +15,7 @@ def make_sentences(count: int = 23, content: bool = True, tags: bool = True) -> 
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = generator.integers(1, 50, offsets[-1]).astype(np.int32)
     vectors = np.arange(count, dtype=np.float32)[:, None] * [1, -1]
-    return Sentences(
-        ids, offsets, vectors.astype(np.float32) if content else None, ids % 7 + 1 if tags else None
-    )
+    return Sentences(ids, offsets, vectors.astype(np.float32) if content else None, ids % 7 + 1 if tags else None)
 
 
 def test_a_batch_by_hand() -> None:

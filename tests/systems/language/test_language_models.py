@@ -57,9 +57,7 @@ class Loop:
 
     def __init__(self, model: NextWordModel, kind: str) -> None:
         self.kind = kind
-        self.weights = {
-            weight.path: weight.numpy().astype(np.float64) for weight in model.trainable_variables
-        }
+        self.weights = {weight.path: weight.numpy().astype(np.float64) for weight in model.trainable_variables}
 
     def __getitem__(self, name: str) -> np.ndarray:
         (found,) = [value for path, value in self.weights.items() if path.endswith(name)]
@@ -263,9 +261,7 @@ def test_it_learns_and_is_saved(kind: str, tmp_path) -> None:
     check_config(model)
     inputs = make_inputs(rows=8)
     model.compile(keras.optimizers.Adam(0.03), loss=NextWordCrossEntropy())
-    losses = model.fit(tf.data.Dataset.from_tensors(inputs), epochs=30, verbose=0, shuffle=False).history[
-        "loss"
-    ]
+    losses = model.fit(tf.data.Dataset.from_tensors(inputs), epochs=30, verbose=0, shuffle=False).history["loss"]
     assert losses[-1] < 0.6 * losses[0]
     expected = model(inputs).numpy()
     model.save(tmp_path / "model.keras")

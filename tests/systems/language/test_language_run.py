@@ -74,9 +74,7 @@ def test_the_encoder_needs_no_other_directory(language_run, kiros_run, tmp_path:
     with pytest.raises(DataError, match="not the encoder that"):
         _ = LanguageRun.open(run.path).encoder
     with pytest.raises(DataError, match="another encoder"):
-        train_language(
-            run.recipe, Dataset.open(run.data_path), run.path, encoder=Run.open(run.path / "encoder")
-        )
+        train_language(run.recipe, Dataset.open(run.data_path), run.path, encoder=Run.open(run.path / "encoder"))
 
 
 def test_the_kept_encoder_is_complete_and_left_alone(kiros_run, tmp_path: Path) -> None:

@@ -27,10 +27,7 @@ def dataset(tiny, tmp_path) -> Dataset:
 def some_tags(dataset: Dataset, tag: str = "NN") -> dict[str, list[list[str]]]:
     """Says of each word which it is in its caption."""
     return {
-        name: [
-            [f"{tag}{place}" for place in range(len(words))]
-            for words in words_of(dataset.split(name).captions)
-        ]
+        name: [[f"{tag}{place}" for place in range(len(words))] for words in words_of(dataset.split(name).captions)]
         for name in dataset.splits
     }
 
@@ -40,9 +37,7 @@ def file_of(dataset: Dataset, path, ids=None):
     lines = []
     for name in dataset.splits:
         split = dataset.split(name)
-        for number, (caption, words) in enumerate(
-            zip(split.caption_ids, words_of(split.captions), strict=True)
-        ):
+        for number, (caption, words) in enumerate(zip(split.caption_ids, words_of(split.captions), strict=True)):
             tagged = " ".join(f"{word}/{name}{number}.{place}" for place, word in enumerate(words))
             lines.append(f"{caption if ids is None else ids(name, number)}\t{tagged} ./.")
     path.write_text("\n".join(reversed(lines)) + "\n")
@@ -221,8 +216,7 @@ def test_a_file(tiny, tmp_path, own):
     records = tiny.records(6)
     if own:
         records = [
-            replace(one, caption_ids=tuple(f"{one.key[0]}{n}" for n, _ in enumerate(one.captions)))
-            for one in records
+            replace(one, caption_ids=tuple(f"{one.key[0]}{n}" for n, _ in enumerate(one.captions))) for one in records
         ]
     dataset = tiny.write(records, tmp_path / "out")
     file = file_of(dataset, tmp_path / "tags.txt")
@@ -234,8 +228,7 @@ def test_a_file(tiny, tmp_path, own):
     assert tags.source["file"] == "tags.txt"
     for name in dataset.splits:
         wanted = [
-            [f"{name}{number}.{place}" for place in range(4)]
-            for number in range(len(dataset.split(name).captions))
+            [f"{name}{number}.{place}" for place in range(4)] for number in range(len(dataset.split(name).captions))
         ]
         assert tags.of(dataset.split(name)) == wanted
 

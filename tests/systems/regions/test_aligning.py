@@ -147,9 +147,7 @@ def test_boxes_of_a_detector(asked, image, tmp_path) -> None:
         align_image(run, image, SENTENCE)
     with pytest.raises(DataError, match=r"nowhere\.json"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "nowhere.json")
-    (tmp_path / "two.json").write_text(
-        json.dumps([{"image_id": n, "bbox": [0, 0, 9, 9], "score": 1} for n in (1, 2)])
-    )
+    (tmp_path / "two.json").write_text(json.dumps([{"image_id": n, "bbox": [0, 0, 9, 9], "score": 1} for n in (1, 2)]))
     with pytest.raises(DataError, match="detections of 2 images"):
         align_image(run, image, SENTENCE, boxes=tmp_path / "two.json")
 

@@ -126,9 +126,7 @@ def test_ids_of_other_images_are_counted(data, write):
     found = read_detections(write([entry(25), *[entry(n) for n in (100, 101, 102, 103, 100)]]), data)
     assert "5 detections of 4 image_ids that" in found.notes[0]
     assert "(100, 101, 102, …)" in found.notes[0]
-    with pytest.raises(
-        DataError, match=r"None of the 2 image_ids of .*they are 8, 'x', and the keys 'tr.*--images"
-    ):
+    with pytest.raises(DataError, match=r"None of the 2 image_ids of .*they are 8, 'x', and the keys 'tr.*--images"):
         read_detections(write([entry(8), entry("x")]), data)
 
 
@@ -144,9 +142,7 @@ def test_a_list_of_images_names_ids_and_sizes(data, write):
     found = read_detections(write([entry(1), entry("2"), entry(25)]), data, images)
     assert found.ids.tolist() == [0, 1, 3]
     np.testing.assert_allclose(found.boxes[:, 0], [4 / 400, 4 / 80, 4 / 40], rtol=1e-6)
-    with pytest.raises(
-        DataError, match=r"None of the 1 image_ids .* by the file names in .*annotations.json"
-    ):
+    with pytest.raises(DataError, match=r"None of the 1 image_ids .* by the file names in .*annotations.json"):
         read_detections(write([entry(7)]), data, images)
 
 
@@ -264,9 +260,7 @@ def test_the_fingerprint_is_that_of_the_content(data, write):
         ({"image_id": 2.5}, "detection 1: image_id must be a number or text, not 2.5"),
         ({"image_id": None}, "detection 1: image_id must be a number or text, not None"),
     ],
-    ids=lambda value: (
-        None if isinstance(value, str) else "-".join(f"{k}={v!r:.20}" for k, v in value.items())
-    ),
+    ids=lambda value: None if isinstance(value, str) else "-".join(f"{k}={v!r:.20}" for k, v in value.items()),
 )
 def test_entries_that_are_wrong_are_named(change, message, data, write):
     with pytest.raises(DataError, match=message):

@@ -275,9 +275,7 @@ def test_it_learns_which_word_means_which_region() -> None:
     model = DualEncoder(RegionEncoder(16), WordSequenceEncoder(words, 16, units=16), RegionWord())
     model.build({"image": (None, None, 16), "text": (None, None)})
     model.compile(keras.optimizers.Adam(0.01), loss=PairwiseRanking(1.0))
-    losses = model.fit(tf.data.Dataset.from_tensor_slices(pairs).batch(40), epochs=12, verbose=0).history[
-        "loss"
-    ]
+    losses = model.fit(tf.data.Dataset.from_tensor_slices(pairs).batch(40), epochs=12, verbose=0).history["loss"]
     assert losses[-1] < 0.25 * losses[0]
     unseen, places = toy_task(200, generator)
     images, texts = (model(unseen)[name] for name in ("image", "text"))

@@ -49,7 +49,7 @@ def test_every_variant_trains(variant: str, region_scenes, tmp_path) -> None:
         + ["training.epochs=1"]
     )
     run = train(recipe, region_scenes, tmp_path / "run")
-    assert run.sets and run.info["status"] == "finished"
+    assert run.multi_vector and run.info["status"] == "finished"
     metrics = evaluate_run(run, region_scenes)
     assert run.info["best_recall_sum"] == pytest.approx(metrics.recall_sum)
 

@@ -24,8 +24,7 @@ from vsemb.systems.regions.pointing_metrics import (
 def slow_iou(first: np.ndarray, second: np.ndarray) -> float:
     """Counts the unit cells of two boxes with whole numbers."""
     cells = [
-        {(x, y) for x in range(int(a), int(a + w)) for y in range(int(b), int(b + h))}
-        for a, b, w, h in (first, second)
+        {(x, y) for x in range(int(a), int(a + w)) for y in range(int(b), int(b + h))} for a, b, w, h in (first, second)
     ]
     either = len(cells[0] | cells[1])
     return len(cells[0] & cells[1]) / either if either else 0.0
@@ -95,10 +94,7 @@ def test_right_regions_against_a_loop() -> None:
     regions[7:] = 0
     named = [[0], [1, 3], [0, 1, 2, 3], []]
     found = right_regions(regions, objects, named, 0.3)
-    slow = [
-        [any(slow_iou(region, objects[item]) >= 0.3 for item in items) for region in regions]
-        for items in named
-    ]
+    slow = [[any(slow_iou(region, objects[item]) >= 0.3 for item in items) for region in regions] for items in named]
     assert found.tolist() == slow and found.sum() > 0 and not found[:, 7:].any()
 
 
@@ -175,9 +171,7 @@ def test_chance_is_what_random_regions_come_to() -> None:
     mean = np.mean([share.words for share in metrics.accuracy.values()])
     # 100,000 draws: a standard error of at most 0.16 points.
     assert metrics.chance.words == pytest.approx(mean, abs=0.6)
-    assert (
-        metrics.chance == evaluate_pointing(~real | right, real, drawn, real[:, 0], np.arange(words)).chance
-    )
+    assert metrics.chance == evaluate_pointing(~real | right, real, drawn, real[:, 0], np.arange(words)).chance
 
 
 def test_intervals_are_over_images() -> None:

@@ -17,9 +17,7 @@ WHOLE, LEFT, RIGHT, NONE = [0, 0, 1, 1], [0, 0, 0.5, 1], [0.5, 0, 0.5, 1], [0, 0
 # image 0   whole 1.5 + 0 = 1.5   left 0 + 2 = 2     right 3 + 0 = 3
 # image 1   whole 0 + 1 = 1       left -3            no third region
 # image 2   whole 1.5 + 2 = 3.5   left 3 + 1 = 4     right 1.5 + 2 = 3.5
-VECTORS = np.array(
-    [[[1, 0], [0, 2], [2, 0]], [[0, 1], [-2, 0], [9, 9]], [[1, 2], [2, 1], [1, 2]]], np.float32
-)
+VECTORS = np.array([[[1, 0], [0, 2], [2, 0]], [[0, 1], [-2, 0], [9, 9]], [[1, 2], [2, 1], [1, 2]]], np.float32)
 BOXES = np.array([[WHOLE, LEFT, RIGHT], [WHOLE, LEFT, NONE], [WHOLE, LEFT, RIGHT]])
 
 
@@ -141,9 +139,7 @@ def test_scores_that_are_not_finite_find_nothing(images) -> None:
     broken = VECTORS.copy()
     broken[1, 1] = np.nan
     with pytest.raises(DataError, match="NaN"):
-        best_regions(
-            SetRun(WORDS, Regions(broken, BOXES)), images, ["train"], lambda each: each.sum(axis=2), 1
-        )
+        best_regions(SetRun(WORDS, Regions(broken, BOXES)), images, ["train"], lambda each: each.sum(axis=2), 1)
 
 
 def test_a_sheet_of_crops(run, images) -> None:

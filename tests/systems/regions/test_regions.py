@@ -159,9 +159,7 @@ def test_boxes_of_a_detector(bare):
     other = detected([0], [far], [0.9])
     again = cache_regions(bare, CONFIG, config, weights=None, detections=other, batch_size=4)
     assert again.fingerprint != store.fingerprint
-    with pytest.raises(
-        DataError, match=r"2 sets of regions in .*\(3 boxes by detections, SmallConvNet at 32"
-    ):
+    with pytest.raises(DataError, match=r"2 sets of regions in .*\(3 boxes by detections, SmallConvNet at 32"):
         RegionStore.find(bare)
     assert RegionStore.find(bare, store.fingerprint[:9]).fingerprint == store.fingerprint
 
@@ -299,9 +297,7 @@ def test_features_that_float16_cannot_hold_are_refused_by_name(bare, tmp_path):
 def test_bad_arguments(with_regions):
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=0)
-    with pytest.raises(
-        InvalidArgumentError, match="detections=None. Expected: the detections with source='det"
-    ):
+    with pytest.raises(InvalidArgumentError, match="detections=None. Expected: the detections with source='det"):
         cache_regions(with_regions, CONFIG, RegionConfig("detections"), weights=None)
     with pytest.raises(InvalidArgumentError, match="no detections with source='grid'"):
         cache_regions(with_regions, CONFIG, REGIONS, weights=None, detections=detected([0], WHOLE, [1]))

@@ -85,9 +85,7 @@ def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_one_line(
-    options, message, scenes_copy, tiny_pixel_run, tmp_path, capsys, monkeypatch
-):
+def test_what_cannot_be_is_one_line(options, message, scenes_copy, tiny_pixel_run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.json").write_text('[{"image_id": 777, "bbox": [1, 1, 3, 3], "score": 1}]')
     before = sorted(scenes_copy.path.rglob("*"))

@@ -105,8 +105,7 @@ def test_an_image_finds_all_but_itself(run, region_scenes, tmp_path) -> None:
     part, file = region_scenes.split("val"), tmp_path / "query.png"
     file.write_bytes(part.read_image(4))
     by_key, by_file = (
-        search_run(run, region_scenes, Query(image=name), k=99, split="val")
-        for name in (part.keys[4], str(file))
+        search_run(run, region_scenes, Query(image=name), k=99, split="val") for name in (part.keys[4], str(file))
     )
     assert len(by_key) == 11 and part.keys[4] not in {result.item.key for result in by_key}
     # The cache keeps float16 numbers, a relative 2^-11, and the regions are those of the cache.

@@ -205,9 +205,7 @@ def test_requests_of_different_numbers_of_candidates_may_be_joined_where_they_be
     joined = answers(given.encode_image, images, np.concatenate([padded(few, 6), padded(many, 6)]))
     for row, boxes in enumerate((few, many)):
         alone = answers(given.encode_image, images[row : row + 1], boxes)
-        assert (
-            compare(alone, {name: values[row : row + 1] for name, values in joined.items()}, 1e-5)[1] is None
-        )
+        assert compare(alone, {name: values[row : row + 1] for name, values in joined.items()}, 1e-5)[1] is None
 
 
 def test_requests_may_be_joined_and_padded_to_a_batch(served, given):

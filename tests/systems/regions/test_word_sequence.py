@@ -74,9 +74,7 @@ def test_oracle() -> None:
         layer.set_weights([given[matrix].T, given[bias]])
     e = encoder.inner(encoder.words(ids))
     np.testing.assert_allclose(e[0], entry.expected["e"], **TOLERANCE)
-    np.testing.assert_allclose(
-        encoder.recurrent.forward_layer(e)[0], entry.expected["h_forward"], **TOLERANCE
-    )
+    np.testing.assert_allclose(encoder.recurrent.forward_layer(e)[0], entry.expected["h_forward"], **TOLERANCE)
     # Keras gives the last word's state first.
     behind = encoder.recurrent.backward_layer(e)[0][::-1]
     np.testing.assert_allclose(behind, entry.expected["h_backward"], **TOLERANCE)
@@ -225,9 +223,7 @@ def test_where_weights_start(cell: str) -> None:
 
 def test_recurrences_start_as_half_an_orthogonal_matrix() -> None:
     encoder = make_encoder(units=20)
-    kernels = [
-        getattr(encoder.recurrent, f"{d}_layer").cell.recurrent_kernel for d in ("forward", "backward")
-    ]
+    kernels = [getattr(encoder.recurrent, f"{d}_layer").cell.recurrent_kernel for d in ("forward", "backward")]
     for kernel in kernels:
         # float32 entries of 0.1 err by 1e-8, a sum of twenty products by 1e-7.
         np.testing.assert_allclose(kernel.numpy().T @ kernel.numpy(), np.eye(20) / 4, atol=1e-5)

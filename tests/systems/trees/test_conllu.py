@@ -16,9 +16,7 @@ from vsemb.errors import DataError
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
 
-def row(
-    place: object, word: str, head: object, relation: str = "dep", xpos: str = "_", upos: str = "_"
-) -> str:
+def row(place: object, word: str, head: object, relation: str = "dep", xpos: str = "_", upos: str = "_") -> str:
     return f"{place}\t{word}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t_"
 
 
@@ -94,9 +92,7 @@ def test_the_same_sentences(content, tmp_path) -> None:
     assert read(tmp_path, content) == [Sentence("s1", "A dog", tree), Sentence("s2", None, cats)]
 
 
-@pytest.mark.parametrize(
-    "content", ["", "\n\n", "# only a comment\n", "\ufeff", gzip.compress(b"")], ids=range(5)
-)
+@pytest.mark.parametrize("content", ["", "\n\n", "# only a comment\n", "\ufeff", gzip.compress(b"")], ids=range(5))
 def test_no_sentences(content, tmp_path) -> None:
     assert read(tmp_path, content) == []
 
@@ -211,9 +207,7 @@ def test_what_is_written_is_read(name: str, tmp_path) -> None:
 
 def test_how_it_is_written(tmp_path) -> None:
     tree = Tree(("A", "dog"), (2, 0), ("DT", "NN"), ("det", "root"))
-    write_conllu(
-        [Sentence("7", "A\r\ndog\n", tree), Sentence(None, None, Tree(("犬",), (0,)))], tmp_path / "a"
-    )
+    write_conllu([Sentence("7", "A\r\ndog\n", tree), Sentence(None, None, Tree(("犬",), (0,)))], tmp_path / "a")
     assert (tmp_path / "a").read_text() == (
         "# sent_id = 7\n# text = A dog \n"
         "1\tA\t_\t_\tDT\t_\t2\tdet\t_\t_\n2\tdog\t_\t_\tNN\t_\t0\troot\t_\t_\n\n"

@@ -167,15 +167,11 @@ def test_oracle(function) -> None:
 def test_states_are_those_of_the_recursion(function, per_side: int, dtype: str) -> None:
     heads, mask = padded(trees())
     inputs, recurrent = weights(per_side, heads.shape)
-    states = function(
-        inputs.astype(dtype), recurrent.astype(dtype), heads, mask, child_sum=per_side == 0
-    ).numpy()
+    states = function(inputs.astype(dtype), recurrent.astype(dtype), heads, mask, child_sum=per_side == 0).numpy()
     assert states.dtype == dtype
     for row, tree in enumerate(trees()):
         expected = recursion(inputs[row], recurrent, tree, per_side)
-        np.testing.assert_allclose(
-            states[row, : len(tree)], expected, **(EXACT if dtype == "float64" else FLOAT32)
-        )
+        np.testing.assert_allclose(states[row, : len(tree)], expected, **(EXACT if dtype == "float64" else FLOAT32))
     assert not states[~mask].any()
 
 
@@ -329,13 +325,9 @@ def test_in_a_graph_of_unknown_shapes(per_side: int) -> None:
 
 def test_half_precision_is_computed_in_float32() -> None:
     heads, mask = padded(trees())
-    inputs, recurrent = (
-        tf.cast(tf.cast(x, tf.bfloat16), tf.float32).numpy() for x in weights(2, heads.shape)
-    )
+    inputs, recurrent = (tf.cast(tf.cast(x, tf.bfloat16), tf.float32).numpy() for x in weights(2, heads.shape))
     expected = tree_lstm_states(inputs, recurrent, heads, mask)
-    low = with_gradients(
-        tree_lstm_states, tf.cast(inputs, tf.bfloat16), tf.cast(recurrent, tf.bfloat16), heads, mask
-    )
+    low = with_gradients(tree_lstm_states, tf.cast(inputs, tf.bfloat16), tf.cast(recurrent, tf.bfloat16), heads, mask)
     assert {x.dtype for x in low} == {tf.bfloat16}
     # Rounded once, at the end, to 8 bits.
     np.testing.assert_allclose(tf.cast(low[0], tf.float32), expected, rtol=2**-8, atol=0)

@@ -52,16 +52,12 @@ def test_by_id_in_any_order(dataset, form):
     keys = [
         f"{key}#{number}"
         for name in dataset.splits
-        for key, count in zip(
-            dataset.split(name).keys, (1, 2, 1, 2) if name == "train" else (3, 3), strict=True
-        )
+        for key, count in zip(dataset.split(name).keys, (1, 2, 1, 2) if name == "train" else (3, 3), strict=True)
         for number in range(count)
     ]
     if form != "source":
         step = 1 if form == "key and number" else 2
-        given[::step] = [
-            replace(sentence, id=key) for sentence, key in zip(given[::step], keys[::step], strict=True)
-        ]
+        given[::step] = [replace(sentence, id=key) for sentence, key in zip(given[::step], keys[::step], strict=True)]
     assert match_sentences(dataset, reversed(given)) == expected(dataset)
 
 
@@ -124,8 +120,7 @@ def change(place: int, **changes):
         ),
         (
             change(4, text="caption 0 of 7"),
-            "'40' .line 15. is 'caption 0 of 7', and the caption of this id in .* is 'caption 0 of 4'.*"
-            "another dataset",
+            "'40' .line 15. is 'caption 0 of 7', and the caption of this id in .* is 'caption 0 of 4'.*another dataset",
         ),
         (change(4, id=None), "A sentence .line 15. has no id and others have"),
         (change(0, id=None), "The sentence '10' .line 6. has an id and others have none"),
@@ -174,9 +169,7 @@ def test_words_that_a_parser_rewrote(dataset):
     lines: list[str] = []
     assert match_sentences(dataset, given, lines.append)["train"][3] == given[3].tree
     (line,) = lines
-    assert line.startswith(
-        "1 sentences have other words than their captions and no `# text`: The sentence '30'"
-    )
+    assert line.startswith("1 sentences have other words than their captions and no `# text`: The sentence '30'")
     given = [replace(sentence, tree=tree("something else")) for sentence in given]
     with pytest.raises(DataError, match="No sentence without `# text` reads as its caption"):
         match_sentences(dataset, given)
@@ -185,18 +178,14 @@ def test_words_that_a_parser_rewrote(dataset):
 def test_a_dataset_from_before_there_were_ids(tiny, tmp_path):
     source = tiny.SOURCE | {"format": "karpathy"}
     dataset = tiny.write(tiny.records(6), tmp_path / "out", source=source)
-    with pytest.raises(
-        DataError, match=r"look like '\d+', those of captions like '0.jpg#0'.*with --overwrite"
-    ):
+    with pytest.raises(DataError, match=r"look like '\d+', those of captions like '0.jpg#0'.*with --overwrite"):
         match_sentences(dataset, sentences(dataset, [str(n) for n in range(12)]))
 
 
 def test_an_id_that_several_captions_have(tiny, tmp_path):
     records = [replace(record, caption_ids=("7",)) for record in tiny.records(7)[::3]]
     dataset = tiny.write(records, tmp_path / "out")
-    with pytest.raises(
-        DataError, match="several captions whose id in their source is '7'. Call them 'KEY#0'"
-    ):
+    with pytest.raises(DataError, match="several captions whose id in their source is '7'. Call them 'KEY#0'"):
         match_sentences(dataset, sentences(dataset))
     given = sentences(dataset, ["0.jpg#0", "3.jpg#0", "6.jpg#0"])
     assert match_sentences(dataset, given) == expected(dataset)

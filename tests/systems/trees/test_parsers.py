@@ -98,9 +98,7 @@ def test_half_a_character_is_replaced(parser):
 
 
 def test_later_sentences_hang_on_the_first_root():
-    tree = tree_of(
-        document("Dogs run . Two bark Loudly", [1, 1, 1, 4, 4, 5], "nsubj ROOT punct num ROOT ROOT")
-    )
+    tree = tree_of(document("Dogs run . Two bark Loudly", [1, 1, 1, 4, 4, 5], "nsubj ROOT punct num ROOT ROOT"))
     assert tree.heads == (2, 0, 2, 5, 2, 2)
     assert tree.relations == ("nsubj", "root", "punct", "num", "parataxis", "parataxis")
     assert tree.tags == ()

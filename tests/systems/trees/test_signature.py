@@ -181,9 +181,7 @@ def test_the_export_passes_in_both_processes(exported):
     assert {name for _, name in checked} == SENTENCES and len(checked) == 6 and set(checked.values()) == {15}
 
 
-@pytest.mark.parametrize(
-    "options", [{"children": "sum"}, {"dtype": "mixed_bfloat16"}], ids=["sum", "bfloat16"]
-)
+@pytest.mark.parametrize("options", [{"children": "sum"}, {"dtype": "mixed_bfloat16"}], ids=["sum", "bfloat16"])
 def test_other_encoders_of_trees(options, tmp_path):
     # It compares the SavedModel with the Keras model before it publishes.
     model, tokenizer = tree_parts("cosine", **options)

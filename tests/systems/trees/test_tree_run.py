@@ -50,10 +50,7 @@ def parsed_copy(parsed_scenes, tmp_path: Path) -> Dataset:
 def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
     """Hangs all words of each caption on its first."""
     flat = {
-        name: [
-            Tree(tree.words, (0, *[1] * (len(tree) - 1)))
-            for tree in dataset.parses.trees(dataset.split(name))
-        ]
+        name: [Tree(tree.words, (0, *[1] * (len(tree) - 1))) for tree in dataset.parses.trees(dataset.split(name))]
         for name in dataset.splits
     }
     return write_parses(dataset, flat, parser=parser, overwrite=True)
@@ -62,9 +59,7 @@ def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
 def test_what_a_run_keeps(tree_run, parsed_scenes, spacy_pipeline) -> None:
     assert tree_run.info["parses"] == parsed_scenes.parses.fingerprint
     assert json.loads((tree_run.path / "parser/parser.json").read_text())["language"] == "en"
-    assert (tree_run.path / "parser/pipeline/config.cfg").read_bytes() == (
-        spacy_pipeline / "config.cfg"
-    ).read_bytes()
+    assert (tree_run.path / "parser/pipeline/config.cfg").read_bytes() == (spacy_pipeline / "config.cfg").read_bytes()
     assert tree_run.parser.info.fingerprint == parsed_scenes.parses.parser["fingerprint"]
 
 
@@ -139,9 +134,7 @@ def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
     results = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", report=print)
     assert len(results) == 10
     assert results[0].item.caption in parsed_scenes.split("val").captions
-    by_caption = search_run(
-        tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print
-    )
+    by_caption = search_run(tree_run, parsed_scenes, Query(SENTENCE), split="val", captions=True, report=print)
     assert by_caption[0].item.caption in parsed_scenes.split("val").captions
     with pytest.raises(InvalidArgumentError, match="trained with"):
         search_run(tree_run, parsed_scenes, Query("zyzzyva"), split="val", report=print)

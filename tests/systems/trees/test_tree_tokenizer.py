@@ -174,9 +174,7 @@ def test_random_trees_and_their_cut(max_length: int) -> None:
 def test_the_cut_by_hand() -> None:
     # a ← c ← e (root), b ← d ← e: with d and e cut off, a hangs on c; b and c have nothing above them.
     tree = Tree(("a", "b", "c", "d", "e"), (3, 4, 5, 5, 0))
-    heads = [
-        TreeTokenizer(VOCABULARY, size)([tree.text]).numpy()[0, :, 1].tolist() for size in (5, 4, 3, 2, 1)
-    ]
+    heads = [TreeTokenizer(VOCABULARY, size)([tree.text]).numpy()[0, :, 1].tolist() for size in (5, 4, 3, 2, 1)]
     assert heads == [
         [3, 4, 5, 5, 0],
         [3, 4, 0, 3],  # e cut: c and d lose their head; c comes first and becomes the root.
@@ -230,9 +228,7 @@ def test_tokens_that_are_no_tree() -> None:
     heads = [row for pair in bad for row in (pair[1], good[1])]
     rows = rows_of(tokenizer.from_tokens(words, tf.constant(heads, tf.int64)))
     assert rows == [[], [[2, 0], [3, 1]]] * len(bad)
-    with pytest.raises(
-        (tf.errors.InvalidArgumentError, ValueError), match="differ in shape|must have the same"
-    ):
+    with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match="differ in shape|must have the same"):
         tokenizer.from_tokens(words, tf.constant(heads, tf.int64)[:, :2])
 
 
@@ -396,6 +392,6 @@ def test_vocabularies_that_cannot_be() -> None:
 
 def test_texts_longer_than_a_tokenizer_are_counted_whole() -> None:
     tree = random_tree(np.random.default_rng(2), 300)
-    assert set(tree_vocabulary([tree.text]).words) == {
-        word for word in WORDS if word not in ("dog", "Dog")
-    } | {"dog" if tree.words.count("dog") >= tree.words.count("Dog") else "Dog"}
+    assert set(tree_vocabulary([tree.text]).words) == {word for word in WORDS if word not in ("dog", "Dog")} | {
+        "dog" if tree.words.count("dog") >= tree.words.count("Dog") else "Dog"
+    }

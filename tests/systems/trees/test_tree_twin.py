@@ -9,28 +9,28 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from vsemb.runs.initialization import start_model, text_parts
 
 from tests.conftest import FEATURE_DIM
 from vsemb import recipes
 from vsemb.data.features.store import FeatureStore
 from vsemb.encoders import (
     BagOfWordsEncoder,
-    HybridSentenceEncoder,
     ImageEncoder,
     ProjectionMLP,
     RecurrentSentenceEncoder,
+    SequenceAndBagEncoder,
 )
 from vsemb.encoders.projection_mlp import unwrapped
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.models import DualEncoder
 from vsemb.recipes import Recipe
 from vsemb.runs import build, optimizers, texts
-from vsemb.runs.initialization import start_model, text_parts
 from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import Tree
+from vsemb.text.cooccurrence import document_frequencies
 from vsemb.training import RisingMomentumSGD
-from vsemb.training.cca import document_frequencies
 
 VARIANTS = ["vs", "s", "m1", "m2", "l"]
 SMALL = ["text.units=6", "text.word_dim=5", "embedding_dim=8", "batches.size=6"]
@@ -181,7 +181,7 @@ def test_sentences_enter_the_column_as_large_as_they_are(overrides: list[str], s
 def test_a_bag_beside_the_tree() -> None:
     model = build.build_model(small("text.bag=true"), 9, FEATURE_DIM)
     encoder = unwrapped(model.text_encoder)
-    assert isinstance(encoder, HybridSentenceEncoder)
+    assert isinstance(encoder, SequenceAndBagEncoder)
     words, bag = text_parts(model)
     assert words is encoder.sequence.words and isinstance(bag, BagOfWordsEncoder) and bag is encoder.bag
     tokens = tf.constant([[[2, 2], [3, 0]], [[3, 0], [0, 0]]], tf.int32)

@@ -17,9 +17,7 @@ TREE = Tree(("A", "dog", "runs"), (2, 3, 0), ("DT", "NN", "VBZ"), ("det", "nsubj
 CROSSING = Tree(("a", "fast", "dog", "runs"), (3, 4, 0, 3))
 
 
-@pytest.mark.parametrize(
-    "tree", [TREE, CROSSING, Tree(("犬",), (0,)), Tree(("New York", "#"), (2, 0))], ids=str
-)
+@pytest.mark.parametrize("tree", [TREE, CROSSING, Tree(("犬",), (0,)), Tree(("New York", "#"), (2, 0))], ids=str)
 def test_trees(tree: Tree) -> None:
     tree.check("sentence 1")
     assert is_parsed(tree.text)
@@ -31,9 +29,7 @@ def test_the_text_of_a_tree() -> None:
     assert len(TREE) == 3
 
 
-@pytest.mark.parametrize(
-    "text", ["A dog runs", "A dog\truns", "A\t2\ndog", "\t0", "a\t2\n", "a\tb\t0", "a\t-1"]
-)
+@pytest.mark.parametrize("text", ["A dog runs", "A dog\truns", "A\t2\ndog", "\t0", "a\t2\n", "a\tb\t0", "a\t-1"])
 def test_a_tab_in_a_raw_text_is_white_space(text: str) -> None:
     assert not is_parsed(text)
 
@@ -126,9 +122,7 @@ def test_random_trees_and_what_breaks_them() -> None:
         heads = np.array(tree.heads)
         root = tree.heads.index(0)
         with pytest.raises(DataError):  # The root hangs on itself.
-            replace(tree, heads=tuple((heads + (np.arange(len(tree)) == root) * (1 + root)).tolist())).check(
-                "S"
-            )
+            replace(tree, heads=tuple((heads + (np.arange(len(tree)) == root) * (1 + root)).tolist())).check("S")
         if len(tree) > 1:
             place = int(generator.choice(np.flatnonzero(heads)))
             heads[place] = 0

@@ -20,7 +20,5 @@ def drawn(seed: int = 0, images: int = 40, classes: int = 5, dim: int = 6):
     of_images = np.arange(images) % classes
     of_texts = np.repeat(np.arange(classes), 1 + 2 * np.arange(classes))
     generator.shuffle(of_texts)
-    embedded = [
-        centres[rows] + 0.8 * generator.normal(size=(len(rows), dim)) for rows in (of_images, of_texts)
-    ]
+    embedded = [centres[rows] + 0.8 * generator.normal(size=(len(rows), dim)) for rows in (of_images, of_texts)]
     return embedded[0].astype(np.float32), of_images, embedded[1].astype(np.float32), of_texts

@@ -70,9 +70,7 @@ def test_one_image_of_each_class_and_one_of_its_captions(split) -> None:
         for row, label, number in zip(rows, classes, batch["image_id"].numpy(), strict=True):
             assert split.class_names[row] == batches.class_names[label]
             assert split.ids[row] == number
-    for caption, row in zip(
-        batches.plan(2).ravel(), split.caption_rows[batches.plan(2)].ravel(), strict=True
-    ):
+    for caption, row in zip(batches.plan(2).ravel(), split.caption_rows[batches.plan(2)].ravel(), strict=True):
         assert words[caption] in split.entries[row]["captions"]
     text = next(iter(batches.dataset(2)))["text"].numpy()
     ids, offsets = WordTokenizer(Vocabulary.from_captions(words)).encode(words)

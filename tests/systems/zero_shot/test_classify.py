@@ -155,9 +155,7 @@ def test_without_labels_there_is_no_accuracy(tiny_run, scenes) -> None:
     found = classify_split(tiny_run, scenes, "val", embed_classes(tiny_run, ["red", "blue"]))
     assert (found.labelled, found.accuracy, found.accuracy_images) == (0, None, None)
     # Equal scores are nobody's: both names are of the same class and tie.
-    same = ClassPrompts(
-        ("red circle", "other"), np.repeat(embed_classes(tiny_run, ["red"]).embeddings, 2, axis=0)
-    )
+    same = ClassPrompts(("red circle", "other"), np.repeat(embed_classes(tiny_run, ["red"]).embeddings, 2, axis=0))
     label = scenes.split("val").class_names[0]
     tied = classify_split(tiny_run, scenes, "val", ClassPrompts((label, "other"), same.embeddings))
     assert tied.labelled >= 1 and tied.accuracy == 0
@@ -214,8 +212,7 @@ def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_sce
     found = classify_images(run, part.keys[:3], prompts, region_scenes, top=3)
     for row, each in enumerate(found):
         assert each.scores == {
-            name: pytest.approx(score, rel=1e-4, abs=1e-5)
-            for name, score in zip(names, scores[row], strict=True)
+            name: pytest.approx(score, rel=1e-4, abs=1e-5) for name, score in zip(names, scores[row], strict=True)
         }
     best = np.bincount(scores.argmax(axis=1), minlength=3)
     assert classify_split(run, region_scenes, "val", prompts).counts == dict(zip(names, best, strict=True))

@@ -17,9 +17,7 @@ from vsemb.systems.zero_shot.convolutional import (
     stage_lengths,
 )
 
-IDS = np.array(
-    [[2, 3, 4, 5, 2, 2, 3, 1, 4], [5, 0, 0, 0, 0, 0, 0, 0, 0], [4, 1, 2, 3, 0, 0, 0, 0, 0]], np.int32
-)
+IDS = np.array([[2, 3, 4, 5, 2, 2, 3, 1, 4], [5, 0, 0, 0, 0, 0, 0, 0, 0], [4, 1, 2, 3, 0, 0, 0, 0, 0]], np.int32)
 LENGTH = 9
 # 9 -> 7 -> 3 (a step is left over) -> 2.
 STAGES = ((4, 3, 3, 2), (5, 2, 1, 1))

@@ -113,8 +113,7 @@ def test_the_first_image_stays_what_it_was() -> None:
     assert record.key == "train/000000.png"
     assert record.objects[0]["box"] == [17, 7, 36, 39]
     assert record.captions[1] == (
-        "the several petals of this flower are pink and speckled, "
-        "the centre is yellow and the leaves are smooth"
+        "the several petals of this flower are pink and speckled, the centre is yellow and the leaves are smooth"
     )
 
 

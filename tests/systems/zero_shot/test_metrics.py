@@ -45,9 +45,7 @@ def test_oracle(similarity) -> None:
     assert scores.argmax(axis=1).tolist() == [label for row in expected["predictions"] for label in row]
     assert image_rankings(scores, image_classes).tolist() == expected["ranking_by_class"]
     for top, precision in expected["precision_at_k"].items():
-        metrics = evaluate_zero_shot(
-            images, image_classes, texts, text_classes, similarity, names="abc", top=int(top)
-        )
+        metrics = evaluate_zero_shot(images, image_classes, texts, text_classes, similarity, names="abc", top=int(top))
         np.testing.assert_allclose(metrics.average_precision, 100 * precision, **TOLERANCE)
         np.testing.assert_allclose(metrics.top1, 100 * expected["top1_per_class_mean"], **TOLERANCE)
         np.testing.assert_allclose(metrics.top1_images, 100 * expected["top1_micro"], **TOLERANCE)

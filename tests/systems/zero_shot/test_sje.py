@@ -62,9 +62,7 @@ def test_variants_differ_in_their_loss_alone() -> None:
     for name, variants in SJE.items():
         for variant, recipe in variants.items():
             assert (recipe.name, recipe.variant) == (name, variant)
-            same = dataclasses.replace(
-                recipe, name=reference.name, variant=reference.variant, loss=reference.loss
-            )
+            same = dataclasses.replace(recipe, name=reference.name, variant=reference.variant, loss=reference.loss)
             assert dataclasses.replace(same, text=reference.text) == reference
             weights[name[:6], variant] = recipe.loss.image_weight, recipe.loss.text_weight
     assert weights == {
@@ -165,9 +163,7 @@ def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
     with pytest.raises(DataError, match="other attributes"):
         train(recipe, exchanged, tmp_path / "run")
     # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
-    few = with_attributes(
-        flowers, tmp_path / "few", lambda v: {k: x for k, x in v.items() if k != "flower 60"}
-    )
+    few = with_attributes(flowers, tmp_path / "few", lambda v: {k: x for k, x in v.items() if k != "flower 60"})
     with pytest.raises(DataError, match="'flower 60' has no attributes"):
         train(recipe, few, tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -27,12 +27,8 @@ def test_oracles_of_one_item_a_class(name: str) -> None:
     relation = np.eye(len(images), dtype=np.int32)
     for negatives, prefix in (("hardest", "paper_max"), ("all", "released_code")):
         loss = StructuredJointEmbedding(negatives=negatives)
-        np.testing.assert_allclose(
-            float(loss(relation, scores)), expected[f"{prefix}_image_direction"], **TOLERANCE
-        )
-        np.testing.assert_allclose(
-            float(loss(relation, scores.T)), expected[f"{prefix}_text_direction"], **TOLERANCE
-        )
+        np.testing.assert_allclose(float(loss(relation, scores)), expected[f"{prefix}_image_direction"], **TOLERANCE)
+        np.testing.assert_allclose(float(loss(relation, scores.T)), expected[f"{prefix}_text_direction"], **TOLERANCE)
 
 
 def test_oracle_of_the_expectation_over_a_class() -> None:
@@ -77,9 +73,7 @@ def test_against_a_loop_over_classes_forward_and_gradient(negatives: str) -> Non
         total = fast(variable)
     rows = structured_rows(scores, classes, classes, pairs, negatives)
     np.testing.assert_allclose(float(total), rows.sum(), rtol=1e-5)
-    slow = finite_differences(
-        lambda at: structured_rows(at, classes, classes, pairs, negatives).sum(), scores.copy()
-    )
+    slow = finite_differences(lambda at: structured_rows(at, classes, classes, pairs, negatives).sum(), scores.copy())
     # float32 sums of seven items in another order, and central differences of 1e-6.
     np.testing.assert_allclose(tape.gradient(total, variable).numpy(), slow, atol=2e-5)
 

@@ -127,9 +127,7 @@ def cache_features(
     return store
 
 
-def write_precomputed(
-    dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]
-) -> FeatureStore:
+def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]) -> FeatureStore:
     """Stores features that were computed elsewhere, such as VSE++'s `*_ims.npy`.
 
     Args:
@@ -148,9 +146,7 @@ def write_precomputed(
     arrays = [rows] if isinstance(rows, np.ndarray) else list(rows)
     shapes = {array.shape[1:] for array in arrays}
     if len(shapes) != 1 or len(next(iter(shapes))) not in (1, 2):
-        raise DataError(
-            f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim)."
-        )
+        raise DataError(f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim).")
     if (total := sum(map(len, arrays))) != len(ids):
         raise DataError(f"There are {total} rows of precomputed features and {len(ids)} image ids.")
     expected = dataset_ids(dataset)
@@ -164,9 +160,7 @@ def write_precomputed(
     if (directory / "manifest.json").is_file():
         return FeatureStore.open(directory, dataset)
     shape = next(iter(shapes))
-    with discarded_on_error(
-        FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint})
-    ) as writer:
+    with discarded_on_error(FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint})) as writer:
         for block in (block for array in arrays for block in blocks(array)):
             block_ids = ids[writer.done : writer.done + len(block)]
             refuse_not_finite(block, block_ids, dataset, "Precomputed features")

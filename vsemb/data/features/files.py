@@ -83,9 +83,7 @@ class FeatureWriter:
             self._open()
         except BlockingIOError as error:
             os.close(self._lock)
-            raise DataError(
-                f"Another process is making the features in {self.directory}; wait for it."
-            ) from error
+            raise DataError(f"Another process is making the features in {self.directory}; wait for it.") from error
         except OSError as error:
             os.close(self._lock)
             raise DataError(f"Cannot write {self.work}: {error.strerror}.") from error

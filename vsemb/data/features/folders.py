@@ -84,9 +84,7 @@ class FolderKind:
         """
         manifest = read_json(directory / "manifest.json", f"{self.singular} manifest")
         if not isinstance(manifest, dict) or manifest.get("format") != self.format:
-            raise DataError(
-                f"{directory}/manifest.json is not a {self.singular} manifest (format {self.format!r})."
-            )
+            raise DataError(f"{directory}/manifest.json is not a {self.singular} manifest (format {self.format!r}).")
         if manifest.get("version") != self.version:
             raise DataError(
                 f"{self.called(directory)} have version {manifest.get('version')}, not {self.version}. "

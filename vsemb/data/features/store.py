@@ -86,15 +86,8 @@ class FeatureStore:
         manifest = _KIND.read_manifest(directory, dataset)
         ids = load_array(directory / "ids.npy")
         features = load_array(directory / "features.npy", mmap=True)
-        if (
-            ids.dtype != np.int64
-            or ids.ndim != 1
-            or features.dtype != np.float32
-            or features.ndim not in (2, 3)
-        ):
-            raise DataError(
-                f"Features in {directory} are damaged: ids {ids.dtype}, features {features.dtype}."
-            )
+        if ids.dtype != np.int64 or ids.ndim != 1 or features.dtype != np.float32 or features.ndim not in (2, 3):
+            raise DataError(f"Features in {directory} are damaged: ids {ids.dtype}, features {features.dtype}.")
         _KIND.check_rows(directory, manifest, dataset, ids, features)
         if manifest["backbone"] is not None:
             from vsemb.image.backbones import BackboneConfig

@@ -58,9 +58,7 @@ def read(
     if split is not None and len(files) > 1:
         notes.append(f"{len(files)} files put into split {split}.")
     options = {} if split is None else {"split": split}
-    return Source(
-        "coco", path.resolve().name, records, tuple(files), options, total=len(records), notes=tuple(notes)
-    )
+    return Source("coco", path.resolve().name, records, tuple(files), options, total=len(records), notes=tuple(notes))
 
 
 def _caption_files(folder: Path) -> list[Path]:
@@ -86,9 +84,7 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
         _unique(file, "annotation id", [(note["id"], None) for note in annotations])
         for note in annotations:
             if note["image_id"] not in captions:
-                raise DataError(
-                    f"{file}: annotation {note['id']} describes image {note['image_id']}, not listed."
-                )
+                raise DataError(f"{file}: annotation {note['id']} describes image {note['image_id']}, not listed.")
             captions[note["image_id"]].append(note["caption"])
             ids[note["image_id"]].append(str(note["id"]))
         if not all(isinstance(name, str) for name in names.values()):

@@ -116,9 +116,7 @@ def _captions(token: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         label, tab, caption = line.partition("\t")
         name, mark, place = label.strip().rpartition("#")
         if not tab or not mark or not name or not place.isdecimal():
-            raise DataError(
-                f"{token}, line {number}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}."
-            )
+            raise DataError(f"{token}, line {number}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}.")
         if label.strip() in seen:
             raise DataError(f"{token}, line {number}: {label.strip()} occurs twice.")
         seen.add(label.strip())

@@ -50,9 +50,7 @@ def read(
     if restval != "keep":
         rest = sum(split == "restval" for _, _, split, _ in parsed)
         if rest:
-            notes.append(
-                f"{rest} images of restval " + ("join train." if restval == "train" else "left out.")
-            )
+            notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
     beside = path.parent
     roots: list[Path | RemoteFolder] = [beside / "images", beside, beside.parent / "images"]
     if images is not None:

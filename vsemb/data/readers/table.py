@@ -89,13 +89,9 @@ def read(
         if disjoint_classes and fact[1] is None:
             raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
         if facts.setdefault(name, fact) != fact:
-            raise DataError(
-                f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row."
-            )
+            raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
         found = row.get("caption")
-        captions.setdefault(name, []).extend(
-            found if isinstance(found, list) else ["" if found is None else found]
-        )
+        captions.setdefault(name, []).extend(found if isinstance(found, list) else ["" if found is None else found])
     if not captions:
         raise DataError(f"{table} has no rows.")
     if disjoint_classes:
@@ -161,9 +157,7 @@ def _table_file(folder: Path) -> Path:
     found = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
     if len(found) != 1:
         names = f" ({', '.join(file.name for file in found)})" if found else ""
-        raise DataError(
-            f"{folder} holds {len(found)} tables .csv, .tsv or .jsonl{names}; name the one to read."
-        )
+        raise DataError(f"{folder} holds {len(found)} tables .csv, .tsv or .jsonl{names}; name the one to read.")
     return found[0]
 
 

@@ -56,9 +56,7 @@ def read(
     folder = Path(os.fspath(builder.data_dir))
     if not (folder / "dataset_info.json").exists():
         if not download:
-            raise DataError(
-                f"tensorflow-datasets has no {name!r} at {folder}. Let it download with --download."
-            )
+            raise DataError(f"tensorflow-datasets has no {name!r} at {folder}. Let it download with --download.")
         builder.download_and_prepare()
     leaves = dict(_leaves(builder.info.features, tfds))
     image = _choose("image_feature", image_feature, _of_kind(leaves, tfds.features.Image, sequences=False))
@@ -80,9 +78,7 @@ def read(
         "tfds",
         builder.info.full_name,
         examples,
-        files=tuple(
-            path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()
-        ),
+        files=tuple(path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()),
         options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
         total=sum(builder.info.splits[theirs].num_examples for theirs in splits),
         notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
@@ -114,9 +110,7 @@ class _Examples:
         # One file at a time, in order: ids must not depend on how reads happen to interleave.
         config = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
         for theirs, ours in self._splits.items():
-            data = self._builder.as_dataset(
-                split=theirs, decoders=decoders, read_config=config, shuffle_files=False
-            )
+            data = self._builder.as_dataset(split=theirs, decoders=decoders, read_config=config, shuffle_files=False)
             for example in tfds.as_numpy(data):
                 yield self._record(example, ours)
 

@@ -33,9 +33,7 @@ def read(source: str | os.PathLike[str]) -> Source:
     """
     folder = existing(source)
     if not folder.is_dir():
-        raise DataError(
-            f"{folder} is not a folder; the format vsepp reads a folder of *_ims.npy and *_caps.txt."
-        )
+        raise DataError(f"{folder} is not a folder; the format vsepp reads a folder of *_ims.npy and *_caps.txt.")
     records: list[ImageRecord] = []
     features: dict[str, np.ndarray] = {}
     files: list[Path] = []

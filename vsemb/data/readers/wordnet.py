@@ -200,9 +200,7 @@ def _concept(line: str) -> tuple[str, str, list[str]]:
     first = 4 + 2 * words
     stated, rest = int(fields[first]), fields[first + 1 :]
     if len(rest) != stated * _POINTER_FIELDS:
-        raise ValueError(
-            f"{stated} pointers announced, {len(rest)} fields of {_POINTER_FIELDS} a pointer follow"
-        )
+        raise ValueError(f"{stated} pointers announced, {len(rest)} fields of {_POINTER_FIELDS} a pointer follow")
     hypernyms = [
         rest[start + 1]
         for start in range(0, len(rest), _POINTER_FIELDS)

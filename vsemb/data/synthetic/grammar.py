@@ -183,9 +183,7 @@ class _Speaker:
             return [*subject, Word("is"), *_plain(how), *other]
         subject = self._noun((first,), size=size, colour=True)
         alike = self.objects[first].label == self.objects[second].label
-        other = self._noun(
-            (second,), size=size, colour=True, article="another" if alike and not size else "a"
-        )
+        other = self._noun((second,), size=size, colour=True, article="another" if alike and not size else "a")
         return self._introduced([*subject, *_plain(how), *other])
 
     def complete(self) -> Phrase:

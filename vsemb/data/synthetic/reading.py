@@ -141,9 +141,7 @@ class _Reader:
             background = self._background()
         if self.at < len(self.words):
             self._fail()
-        return Reading(
-            tuple(self.nouns), self.places, tuple(self.relations), self.attributes, colours, background
-        )
+        return Reading(tuple(self.nouns), self.places, tuple(self.relations), self.attributes, colours, background)
 
     def _inverted(self, where: tuple[str, ...]) -> None:
         """`at the top there is a red star`."""

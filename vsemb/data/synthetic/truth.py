@@ -20,9 +20,7 @@ from vsemb.data.synthetic.reading import Reading, read_caption
 from vsemb.data.synthetic.world import BACKGROUNDS, COLOURS, SHAPES, SIZES
 
 
-def is_true(
-    caption: str, objects: Sequence[Mapping[str, Any]], image_size: int, background: str
-) -> bool | None:
+def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int, background: str) -> bool | None:
     """Tells whether a caption is true of an image.
 
     Args:
@@ -109,9 +107,7 @@ def _assigned(
         options = [(index,) for index in fitting]
     taken = {index for group in groups for index in group}
     return any(
-        _assigned(said, objects, image_size, (*groups, option))
-        for option in options
-        if taken.isdisjoint(option)
+        _assigned(said, objects, image_size, (*groups, option)) for option in options if taken.isdisjoint(option)
     )
 
 
@@ -130,10 +126,7 @@ def _holds(
         return False
     if not all(_lies(objects[groups[noun][0]], where, image_size) for noun, where in said.places.items()):
         return False
-    return all(
-        _related(objects[groups[one][0]], how, objects[groups[other][0]])
-        for one, how, other in said.relations
-    )
+    return all(_related(objects[groups[one][0]], how, objects[groups[other][0]]) for one, how, other in said.relations)
 
 
 def _lies(item: Mapping[str, Any], where: tuple[str, ...], image_size: int) -> bool:

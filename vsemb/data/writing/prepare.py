@@ -112,9 +112,7 @@ def survey(records: list[ImageRecord]) -> str:
     seen = set()
     for record in records:
         if record.key in seen:
-            raise DataError(
-                f"The image {record.key!r} occurs twice in the source; every image needs its own name."
-            )
+            raise DataError(f"The image {record.key!r} occurs twice in the source; every image needs its own name.")
         seen.add(record.key)
         size = None
         if isinstance(record.image, Path):

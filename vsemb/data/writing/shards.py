@@ -39,9 +39,7 @@ def example_bytes(entry: dict[str, Any], encoded: bytes | None) -> bytes:
         feature["class/name"].bytes_list.value.append(entry["class"].encode())
     if "objects" in entry:
         feature["objects/label"].bytes_list.value.extend(item["label"].encode() for item in entry["objects"])
-        feature["objects/box"].float_list.value.extend(
-            float(side) for item in entry["objects"] for side in item["box"]
-        )
+        feature["objects/box"].float_list.value.extend(float(side) for item in entry["objects"] for side in item["box"])
     # Without `deterministic` the order of a protobuf map is anyone's guess.
     return example.SerializeToString(deterministic=True)
 

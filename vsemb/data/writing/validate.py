@@ -95,13 +95,9 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
         raise DataError(f"The key of image {key!r} is not valid Unicode.") from error
     check_split_name(record.split)
     if record.alignments and len(record.alignments) != len(record.captions):
-        raise DataError(
-            f"Image {key!r} has {len(record.captions)} captions and {len(record.alignments)} alignments."
-        )
+        raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(record.alignments)} alignments.")
     if record.caption_ids and len(record.caption_ids) != len(record.captions):
-        raise DataError(
-            f"Image {key!r} has {len(record.captions)} captions and {len(record.caption_ids)} ids."
-        )
+        raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(record.caption_ids)} ids.")
     # Taken before the bytes are read: a file that changes meanwhile then looks changed to a resumed run.
     mark = signature(record)
     captions = [clean_caption(text, key) for text in record.captions]

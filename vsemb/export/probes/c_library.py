@@ -141,9 +141,7 @@ def signature_defs(meta_graph: bytes) -> dict[str, dict[str, dict[str, dict[str,
         sides: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
         for side, item in fields(last(entry, 2)):
             if side in (1, 2):
-                sides["inputs" if side == 1 else "outputs"][last(item, 1).decode()] = tensor_info(
-                    last(item, 2)
-                )
+                sides["inputs" if side == 1 else "outputs"][last(item, 1).decode()] = tensor_info(last(item, 2))
         found[name] = sides
     return found
 

@@ -75,10 +75,7 @@ class BinaryCodes(Backend):
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
         thresholds = bit_thresholds(vectors)
         codes = np.concatenate(
-            [
-                _words(pack_bits(vectors[start : start + _ROWS], thresholds))
-                for start in range(0, len(vectors), _ROWS)
-            ]
+            [_words(pack_bits(vectors[start : start + _ROWS], thresholds)) for start in range(0, len(vectors), _ROWS)]
         )
         np.save(directory / "codes.npy", codes, allow_pickle=False)
         np.save(directory / "thresholds.npy", thresholds, allow_pickle=False)
@@ -130,9 +127,7 @@ def _words(packed: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(padded).view(np.uint64)
 
 
-_BITS_OF_16 = (
-    np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).reshape(-1, 16).sum(1, np.uint8)
-)
+_BITS_OF_16 = np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).reshape(-1, 16).sum(1, np.uint8)
 
 
 def _count_bits(words: np.ndarray) -> np.ndarray:

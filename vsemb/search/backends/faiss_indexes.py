@@ -99,9 +99,7 @@ class FaissIVF(_Faiss):
         most = max(1, len(vectors) // _FEWEST_A_LIST)
         nlist = parameters.setdefault("nlist", max(1, min(round(4 * len(vectors) ** 0.5), most)))
         if not 1 <= nlist <= len(vectors):
-            raise invalid_argument(
-                "nlist", nlist, f"an integer from 1 to {len(vectors)}, the number of items"
-            )
+            raise invalid_argument("nlist", nlist, f"an integer from 1 to {len(vectors)}, the number of items")
         nprobe = parameters.setdefault("nprobe", min(nlist, max(8, nlist // 8)))
         if not 1 <= nprobe <= nlist:
             raise invalid_argument("nprobe", nprobe, f"an integer from 1 to {nlist}, the number of lists")
@@ -126,9 +124,7 @@ class FaissInt8(_Faiss):
     @classmethod
     def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
         faiss = _faiss()
-        index = faiss.IndexScalarQuantizer(
-            vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
-        )
+        index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
         index.train(_sample(vectors, _ROWS))
         return index
 

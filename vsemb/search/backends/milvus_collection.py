@@ -91,9 +91,7 @@ class MilvusCollection(Backend):
             opened = cls(_connect(uri, folder), collection, folder)
             try:
                 if not opened.client.has_collection(collection):
-                    raise DataError(
-                        f"There is no collection {collection} at {uri or folder}. Make the index again."
-                    )
+                    raise DataError(f"There is no collection {collection} at {uri or folder}. Make the index again.")
                 opened.client.load_collection(collection)
             except BaseException:
                 opened.close()

@@ -1,1 +1,5 @@
 """Captions: recurrent models that write them, and their metrics."""
+
+from vsemb.registry import System
+
+SYSTEM = System(name="captions")

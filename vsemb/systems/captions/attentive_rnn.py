@@ -58,12 +58,8 @@ class AttentiveRNN(MultimodalRNN):
             raise invalid_argument("heads", heads, f"a divisor of units={self.units}")
         self.heads = heads
         options: dict[str, Any] = {"dtype": words.dtype_policy}
-        self.summary = keras.layers.Dense(
-            GATES[self.cell] * self.units, use_bias=False, name="summary", **options
-        )
-        self.attention = keras.layers.MultiHeadAttention(
-            heads, self.units // heads, name="attention", **options
-        )
+        self.summary = keras.layers.Dense(GATES[self.cell] * self.units, use_bias=False, name="summary", **options)
+        self.attention = keras.layers.MultiHeadAttention(heads, self.units // heads, name="attention", **options)
         self.combination = keras.layers.Dense(
             self.units, activation="tanh", use_bias=False, name="combination", **options
         )

@@ -174,9 +174,7 @@ def allowed(log_probs: Tensor, turn: Tensor, min_words: int, forbidden: Sequence
     return tf.where(never, _NEVER, tf.cast(log_probs, tf.float32))
 
 
-def ordered(
-    tokens: Tensor, log_probs: Tensor, finished: Tensor, *, n_best: int, length_penalty: float
-) -> Hypotheses:
+def ordered(tokens: Tensor, log_probs: Tensor, finished: Tensor, *, n_best: int, length_penalty: float) -> Hypotheses:
     """Puts the hypotheses of each row in order: finished ones first, each kind by its scores.
 
     Args:

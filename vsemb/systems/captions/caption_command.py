@@ -18,9 +18,7 @@ EXAMPLE = """  vsemb caption runs/captions dog.jpg beach.jpg
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("run", metavar="RUN", help="the run directory")
-    parser.add_argument(
-        "images", nargs="+", metavar="IMAGE", help="image files, or keys of a dataset's images"
-    )
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or keys of a dataset's images")
     add_search(parser)
     draws = parser.add_argument_group("drawing words in place of a beam search")
     draws.add_argument("--sample", metavar="HOW", help="greedy, random, top-k=5 or top-p=0.9")
@@ -32,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="below 1 the likely words are drawn even more often (%(default)s)",
     )
     draws.add_argument("--seed", type=int, default=0, help="of the draws (%(default)s)")
-    parser.add_argument(
-        "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
-    )
+    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)")
     parser.add_argument("--json", metavar="FILE", help="also write the captions to FILE as JSON")
 
 

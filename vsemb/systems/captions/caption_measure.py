@@ -184,9 +184,7 @@ def measure_captions(
     found = []
     for run in runs:
         asked = _options_for(run, runs, options or CaptionOptions())
-        best = [
-            written[:1] or [("", 0.0)] for written in caption_split(run, dataset, split, asked, rows=rows)
-        ]
+        best = [written[:1] or [("", 0.0)] for written in caption_split(run, dataset, split, asked, rows=rows)]
         texts, log_probs = [written[0][0] for written in best], [written[0][1] for written in best]
         found.append(measured(str(run.path), texts, run.recipe.name, log_probs))
     if train_part is not None:
@@ -213,9 +211,7 @@ def measure_captions(
     return CaptionTable(split, [part.keys[row] for row in rows], wanted, train, found, notes)
 
 
-def _options_for(
-    run: CaptioningRun, runs: Sequence[CaptioningRun], options: CaptionOptions
-) -> CaptionOptions:
+def _options_for(run: CaptioningRun, runs: Sequence[CaptioningRun], options: CaptionOptions) -> CaptionOptions:
     beside = not isinstance(run, CaptionRun) and any(isinstance(each, CaptionRun) for each in runs)
     if beside:
         options = dataclasses.replace(options, beam=None, length_penalty=None)

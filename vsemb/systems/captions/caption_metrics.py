@@ -180,8 +180,7 @@ def _tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> t
             raise invalid_argument("references", captions, f"a list of captions for image {row}, one or more")
     found = {row: [" ".join(caption_tokens(caption))] for row, caption in enumerate(candidates)}
     wanted = {
-        row: [" ".join(caption_tokens(caption)) for caption in captions]
-        for row, captions in enumerate(references)
+        row: [" ".join(caption_tokens(caption)) for caption in captions] for row, captions in enumerate(references)
     }
     return found, wanted
 

@@ -34,9 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="leave out a region whose intersection over union with a better one is larger (%(default)s)",
     )
-    parser.add_argument(
-        "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
-    )
+    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)")
     parser.add_argument(
         "--boxes",
         metavar="FILE",

@@ -45,7 +45,7 @@ from vsemb.systems.captions.spatial_features import SpatialFeatureEncoder
 from vsemb.systems.captions.validation import CiderValidation, PerplexityValidation, likelihood_batches
 from vsemb.systems.regions.regions import RegionStore
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.strategies import Devices, as_devices
+from vsemb.training.strategies import DistributionContext, as_distribution
 
 #: Name of what decides which epoch is kept -> its name in the logs.
 SELECTIONS = {"perplexity": "val_log2_likelihood", "cider": "val_cider"}
@@ -102,7 +102,7 @@ class CaptionRun(ImageRun):
         Returns:
             (n, ...); of a run of regions (n, dim), the first region, which is the whole image.
         """
-        return images[:, 0] if self.sets else images
+        return images[:, 0] if self.multi_vector else images
 
 
 def build_caption_model(recipe: Recipe, vocabulary_size: int, feature_dim: int | None) -> MultimodalRNN:
@@ -201,9 +201,7 @@ def _build_image_encoder(recipe: Recipe, feature_dim: int | None) -> keras.layer
     height, width = backbone.get_layer("flat").input.shape[1:3]
     return PixelEncoder(
         backbone,
-        SpatialFeatureEncoder(
-            height * width, caption.units, dropout=image.dropout, dtype=recipe.training.dtype
-        ),
+        SpatialFeatureEncoder(height * width, caption.units, dropout=image.dropout, dtype=recipe.training.dtype),
         frozen_statistics=image.frozen_statistics,
         dtype=recipe.training.dtype,
     )
@@ -217,7 +215,7 @@ def train_captions(
     alignment: Run | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
-    strategy: str | Devices = "none",
+    strategy: str | DistributionContext = "none",
 ) -> CaptionRun:
     """Trains a captions recipe; a training that was stopped goes on where it stopped.
 
@@ -228,7 +226,7 @@ def train_captions(
         alignment: the run of `dvsa` that cuts captions into snippets, for a recipe of regions.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
-        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_distribution`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -240,7 +238,7 @@ def train_captions(
 
         run = train_captions(recipes.get("multimodal-rnn"), Dataset.open("data/flickr8k"), "runs/captions")
     """
-    out, devices = Path(out), as_devices(strategy)
+    out, devices = Path(out), as_distribution(strategy)
     check_selection(recipe)
     check_places(recipe)
     devices.check_batch_size(recipe.batches.size)
@@ -266,8 +264,8 @@ def train_captions(
         else:
             pairs = _whole_images(recipe, dataset, train_split, store, tokenizer)
         # Only now, so that a recipe that does not work, or an alignment, leaves no run behind.
-        info = devices.chief_first(enter)
-        for name, snippets in pairs.snippets.items() if devices.chief else ():
+        info = devices.first_worker_first(enter)
+        for name, snippets in pairs.snippets.items() if devices.writes else ():
             keep_snippets(snippets, out / SNIPPETS / name)
         _start(recipe, model, tokenizer, pairs)
         batches = pairs.batches

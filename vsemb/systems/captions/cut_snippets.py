@@ -31,7 +31,7 @@ from vsemb.systems.captions.snippets import Snippets
 from vsemb.systems.regions.regions import RegionStore
 from vsemb.systems.regions.score_spread import ScoreSpread
 from vsemb.systems.regions.set_scores import item_mask
-from vsemb.systems.regions.similarities import SetSimilarity
+from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain, phrases
 
 __all__ = [
@@ -50,9 +50,7 @@ _BLOCK, _BATCH = 2048, 256
 _CHOOSING, _CHOOSERS = "val", 2048
 
 
-def find_snippets(
-    alignment: Run, dataset: Dataset, split: Split | str, *, affinity: float | None = None
-) -> Snippets:
+def find_snippets(alignment: Run, dataset: Dataset, split: Split | str, *, affinity: float | None = None) -> Snippets:
     """Cuts the captions of a split into snippets, with a progress bar.
 
     Args:
@@ -203,7 +201,7 @@ class _Aligner:
         self.run = alignment
         self.store: RegionStore = alignment.regions_of(dataset)
         similarity = alignment.model.similarity
-        assert isinstance(similarity, SetSimilarity)  # As `Run.need_regions` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `Run.need_regions` has seen to it.
         self._similarity = similarity
         self._embed = tf.function(
             alignment.model.encode_images, [tf.TensorSpec((None, None, self.store.dim), tf.float32)]
@@ -231,9 +229,7 @@ class _Aligner:
         fine = tf.reduce_all(tf.math.is_finite(scores) | ~words[:, :, None] | ~real[:, None])
         return best_chain(scores, words, real, affinity)[0], fine
 
-    def paths(
-        self, part: Split, affinity: float
-    ) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
+    def paths(self, part: Split, affinity: float) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
         """Yields the numbers of captions, a block at a time, their words, and the region of each word."""
         largest = float(np.finfo(np.float32).max)
         for captions, regions, places, ids, offsets in self._blocks(part, np.arange(len(part.captions))):

@@ -61,9 +61,7 @@ def draw_captions(
     picture.paste(scaled, (0, 0))
     pen = ImageDraw.Draw(picture)
     left = scaled.width + 2 * gap
-    for (x, y, width, height), colour, block, top, high in zip(
-        places, colours, blocks, tops, heights, strict=True
-    ):
+    for (x, y, width, height), colour, block, top, high in zip(places, colours, blocks, tops, heights, strict=True):
         centre, end = (x + width // 2, y + height // 2), (left - gap // 2, top + high // 2)
         for ground, thick in (("white", line + 2), (colour, line)):
             pen.line((centre, end), ground, thick)

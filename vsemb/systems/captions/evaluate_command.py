@@ -24,18 +24,14 @@ def add_captions(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("captions and language models")
     group.add_argument("--captions", action="store_true", help="how good are the captions the run writes?")
     group.add_argument("--perplexity", action="store_true", help="how well does it foresee captions?")
-    group.add_argument(
-        "--beside", nargs="+", default=[], metavar="RUN", help="other runs, measured in the same table"
-    )
+    group.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="other runs, measured in the same table")
     group.add_argument(
         "--beam",
         type=int,
         metavar="N",
         help="hypotheses kept (the recipe's, which sc-nlm always keeps in one table with multimodal-rnn)",
     )
-    group.add_argument(
-        "--length-penalty", type=float, metavar="P", help="see vsemb caption --help (the recipe's)"
-    )
+    group.add_argument("--length-penalty", type=float, metavar="P", help="see vsemb caption --help (the recipe's)")
     group.add_argument("--limit", type=int, metavar="N", help="the first N images (all)")
     group.add_argument(
         "--examples",
@@ -44,9 +40,7 @@ def add_captions(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="show captions of N images, with the training sentence nearest to each (0)",
     )
-    group.add_argument(
-        "--references", action="store_true", help="also what people score: a caption against the others"
-    )
+    group.add_argument("--references", action="store_true", help="also what people score: a caption against the others")
     group.add_argument("--no-meteor", action="store_true", help="leave METEOR out, which takes Java and time")
 
 

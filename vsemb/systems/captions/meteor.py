@@ -22,9 +22,7 @@ _JAVA = ("-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en")
 _PATIENCE = 300.0
 
 
-def meteor_of_tokens(
-    candidates: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[float, np.ndarray]:
+def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, np.ndarray]:
     """Computes METEOR.
 
     Args:
@@ -84,9 +82,7 @@ def _command() -> list[str]:
 def _program() -> Iterator[_Ask]:
     """Starts the program and ends it, whatever happens in between."""
     try:
-        process = subprocess.Popen(
-            _command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError as error:
         raise DataError(f"Java does not start: {error.strerror}.") from error
     try:
@@ -128,7 +124,5 @@ class _Ask:
         except OSError:
             answer = b""
         if not answer:
-            raise DataError(
-                "Its Java program ended early; it needs 2 GB of memory and Java 8 or later: java -version"
-            )
+            raise DataError("Its Java program ended early; it needs 2 GB of memory and Java 8 or later: java -version")
         return answer.decode(errors="replace").strip()

@@ -108,9 +108,7 @@ class MultimodalRNN(NextWordModel):
         self.projection = keras.layers.Dense(
             GATES[cell] * units, use_bias=False, kernel_initializer=kernel, name="projection", **options
         )
-        self.recurrent = keras.layers.RNN(
-            _CELLS[cell](units, recurrent, **options), return_sequences=True, **options
-        )
+        self.recurrent = keras.layers.RNN(_CELLS[cell](units, recurrent, **options), return_sequences=True, **options)
         self._dropout_layer = keras.layers.Dropout(dropout, **options)
         # Its bias stands beside it, in float32: of a logarithm of -8 bfloat16 keeps one decimal.
         self.output_map = keras.layers.Dense(self.vocabulary_size, use_bias=False, name="output", **options)
@@ -132,9 +130,7 @@ class MultimodalRNN(NextWordModel):
         ):
             if not layer.built:
                 layer.build(shape)
-        self.output_bias = self.add_weight(
-            shape=(self.vocabulary_size,), initializer="zeros", name="output_bias"
-        )
+        self.output_bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="output_bias")
 
     def set_frequencies(self, counts: np.ndarray) -> None:
         """Starts b_o at the logarithms of how often each word is to be written (section 3.3).
@@ -194,13 +190,8 @@ class MultimodalRNN(NextWordModel):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["vocabulary_size"]
-        parts = {
-            name: keras.saving.serialize_keras_object(getattr(self, name))
-            for name in ("image_encoder", "words")
-        }
-        numbers = {
-            name: getattr(self, name) for name in ("cell", "units", "image_steps", "dropout", "init_scale")
-        }
+        parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("image_encoder", "words")}
+        numbers = {name: getattr(self, name) for name in ("cell", "units", "image_steps", "dropout", "init_scale")}
         return {**config, **parts, **numbers}
 
     @classmethod

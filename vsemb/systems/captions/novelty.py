@@ -139,10 +139,7 @@ class TrainingCaptions:
         vectors = [self._vector(caption) for caption in captions]
         return np.array(
             [
-                [
-                    sum(weight * other.get(feature, 0.0) for feature, weight in one.items())
-                    for other in vectors
-                ]
+                [sum(weight * other.get(feature, 0.0) for feature, weight in one.items()) for other in vectors]
                 for one in vectors
             ]
         )

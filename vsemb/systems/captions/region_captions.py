@@ -152,7 +152,7 @@ def need_region_captions(run: CaptionRun) -> None:
     Raises:
         DataError: naming the recipe that captions regions.
     """
-    if not run.sets:
+    if not run.multi_vector:
         raise DataError(
             f"{run.path} captions whole images: its recipe is {run.recipe.name!r}. Train the recipe "
             "multimodal-rnn-regions, which captions regions: vsemb train multimodal-rnn-regions"

@@ -193,7 +193,7 @@ def _captioned(
 
 def _regions(run: CaptioningRun, dataset: Dataset, part: Split, rows: np.ndarray) -> list[Picture]:
     """The first images with captions of their regions, where a run writes some: figure 7 of the paper."""
-    if not isinstance(run, CaptionRun) or not run.sets or not part.has_images or not run.feature_regions:
+    if not isinstance(run, CaptionRun) or not run.multi_vector or not part.has_images or not run.feature_regions:
         return []
     pictures = []
     for row in rows[:_PICTURES].tolist():

@@ -57,9 +57,7 @@ class Sampler(tf.Module):
     True
     """
 
-    def __init__(
-        self, kind: str, number: float | None = None, *, temperature: float = 1.0, seed: int = 0
-    ) -> None:
+    def __init__(self, kind: str, number: float | None = None, *, temperature: float = 1.0, seed: int = 0) -> None:
         super().__init__()
         if not _COLDEST <= temperature < float("inf"):
             fix = "`greedy` always takes the likeliest word."
@@ -183,9 +181,7 @@ def sample(
     words = tf.zeros([rows * drawn], tf.int32)
     tokens = tf.zeros([rows * drawn, max_words], tf.int32)
 
-    def goes_on(
-        turn: Tensor, tokens: Tensor, words: Tensor, log_probs: Tensor, finished: Tensor, state: Any
-    ) -> Tensor:
+    def goes_on(turn: Tensor, tokens: Tensor, words: Tensor, log_probs: Tensor, finished: Tensor, state: Any) -> Tensor:
         return tf.reduce_any(~finished)
 
     def draw(

@@ -51,9 +51,7 @@ class SnippetImages:
         self._store, self._ids, self._regions = store, snippets.image_ids, snippets.regions
         self._features: np.ndarray | None = None
         # A region that several snippets describe is held once.
-        pairs, places = np.unique(
-            np.stack([snippets.image_ids, snippets.regions]), axis=1, return_inverse=True
-        )
+        pairs, places = np.unique(np.stack([snippets.image_ids, snippets.regions]), axis=1, return_inverse=True)
         if pairs.shape[1] * store.dim * 2 <= memory:
             self._features, self._places = self._read(*pairs), places.reshape(-1)
 
@@ -113,8 +111,7 @@ class SnippetBatches:
         self.steps_per_epoch = len(snippets) // batch_size
         if self.steps_per_epoch == 0:
             raise DataError(
-                f"There are {len(snippets)} snippets, fewer than batch_size={batch_size}. Lower the batch "
-                "size."
+                f"There are {len(snippets)} snippets, fewer than batch_size={batch_size}. Lower the batch size."
             )
         self._dim = store.dim
         self._images = SnippetImages(snippets, store, memory=memory)

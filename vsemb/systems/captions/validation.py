@@ -107,9 +107,7 @@ class CiderValidation(PerplexityValidation):
         """Writes a caption of each image of the split with the model as it is now."""
         if self._captioner is None or self._captioner.model is not self.model:
             vocabulary = self.tokenizer.vocabulary
-            self._captioner = NeuralCaptioner(
-                self.model, vocabulary, beam=1, n_best=1, max_words=self.max_words
-            )
+            self._captioner = NeuralCaptioner(self.model, vocabulary, beam=1, n_best=1, max_words=self.max_words)
         texts: list[str] = []
         with averaged_weights(self.model):
             for batch in image_batches(self.images, len(self.split)):

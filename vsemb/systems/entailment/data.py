@@ -169,9 +169,7 @@ class EntailmentData:
                 premise, hypothesis = sentence(where, row, "premise"), sentence(where, row, "hypothesis")
                 split = name
                 if self.grouped and "split" in row:
-                    raise DataError(
-                        f"{where}: this row names its split and the first does not. Name all or none."
-                    )
+                    raise DataError(f"{where}: this row names its split and the first does not. Name all or none.")
                 if self.grouped:
                     split = premise_split(premise, self.split_seed)
                 elif not name:

@@ -195,8 +195,7 @@ def label(where: str, row: Row) -> int | None:
     if given is None or key in _NO_LABEL:
         return None
     raise DataError(
-        f"{where}: unknown label. Received: {given!r}. Expected: {', '.join(CLASSES)}, 0, 1, 2, or - for "
-        "none."
+        f"{where}: unknown label. Received: {given!r}. Expected: {', '.join(CLASSES)}, 0, 1, 2, or - for none."
     )
 
 

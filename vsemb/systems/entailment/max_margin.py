@@ -38,9 +38,7 @@ class MaxMargin(keras.losses.Loss):
     0.85
     """
 
-    def __init__(
-        self, margin: float = 1.0, *, reduction: str | None = None, name: str = "max_margin"
-    ) -> None:
+    def __init__(self, margin: float = 1.0, *, reduction: str | None = None, name: str = "max_margin") -> None:
         super().__init__(name=name, reduction=reduction or "sum", dtype="float32")
         if not 0 < margin < math.inf:
             raise invalid_argument("margin", margin, "a finite number > 0")

@@ -81,9 +81,7 @@ class EnergyMeasure:
         return energies
 
 
-def evaluate_entailment(
-    energies: np.ndarray, classes: np.ndarray, threshold: float | None = None
-) -> EntailmentMetrics:
+def evaluate_entailment(energies: np.ndarray, classes: np.ndarray, threshold: float | None = None) -> EntailmentMetrics:
     """Measures energies of labelled pairs.
 
     Args:

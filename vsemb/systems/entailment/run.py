@@ -32,9 +32,9 @@ from vsemb.systems.entailment.max_margin import MaxMargin
 from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.systems.entailment.validation import EntailmentValidation
+from vsemb.text.cooccurrence import document_frequencies
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.cca import document_frequencies
-from vsemb.training.strategies import Devices, as_devices
+from vsemb.training.strategies import DistributionContext, as_distribution
 
 #: A recipe's similarity -> the model's comparison.
 COMPARISONS = {"order": "order", "cosine": "symmetric"}
@@ -119,7 +119,7 @@ def train_entailment(
     *,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
-    strategy: str | Devices = "none",
+    strategy: str | DistributionContext = "none",
 ) -> EntailmentRun:
     """Trains an entailment recipe; a training that was stopped goes on where it stopped.
 
@@ -129,7 +129,7 @@ def train_entailment(
         out: the run directory.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
-        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_distribution`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -141,7 +141,7 @@ def train_entailment(
 
         run = train_entailment(recipes.get("entailment"), EntailmentData.open("data/snli_1.0"), "runs/snli")
     """
-    out, devices = Path(out), as_devices(strategy)
+    out, devices = Path(out), as_distribution(strategy)
     devices.check_batch_size(recipe.batches.size)
     if not (out / RECIPE).exists():
         check_out(out)
@@ -181,7 +181,7 @@ def train_entailment(
         model,
         batches,
         out,
-        devices.chief_first(lambda: enter_run(recipe, info, out, vocabulary)),
+        devices.first_worker_first(lambda: enter_run(recipe, info, out, vocabulary)),
         validation=EntailmentValidation(splits["val"]),
         monitor="val_accuracy",
         unit="pairs",
@@ -211,9 +211,7 @@ def _start(recipe: Recipe, model: EntailmentModel, tokenizer: Tokenizer, split: 
         start_word_vectors(recipe, words, tokenizer.vocabulary, ids, offsets)
 
 
-def evaluate_entailment_run(
-    run: EntailmentRun, data: EntailmentData, split: str = "test"
-) -> EntailmentMetrics:
+def evaluate_entailment_run(run: EntailmentRun, data: EntailmentData, split: str = "test") -> EntailmentMetrics:
     """Measures a run on a split, at the threshold that is best on the data's validation split.
 
     Args:

@@ -1,1 +1,5 @@
 """Hypernymy as order of concept vectors."""
+
+from vsemb.registry import System
+
+SYSTEM = System(name="hypernymy")

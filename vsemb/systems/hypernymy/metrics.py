@@ -63,9 +63,7 @@ class Reconstruction:
 
 def pair_energies(model: HypernymModel, pairs: np.ndarray) -> np.ndarray:
     """Returns the model's energies of (pairs, 2) int concept numbers, in blocks: (pairs,) float32."""
-    blocks = [
-        ops.convert_to_numpy(model(pairs[start : start + _PAIRS])) for start in range(0, len(pairs), _PAIRS)
-    ]
+    blocks = [ops.convert_to_numpy(model(pairs[start : start + _PAIRS])) for start in range(0, len(pairs), _PAIRS)]
     return np.concatenate(blocks) if blocks else np.empty(0, np.float32)
 
 
@@ -183,9 +181,7 @@ def reconstruct(
         before = _count_before(energies, row, own, np.searchsorted(queries, left_out[:, 0]), left_out[:, 1])
         ranks.append(before + 1)
         precisions.append(_average_precisions(row, own, before))
-    return Reconstruction(
-        float(np.mean(np.concatenate(ranks))), float(np.mean(np.concatenate(precisions))), len(edges)
-    )
+    return Reconstruction(float(np.mean(np.concatenate(ranks))), float(np.mean(np.concatenate(precisions))), len(edges))
 
 
 def _rows_of(queries: np.ndarray, pairs: np.ndarray) -> np.ndarray:

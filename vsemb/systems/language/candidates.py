@@ -232,9 +232,7 @@ class StructureContentCaptioner(tf.Module):
 
         rows = len(self._lengths)
         left = tf.constant(self._lengths[:, None], tf.int32)
-        found = beam_search(
-            step, {"model": state, "left": left}, rows=rows, beam=self.beam, max_words=self.longest + 1
-        )
+        found = beam_search(step, {"model": state, "left": left}, rows=rows, beam=self.beam, max_words=self.longest + 1)
         return found.tokens[:, 0, : self.longest], found.log_probs[:, 0]
 
     def _embed(self, ids: Tensor) -> Tensor:

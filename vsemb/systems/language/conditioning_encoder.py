@@ -23,7 +23,7 @@ def check_encoder(encoder: Run) -> None:
         DataError: if its vectors are sets, or it reads trees, the names of classes, or parts of words.
     """
     reason = None
-    if encoder.sets:
+    if encoder.multi_vector:
         reason = "embeds sentences as sets of words"
     elif encoder.reads_trees:
         reason = "reads dependency trees"

@@ -183,8 +183,7 @@ def load_captioner(
             raise ValueError("its parts do not fit the run")
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(
-            f"{folder} is damaged ({one_line(error, 120)}). Remove it, and give `vsemb train` the same "
-            "command again."
+            f"{folder} is damaged ({one_line(error, 120)}). Remove it, and give `vsemb train` the same command again."
         ) from error
     return _captioner(run, encoder, parts, weights, n_best=n_best, candidates=candidates, beam=beam)
 

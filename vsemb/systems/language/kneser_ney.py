@@ -91,9 +91,7 @@ class KneserNeyTrigram(tf.Module):
             raise invalid_argument("offsets", len(offsets), "at least one sentence")
         if len(ids) and not (ids.min() >= 1 and ids.max() < vocabulary_size):
             received = (int(ids.min()), int(ids.max()))
-            raise invalid_argument(
-                "ids", received, f"ids from 1 to vocabulary_size - 1 = {vocabulary_size - 1}"
-            )
+            raise invalid_argument("ids", received, f"ids from 1 to vocabulary_size - 1 = {vocabulary_size - 1}")
         size = np.int64(vocabulary_size)
         trigrams, counts = np.unique(_trigrams(ids, offsets, size), return_counts=True)
         bigrams, before = np.unique(trigrams % (size * size), return_counts=True)
@@ -102,9 +100,7 @@ class KneserNeyTrigram(tf.Module):
         pair_totals = np.bincount(bigrams // size, before, vocabulary_size)
         pair_followers = np.bincount(bigrams // size, minlength=vocabulary_size)
         words = np.bincount(bigrams % size, minlength=vocabulary_size)
-        weights = np.divide(
-            discount * pair_followers, pair_totals, out=np.ones(vocabulary_size), where=pair_totals > 0
-        )
+        weights = np.divide(discount * pair_followers, pair_totals, out=np.ones(vocabulary_size), where=pair_totals > 0)
         return cls(
             {
                 "trigram_keys": trigrams,

@@ -114,8 +114,7 @@ class LanguageBatches:
         self.steps_per_epoch = len(sentences) // batch_size
         if self.steps_per_epoch == 0:
             raise DataError(
-                f"There are {len(sentences)} sentences, fewer than batch_size={batch_size}. "
-                "Lower the batch size."
+                f"There are {len(sentences)} sentences, fewer than batch_size={batch_size}. Lower the batch size."
             )
 
     def plan(self, epoch: int) -> np.ndarray:

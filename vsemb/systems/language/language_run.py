@@ -41,7 +41,7 @@ from vsemb.systems.language.language_batches import LanguageBatches, sentence_ba
 from vsemb.systems.language.language_data import need_tags, read_sentences, tag_names
 from vsemb.systems.language.log_bilinear import LogBilinear
 from vsemb.systems.language.structure_content import Multiplicative, StructureContent
-from vsemb.training.strategies import Devices, as_devices
+from vsemb.training.strategies import DistributionContext, as_distribution
 
 #: Name of a decoder -> its model, and the fields of a recipe that it reads beside those that all read.
 DECODERS: dict[str, tuple[type[NextWordModel], tuple[str, ...]]] = {
@@ -87,9 +87,7 @@ class LanguageRun(StoredRun):
     @cached_property
     def model(self) -> NextWordModel:
         """The model with the selected weights."""
-        model = build_language_model(
-            self.recipe, len(self.vocabulary), self.info["content_dim"], len(self.tags)
-        )
+        model = build_language_model(self.recipe, len(self.vocabulary), self.info["content_dim"], len(self.tags))
         self._load_best(model)
         return model
 
@@ -164,9 +162,7 @@ def check_language(recipe: Recipe) -> None:
     check_precision(recipe)
 
 
-def build_language_model(
-    recipe: Recipe, vocabulary_size: int, content_dim: int | None, tags: int
-) -> NextWordModel:
+def build_language_model(recipe: Recipe, vocabulary_size: int, content_dim: int | None, tags: int) -> NextWordModel:
     """Builds the recipe's model, its weights drawn from the recipe's seed.
 
     Args:
@@ -209,7 +205,7 @@ def train_language(
     encoder: Run | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
-    strategy: str | Devices = "none",
+    strategy: str | DistributionContext = "none",
 ) -> LanguageRun:
     """Trains a language model; a training that was stopped goes on where it stopped.
 
@@ -221,7 +217,7 @@ def train_language(
             run, so that one that goes on needs none.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
-        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_devices`.
+        strategy: `none`, `mirrored`, `multiworker`, or devices, see `vsemb.training.open_distribution`.
 
     Returns:
         The run, with the weights selected on validation.
@@ -234,7 +230,7 @@ def train_language(
         dataset, encoder = Dataset.open("data/flickr8k"), Run.open("runs/kiros2014")
         run = train_language(recipes.get("sc-nlm"), dataset, "runs/sc-nlm", encoder=encoder)
     """
-    out, devices = Path(out), as_devices(strategy)
+    out, devices = Path(out), as_distribution(strategy)
     check_language(recipe)
     devices.check_batch_size(recipe.batches.size)
     if not (out / RECIPE).exists():
@@ -269,17 +265,15 @@ def train_language(
             model = build_language_model(settled(recipe), size, content, len(names or ()))
             if recipe.caption.frequency_bias:
                 model.set_frequencies(sentences["train"].word_counts(len(vocabulary)))
-            batches = LanguageBatches(
-                sentences["train"], batch_size=recipe.batches.size, seed=recipe.training.seed
-            )
+            batches = LanguageBatches(sentences["train"], batch_size=recipe.batches.size, seed=recipe.training.seed)
             model.compile(
                 optimizer=optimizers.build_optimizer(recipe, batches.steps_per_epoch),
                 loss=NextWordCrossEntropy(),
                 jit_compile=False,
             )
         # Only now, so that a recipe that does not work leaves no run behind.
-        status = devices.chief_first(enter)
-        if encoder is not None and devices.chief:
+        status = devices.first_worker_first(enter)
+        if encoder is not None and devices.writes:
             keep_encoder(encoder, out)
         fit_run(
             recipe,
@@ -297,7 +291,7 @@ def train_language(
     else:
         print(f"{out} is trained already.", file=sys.stderr)
     run = LanguageRun.open(out)
-    if reads_content(recipe) and devices.chief:
+    if reads_content(recipe) and devices.writes:
         prepare_generation(run, dataset)
     return run
 

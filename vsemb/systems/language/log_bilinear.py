@@ -75,9 +75,7 @@ class ContextModel(NextWordModel):
         self.context_kernels = self.add_weight(
             shape=(self.context, self.dim, self.dim), initializer="glorot_uniform", name="context_kernels"
         )
-        self.bias = self.add_weight(
-            shape=(self.vocabulary_size,), initializer="zeros", autocast=False, name="bias"
-        )
+        self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", autocast=False, name="bias")
 
     def set_frequencies(self, counts: np.ndarray) -> None:
         """Starts the bias at the logarithms of how often each word is a target.

@@ -58,9 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(values: dict[str, Any]) -> None:
     splits = ", ".join(f"{name} {count:,}" for name, count in values["splits"].items())
-    most = ", ".join(
-        f"{tag} {100 * count / values['words']:.0f} %" for tag, count in list(values["tags"].items())[:5]
-    )
+    most = ", ".join(f"{tag} {100 * count / values['words']:.0f} %" for tag, count in list(values["tags"].items())[:5])
     print(f"captions  {values['captions']:,} ({splits}), {values['words']:,} words")
     print(f"tags      {len(values['tags'])} kinds: {most}{', ...' if len(values['tags']) > 5 else ''}")
     print(f"from      {values['source'].get('tagger') or values['source'].get('file')}")

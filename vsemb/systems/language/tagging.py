@@ -50,9 +50,7 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
         for name in dataset.splits:
             split = dataset.split(name)
             tags[name] = []
-            for caption, text, words in zip(
-                split.caption_ids, split.captions, words_of(split.captions), strict=True
-            ):
+            for caption, text, words in zip(split.caption_ids, split.captions, words_of(split.captions), strict=True):
                 tokens = tagger(text)
                 tags[name].append(_aligned(tokens, words, f"The tagger {tagger.name}", caption, text))
                 progress.update()
@@ -111,9 +109,7 @@ def import_tags(
             )
         found[place] = text
     tags = []
-    words = tqdm(
-        words_of(captions.texts), desc="match", unit="caption", total=len(found), disable=None, leave=False
-    )
+    words = tqdm(words_of(captions.texts), desc="match", unit="caption", total=len(found), disable=None, leave=False)
     for place, (text_, some) in enumerate(zip(found, words, strict=True)):
         if text_ is None:
             raise DataError(_lacking(captions, place, sum(text is None for text in found), unknown, file))

@@ -77,13 +77,10 @@ class CaptionTags:
         """
         if split.entries != self._dataset.split(split.name).entries:
             raise DataError(
-                f"The split {split.name!r} is of another dataset than these tags, which are of "
-                f"{self._dataset.path}."
+                f"The split {split.name!r} is of another dataset than these tags, which are of {self._dataset.path}."
             )
         if split.caption_places is None:
-            raise DataError(
-                f"The texts of the split {split.name!r} are not its captions, and only those have tags."
-            )
+            raise DataError(f"The texts of the split {split.name!r} are not its captions, and only those have tags.")
         lines = self._lines[split.name]
         return [lines[place].split() for place in split.caption_places]
 
@@ -216,8 +213,7 @@ def _read_manifest(dataset: Dataset) -> dict[str, Any]:
         raise DataError(f"{path / MANIFEST} is no list of tags. {AGAIN}")
     if content.get("version") != VERSION:
         raise DataError(
-            f"The tags at {path} have version {content.get('version')!r}; this vsemb reads version "
-            f"{VERSION}. {AGAIN}"
+            f"The tags at {path} have version {content.get('version')!r}; this vsemb reads version {VERSION}. {AGAIN}"
         )
     try:
         counts = {name: record["captions"] for name, record in content["splits"].items()}

@@ -43,9 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="words that score less than this share of the best are grey and draw no box (0.25)",
     )
-    parser.add_argument(
-        "--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)"
-    )
+    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the one the run was trained on)")
     parser.add_argument(
         "--boxes",
         metavar="FILE",

@@ -85,9 +85,7 @@ class Alignment:
 
     def drawn(self, fade: float = FADE, side: int | None = None) -> Image.Image:
         """Returns the picture that `vsemb.systems.regions.drawing.draw_alignment` makes of it."""
-        return draw_alignment(
-            self.picture, self.boxes, self.words, self.regions, self.scores, fade=fade, side=side
-        )
+        return draw_alignment(self.picture, self.boxes, self.words, self.regions, self.scores, fade=fade, side=side)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values; boxes are in pixels."""
@@ -211,9 +209,7 @@ class Place:
             picture = read_picture(encoded, image)
             return cls(image, encoded, picture, picture.size, found)
         stored = read_image_file(image, dataset)
-        width, height = (
-            side / scale for side, scale in zip((stored.width, stored.height), stored.scale, strict=True)
-        )
+        width, height = (side / scale for side, scale in zip((stored.width, stored.height), stored.scale, strict=True))
         return cls(image, stored.encoded, read_picture(stored.encoded, image), (width, height), None)
 
 

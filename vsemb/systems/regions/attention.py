@@ -104,9 +104,7 @@ def cross_attention_pair_scores(
     mask = ops.expand_dims(item_mask(queries), -1)
     products = ops.expand_dims(item_products(context, queries), -1)  # (..., C, Q, 1)
     _, looked_at, gram = _context(context)
-    return ops.squeeze(
-        _attended(products, looked_at, gram, mask, temperature, pooling, lse_temperature), axis=-1
-    )
+    return ops.squeeze(_attended(products, looked_at, gram, mask, temperature, pooling, lse_temperature), axis=-1)
 
 
 def check_attention(attend: str, temperature: float, pooling: str, lse_temperature: float) -> None:

@@ -278,9 +278,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             raise DataError(f"The detections at {path} cannot be read: {one_line(error, 200)}.") from error
         if not isinstance(entry, dict):
-            raise DataError(
-                f"{path} is not a COCO results file: {one_line(repr(entry), 60)} is no detection."
-            )
+            raise DataError(f"{path} is not a COCO results file: {one_line(repr(entry), 60)} is no detection.")
         yield entry
         first, place = False, at(place)
     if at(place + 1) != len(text):

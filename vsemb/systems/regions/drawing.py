@@ -77,9 +77,7 @@ def draw_alignment(
     if side < 64:
         raise invalid_argument("side", side, "a number of pixels >= 64")
     shown = _shown(scores, fade)
-    used = dict.fromkeys(
-        int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0
-    )
+    used = dict.fromkeys(int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0)
     colours = {region: COLOURS[place % len(COLOURS)] for place, region in enumerate(used)}
     scaled = scaled_to(image, side)
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
@@ -151,9 +149,7 @@ def _draw_tag(
     width, height = _chip(font, text)
     x, y, right, bottom = box[0], box[1], box[0] + box[2] - width, box[1] + box[3] - height
     corners = [(x, y), (right, y), (x, bottom), (right, bottom), (x, y + height), (right, y + height)]
-    inside = [
-        (max(0, min(left, size[0] - width)), max(0, min(top, size[1] - height))) for left, top in corners
-    ]
+    inside = [(max(0, min(left, size[0] - width)), max(0, min(top, size[1] - height))) for left, top in corners]
     free = [
         (left, top)
         for left, top in inside
@@ -198,9 +194,7 @@ class _Text:
     """
 
     def __init__(self, width: int, size: int) -> None:
-        self._font, self._small = (
-            ImageFont.load_default(size=each) for each in (size, max(8, size * 7 // 10))
-        )
+        self._font, self._small = (ImageFont.load_default(size=each) for each in (size, max(8, size * 7 // 10)))
         self._limit = width - size
         self._gap, self._left = max(3, size // 3), size // 2
         self._line = round(2.6 * size)
@@ -214,9 +208,7 @@ class _Text:
         """Of all lines, with the margins; 0 without a word."""
         return (self._row + 1) * self._line + 2 * self._margin if self._jobs else 0
 
-    def phrase(
-        self, words: list[str], scores: list[str], shown: list[bool], region: tuple[str, str] | None
-    ) -> None:
+    def phrase(self, words: list[str], scores: list[str], shown: list[bool], region: tuple[str, str] | None) -> None:
         """Adds the words of one phrase.
 
         Args:

@@ -52,9 +52,7 @@ _DVSA = Recipe(
     paper=_PAPER,
     embedding_dim=1000,
     similarity="region-word",
-    text=TextConfig(
-        encoder="brnn", units=512, min_count=5, max_length=40, embedding_dropout=0.3, dropout=0.3
-    ),
+    text=TextConfig(encoder="brnn", units=512, min_count=5, max_length=40, embedding_dropout=0.3, dropout=0.3),
     image=ImageConfig(regions=True, standardize=True, dropout=0.3, init_scale=0.01),
     loss=LossConfig(margin=1.0),
     optimizer=OptimizerConfig(name="sgd", learning_rate=1e-4, momentum=0.9, clip_value=5.0),
@@ -79,9 +77,7 @@ _TUNED = Recipe(
     ),
     image=ImageConfig(regions=True, standardize=True, dropout=0.5),
     loss=LossConfig(margin=0.2, negatives="hardest", infonce_weight=1.0, temperature=0.05, reduction="mean"),
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0
-    ),
+    optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip=2.0),
     batches=BatchConfig(size=100),
     training=TrainingConfig(epochs=8),
 )
@@ -90,9 +86,7 @@ _TUNED = Recipe(
 _ADAM = dataclasses.replace(
     _DVSA,
     variant="adam",
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip_value=5.0
-    ),
+    optimizer=OptimizerConfig(name="adam", learning_rate=1e-3, schedule="cosine", warmup_epochs=0.5, clip_value=5.0),
     training=TrainingConfig(epochs=10),
 )
 

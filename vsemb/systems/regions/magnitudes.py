@@ -102,14 +102,10 @@ def word_magnitudes(run: Run, dataset: Dataset, split: str, min_count: int = 5) 
     rows = np.flatnonzero(known & (counts >= min_count))
     means = sums[rows] / counts[rows]
     if not np.isfinite(means).all():
-        raise DataError(
-            "The vectors of words hold NaN or infinity. The model is broken; nothing was measured."
-        )
+        raise DataError("The vectors of words hold NaN or infinity. The model is broken; nothing was measured.")
     order = np.argsort(means, kind="stable")
     words = run.vocabulary.tokens
-    return [
-        WordMagnitude(words[rows[place]], float(means[place]), int(counts[rows[place]])) for place in order
-    ]
+    return [WordMagnitude(words[rows[place]], float(means[place]), int(counts[rows[place]])) for place in order]
 
 
 def measure_magnitudes(

@@ -20,9 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the run directory")
     parser.add_argument("--data", help="the dataset (the one the run was trained on)")
     parser.add_argument("--split", default="val", help="the split to measure (%(default)s)")
-    parser.add_argument(
-        "-k", type=int, default=40, metavar="N", help="words of each kind, and regions (%(default)s)"
-    )
+    parser.add_argument("-k", type=int, default=40, metavar="N", help="words of each kind, and regions (%(default)s)")
     parser.add_argument(
         "--min-count",
         type=int,

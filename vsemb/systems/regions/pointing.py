@@ -34,7 +34,7 @@ from vsemb.systems.regions.pointing_metrics import (
 from vsemb.systems.regions.regions import RegionStore
 from vsemb.systems.regions.score_spread import ScoreSpread
 from vsemb.systems.regions.set_scores import item_mask
-from vsemb.systems.regions.similarities import SetSimilarity
+from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain
 
 #: Affinities tried by default, in units of `PointingTask.spread`.
@@ -117,7 +117,7 @@ class PointingTask:
         every = np.unique(self._words.captions)
         texts = self.run.captions_of(part)
         similarity = self.run.model.similarity
-        assert isinstance(similarity, SetSimilarity)  # As `Run.regions_of` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `Run.regions_of` has seen to it.
         embedder = Embedder(self.run.model)
         embed = tf.function(
             self.run.model.encode_images,
@@ -336,9 +336,7 @@ def _tokens(run: Run, part: Split, captions: np.ndarray, places: np.ndarray) -> 
     texts = {int(caption): part.captions[caption].split() for caption in np.unique(captions)}
     words = sorted({word for text in texts.values() for word in text})
     counts = dict(zip(words, np.diff(run.tokenizer.encode(words)[1]).tolist(), strict=True))
-    starts = {
-        caption: np.cumsum([0, *(counts[word] for word in text)]).tolist() for caption, text in texts.items()
-    }
+    starts = {caption: np.cumsum([0, *(counts[word] for word in text)]).tolist() for caption, text in texts.items()}
     return np.array(
         [
             starts[caption][place] if counts[texts[caption][place]] else -1

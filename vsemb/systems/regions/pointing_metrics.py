@@ -74,9 +74,7 @@ class PointingMetrics:
         values = dict(vars(self))
         for name in ("chance", "whole_image", "ceiling"):
             values[name] = values[name].to_json()
-        values["accuracy"] = [
-            {"affinity": affinity, **share.to_json()} for affinity, share in self.accuracy.items()
-        ]
+        values["accuracy"] = [{"affinity": affinity, **share.to_json()} for affinity, share in self.accuracy.items()]
         return values
 
 
@@ -273,9 +271,7 @@ def evaluate_pointing(
         means = {name: 100 * float(values[part].mean()) for name, part in parts.items()}
         intervals = None
         if bootstrap:
-            intervals = {
-                name: _interval(values[part], images[part], bootstrap, seed) for name, part in parts.items()
-            }
+            intervals = {name: _interval(values[part], images[part], bootstrap, seed) for name, part in parts.items()}
         return PointingShare(means["words"], means["nouns"], intervals)
 
     regions = real.sum(axis=1)

@@ -60,11 +60,7 @@ class RegionEncoder(keras.layers.Layer):
         self.standardize = standardize
         self.scaling = FeatureScaling(dtype=self.dtype_policy) if standardize else None
         self.init_scale = init_scale
-        kernel = (
-            "glorot_uniform"
-            if init_scale is None
-            else keras.initializers.RandomUniform(-init_scale, init_scale)
-        )
+        kernel = "glorot_uniform" if init_scale is None else keras.initializers.RandomUniform(-init_scale, init_scale)
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.affine = keras.layers.Dense(
             dim, use_bias=use_bias, kernel_initializer=kernel, dtype=self.dtype_policy, name="affine"

@@ -163,9 +163,7 @@ def _inputs(
         yield ids, (images, *(() if detections is None else detections.of(ids)))
 
 
-def _searched(
-    batches: Iterator[tuple[Any, Any]], dataset: Dataset
-) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
     """Searches the images of a batch on all cores while the network looks at those of the one before."""
     from vsemb.systems.regions.detections import pad_rows
 

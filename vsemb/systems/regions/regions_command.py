@@ -41,9 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="grid, selective-search, or the FILE.json of a detector (%(default)s)",
     )
-    parser.add_argument(
-        "--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids"
-    )
+    parser.add_argument("--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids")
     parser.add_argument(
         "--count", type=int, default=19, help="boxes of an image, besides the whole image (%(default)s)"
     )

@@ -62,9 +62,7 @@ def _aligned(space: Space, row: int, boxes: np.ndarray) -> Aligned:
     words = _words(space, best)
     regions, fits = _chain(space, row, best, len(words))
     caption, key = space.text_list[best], space.part.keys[row]
-    drawn = draw_alignment(
-        read_picture(space.part.read_image(row), key), boxes, words, regions, fits, side=SIDE
-    )
+    drawn = draw_alignment(read_picture(space.part.read_image(row), key), boxes, words, regions, fits, side=SIDE)
     alt = f"The image with the regions of these words: {_said(words, regions)}"
     return Aligned(Picture(row, key, alt, data_uri(drawn), *drawn.size), caption, float(scores.max()))
 

@@ -27,9 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that say which regions may be found."""
-    parser.add_argument(
-        "--all-regions", action="store_true", help="let an image be found by several of its regions"
-    )
+    parser.add_argument("--all-regions", action="store_true", help="let an image be found by several of its regions")
     parser.add_argument("--parts", action="store_true", help="leave whole images out")
 
 
@@ -50,9 +48,7 @@ def check_files(arguments: argparse.Namespace) -> None:
         return
     check_picture_path(arguments.out)
     if arguments.json and os.path.realpath(arguments.json) == os.path.realpath(arguments.out):
-        raise invalid_argument(
-            "json", arguments.json, "another file than the picture, which it would replace"
-        )
+        raise invalid_argument("json", arguments.json, "another file than the picture, which it would replace")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ _SETS = "and the model embeds images and texts as sets of vectors"
 
 def of_sets(model: object) -> TypeGuard[DualEncoder]:
     """Tells whether a model's embeddings are sets of vectors."""
-    return isinstance(model, DualEncoder) and model.similarity.sets
+    return isinstance(model, DualEncoder) and model.similarity.multi_vector
 
 
 def check_sets(
@@ -112,9 +112,7 @@ def padded_words(tokenizer: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor) 
     return filled_up(tokenizer.pieces(texts).to_tensor(), tokenizer.max_length)
 
 
-def aligned(
-    similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor
-) -> Outputs:
+def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor) -> Outputs:
     """Finds the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
 
     Args:
@@ -156,9 +154,7 @@ def row_counts(*tensors: Any) -> list[tf.Operation]:
     """Returns a check in graph that tensors have as many rows as each other: one row would pass for all."""
     first, *others = tensors
     checks = [
-        tf.debugging.assert_equal(
-            tf.shape(other)[0], tf.shape(first)[0], "inputs have different numbers of rows."
-        )
+        tf.debugging.assert_equal(tf.shape(other)[0], tf.shape(first)[0], "inputs have different numbers of rows.")
         for other in others
     ]
     return [check for check in checks if check is not None]

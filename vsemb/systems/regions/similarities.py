@@ -28,13 +28,13 @@ from vsemb.systems.regions.set_scores import (
 Tensor = Any
 
 
-class SetSimilarity(Similarity):
+class MultiVectorSimilarity(Similarity):
     """Base of the similarities of sets: images are (rows, M, dim), sentences (rows, T, dim).
 
     What the base says of shapes holds with two axes in the place of `dim`.
     """
 
-    sets: ClassVar[bool] = True
+    multi_vector: ClassVar[bool] = True
 
     def word_region_scores(self, images: Tensor, texts: Tensor) -> Tensor:
         """Scores every word of a text with every region of the image in its place.
@@ -50,7 +50,7 @@ class SetSimilarity(Similarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class RegionWord(SetSimilarity):
+class RegionWord(MultiVectorSimilarity):
     """Sum over the words of a sentence of the best inner product with a region of the image.
 
         S_kl = sum over t of max over i of v_i . s_t            (reduce="max")
@@ -92,7 +92,7 @@ class RegionWord(SetSimilarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class LateInteraction(SetSimilarity):
+class LateInteraction(MultiVectorSimilarity):
     """Mean over the words of a sentence of the best cosine with a region of the image.
 
         S_kl = mean over t of max over i of cos(v_i, s_t)
@@ -126,7 +126,7 @@ def _word_counts(texts: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class CrossAttention(SetSimilarity):
+class CrossAttention(MultiVectorSimilarity):
     """Stacked cross attention: how well each word fits what it sees of the image (Lee et al. 2018).
 
     Words and regions have unit length. With `attend="regions"` every word looks at the regions, weighted by a

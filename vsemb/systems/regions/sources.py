@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.systems.regions.regions import RegionStore
 
 
-class RegionImages:
+class RegionImages(ImageSource):
     """Features of the regions of a split's images, from their cache; read from disk batch by batch.
 
     Args:

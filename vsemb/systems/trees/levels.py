@@ -69,9 +69,7 @@ def level_states(
     return result
 
 
-def _schedule(
-    tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: int
-) -> SimpleNamespace:
+def _schedule(tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: int) -> SimpleNamespace:
     steps = tf.shape(heads)[1]
     number = tf.range(1, steps + 1)
     has_child = tf.reduce_any(heads[:, None] == number[:, None], 2)

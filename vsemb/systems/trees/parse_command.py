@@ -24,9 +24,7 @@ EXAMPLE = """  vsemb parse data/flickr8k --model en_core_web_sm
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
-    parser.add_argument(
-        "--model", metavar="NAME_OR_PATH", help="an installed pipeline of spaCy, or the folder of one"
-    )
+    parser.add_argument("--model", metavar="NAME_OR_PATH", help="an installed pipeline of spaCy, or the folder of one")
     parser.add_argument("--conllu", nargs="+", metavar="FILE", help="trees of all captions, plain or .gz")
     parser.add_argument(
         "--processes", type=int, metavar="N", help="processes that parse, each with its own pipeline (1)"

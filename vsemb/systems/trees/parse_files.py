@@ -63,8 +63,7 @@ def read_list(dataset: Dataset) -> dict[str, Any]:
         raise DataError(f"{path / MANIFEST} is no list of parses. {AGAIN}")
     if content.get("version") != VERSION:
         raise DataError(
-            f"The parses at {path} have version {content.get('version')!r}; this vsemb reads version "
-            f"{VERSION}. {AGAIN}"
+            f"The parses at {path} have version {content.get('version')!r}; this vsemb reads version {VERSION}. {AGAIN}"
         )
     try:
         _check_content(content)

@@ -71,9 +71,7 @@ def match_sentences(
     return captions.by_split(trees)
 
 
-def _by_id(
-    captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]
-) -> list[Tree]:
+def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]) -> list[Tree]:
     trees: list[Tree | None] = [None] * len(captions.texts)
     lines = np.zeros(len(captions.texts), np.int64)
     unknown: list[Sentence] = []
@@ -186,9 +184,7 @@ class _Reading:
             return
         if count == self._without_text:
             raise DataError(f"{self._differing[0]} No sentence without `# text` reads as its caption.")
-        report(
-            f"{count} sentences have other words than their captions and no `# text`: {self._differing[0]}"
-        )
+        report(f"{count} sentences have other words than their captions and no `# text`: {self._differing[0]}")
 
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:

@@ -56,10 +56,7 @@ def chunks_of(split: str, captions: Sequence[str]) -> list[Chunk]:
     >>> [len(chunk.texts) for chunk in chunks_of("val", ["A dog"] * 1000)]
     [512, 488]
     """
-    return [
-        Chunk(split, start, tuple(captions[start : start + CHUNK]))
-        for start in range(0, len(captions), CHUNK)
-    ]
+    return [Chunk(split, start, tuple(captions[start : start + CHUNK])) for start in range(0, len(captions), CHUNK)]
 
 
 class ParseWork:
@@ -89,9 +86,7 @@ class ParseWork:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise DataError(
-                    f"Another process is parsing {self.dataset}; wait for it or stop it."
-                ) from error
+                raise DataError(f"Another process is parsing {self.dataset}; wait for it or stop it.") from error
             yield
 
     def begin(self, plan: dict[str, Any]) -> bool:

@@ -184,9 +184,7 @@ class Parser:
             raise DataError(f"The parser {self.info} failed: {one_line(error)}") from error
 
 
-def open_parser(
-    name_or_path: str | os.PathLike[str], *, report: Callable[[str], None] | None = None
-) -> Parser:
+def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str], None] | None = None) -> Parser:
     """Opens a pipeline of spaCy that has a dependency parser.
 
     Its components that neither parse nor tag, such as the recognition of names, are left out, which halves

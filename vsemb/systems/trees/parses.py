@@ -140,13 +140,10 @@ class Parses:
     def _places(self, split: Split) -> np.ndarray:
         if split.entries != self._dataset.split(split.name).entries:
             raise DataError(
-                f"The split {split.name!r} is of another dataset than these parses, which are of "
-                f"{self._dataset.path}."
+                f"The split {split.name!r} is of another dataset than these parses, which are of {self._dataset.path}."
             )
         if split.caption_places is None:
-            raise DataError(
-                f"The texts of the split {split.name!r} are not its captions, and only those have parses."
-            )
+            raise DataError(f"The texts of the split {split.name!r} are not its captions, and only those have parses.")
         return split.caption_places
 
     def _counted(self, name: str, found: list[Any], file: Path) -> list[Any]:
@@ -207,8 +204,7 @@ def write_parses(
         present = Parses.open(dataset)
         if _differing(present, described):
             raise DataError(
-                f"{path} already holds parses with {_differing(present, described)}; replace them with "
-                "--overwrite."
+                f"{path} already holds parses with {_differing(present, described)}; replace them with --overwrite."
             )
         return present
     with replacing_directory(path, overwrite) as folder:

@@ -150,9 +150,7 @@ class TreeLSTMEncoder(keras.layers.Layer):
         # One product of two matrices: one for each sentence is several times slower, and its gradient more.
         rows = ops.matmul(ops.reshape(vectors, (-1, self.words.dim)), self.kernel) + self.bias
         inputs = ops.reshape(rows, (*ops.shape(word_ids), 4 * self.units))
-        states = tree_lstm_states(
-            inputs, self.recurrent_kernel, heads, mask, child_sum=self.children == "sum"
-        )
+        states = tree_lstm_states(inputs, self.recurrent_kernel, heads, mask, child_sum=self.children == "sum")
         pooled = root_states(states, heads, mask) if self._pool is None else self._pool(states, mask)
         pooled = self._dropout_layer(pooled, training=training)
         return pooled if self.projection is None else self.projection(pooled)

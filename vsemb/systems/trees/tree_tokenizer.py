@@ -135,9 +135,7 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | N
     kept = [min(ways[key])[2] for count, key in sums if -count >= min_count and _allowed(key)]
     kept = [word for word in kept if _allowed(word)]
     if not kept:
-        raise DataError(
-            f"No word of {total} parsed captions is seen {min_count} times; lower min_count={min_count}."
-        )
+        raise DataError(f"No word of {total} parsed captions is seen {min_count} times; lower min_count={min_count}.")
     return Vocabulary(kept[:max_words])
 
 
@@ -159,9 +157,7 @@ def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Splits texts into words (batch, None) and their heads (words,) int32, -1 where there is none."""
     lines = tf.strings.split(_valid_utf8(texts), "\n")
     flat = lines.flat_values
-    heads = tf.where(
-        tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD
-    )
+    heads = tf.where(tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD)
     words = tf.strings.regex_replace(flat, r"\t[^\t]*$", "")
     return lines.with_flat_values(words), tf.strings.to_number(heads, tf.int32)
 

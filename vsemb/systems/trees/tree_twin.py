@@ -83,9 +83,7 @@ def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: fl
         embedding_dim=dim,
         similarity="dot",
         twin=True,
-        text=TextConfig(
-            tokenizer="trees", encoder="tree-lstm", units=units, slots=slots, word_dim=300, pooling="last"
-        ),
+        text=TextConfig(tokenizer="trees", encoder="tree-lstm", units=units, slots=slots, word_dim=300, pooling="last"),
         image=ImageConfig(augment=False, standardize=True),
         loss=LossConfig(margin=1.0, negatives="all", reduction="mean"),
         optimizer=OptimizerConfig(

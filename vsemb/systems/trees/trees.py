@@ -109,9 +109,7 @@ class Tree:
         if set(map(type, self.heads)) != {int} or min(self.heads) < 0 or max(self.heads) > size:
             place = next(i for i, h in enumerate(self.heads) if type(h) is not int or not 0 <= h <= size)
             head = self.heads[place]
-            raise DataError(
-                f"{where}: the head of {self._name(place + 1)} is {head!r}; expected 0 to {size}."
-            )
+            raise DataError(f"{where}: the head of {self._name(place + 1)} is {head!r}; expected 0 to {size}.")
         if (roots := self.heads.count(0)) != 1:
             if not roots:
                 raise DataError(f"{where}: no word is the root; the head of one must be 0.")

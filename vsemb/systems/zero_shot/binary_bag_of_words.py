@@ -53,9 +53,7 @@ class BinaryBagOfWords(keras.layers.Layer):
         self.dim = dim
         # As a dense layer's kernel: Glorot's range, and a gradient of its shape.
         limit = math.sqrt(6 / (vocabulary_size + dim))
-        self.words = WordEmbedding(
-            vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy
-        )
+        self.words = WordEmbedding(vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
         if not self.words.built:
@@ -66,9 +64,7 @@ class BinaryBagOfWords(keras.layers.Layer):
         ids = ops.sort(token_ids, axis=1)  # Equal words stand side by side.
         previous = ops.pad(ids[:, :-1], [[0, 0], [1, 0]])
         counted = ops.logical_and(ops.greater(ids, UNKNOWN_ID), ops.not_equal(ids, previous))
-        return masked_sum(self.words(ids, training=training), counted) + ops.cast(
-            self.bias, self.compute_dtype
-        )
+        return masked_sum(self.words(ids, training=training), counted) + ops.cast(self.bias, self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim

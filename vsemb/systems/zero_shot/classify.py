@@ -63,9 +63,7 @@ def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list
     for template in templates:
         if template.count(PLACE) != 1:
             fix = "For example: 'a photo of a {}'."
-            raise invalid_argument(
-                "template", template, f"a text with exactly one {PLACE} for the class", fix
-            )
+            raise invalid_argument("template", template, f"a text with exactly one {PLACE} for the class", fix)
     return [[template.replace(PLACE, name) for template in templates or (PLACE,)] for name in names]
 
 
@@ -103,7 +101,7 @@ def embed_classes(
     if unheard:
         more = f" and {len(unheard) - _SHOWN} more" if len(unheard) > _SHOWN else ""
         report(f"Warning: not known to the run: {', '.join(unheard[:_SHOWN])}{more}.")
-    if run.sets:
+    if run.multi_vector:
         _warn_of_lengths(ids.reshape(len(names), -1), names, report)
     embedded = run_encoders(run, images=False).encode_text(read)["embedding"].numpy()
     return ClassPrompts(tuple(names), embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:]))
@@ -142,9 +140,7 @@ def _unheard(run: Run, names: Sequence[str]) -> list[str]:
     ids = ragged.with_flat_values(run.tokenizer.word_ids(ragged.flat_values)).to_list()
     found: dict[str, None] = {}
     for name, pieces, numbers in zip(names, tokens, ids, strict=True):
-        unknown = [
-            piece.decode() for piece, number in zip(pieces, numbers, strict=True) if number == _UNKNOWN
-        ]
+        unknown = [piece.decode() for piece, number in zip(pieces, numbers, strict=True) if number == _UNKNOWN]
         found |= dict.fromkeys([name] if len(unknown) == len(pieces) else unknown)
     return list(found)
 

@@ -58,9 +58,7 @@ def chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument(
-        "images", nargs="*", metavar="IMAGE", help="image files, or keys of a dataset's images"
-    )
+    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of a dataset's images")
     add_classes(parser)
     parser.add_argument("--top", type=int, metavar="N", help=f"classes to show for each image ({_TOP})")
     parser.add_argument("--data", help="the dataset (the one the run was trained on)")
@@ -86,9 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise invalid_argument("top", arguments.top, "nothing where no image is given")
     opened = Run.open(arguments.run)
     use_parser(arguments, opened)
-    prompts = embed_classes(
-        opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr)
-    )
+    prompts = embed_classes(opened, names, arguments.template, report=lambda line: print(line, file=sys.stderr))
     measured: dict[str, Any]
     failed = 0
     if arguments.images:
@@ -128,9 +124,7 @@ def _images(
     return {"images": [result.to_json() for result in found]}, len(errors)
 
 
-def _split(
-    arguments: argparse.Namespace, opened: Run, prompts: ClassPrompts, dataset: Dataset
-) -> dict[str, Any]:
+def _split(arguments: argparse.Namespace, opened: Run, prompts: ClassPrompts, dataset: Dataset) -> dict[str, Any]:
     from vsemb.cli.tables import split_classes_table
     from vsemb.systems.zero_shot.classify import classify_split
 

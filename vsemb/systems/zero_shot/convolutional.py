@@ -153,9 +153,7 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
             # Its bias is the weight of an input that is always 1, since TensorFlow 2.20's graph optimizer
             # fails on a ReLU behind a product, a bias and a sum, and says so in every log.
             options = {"activation": "relu", "recurrent_initializer": "identity", "use_bias": False}
-        return _RECURRENT[name](
-            self.units, return_sequences=True, dtype=self.dtype_policy, name="recurrent", **options
-        )
+        return _RECURRENT[name](self.units, return_sequences=True, dtype=self.dtype_policy, name="recurrent", **options)
 
     def build(self, input_shape: Any) -> None:
         batch, channels = input_shape[0], self.words.dim

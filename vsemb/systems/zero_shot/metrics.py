@@ -129,9 +129,7 @@ def _grouped(values: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
     return sums / sizes.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def class_scores(
-    images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray, similarity: Similarity
-) -> np.ndarray:
+def class_scores(images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray, similarity: Similarity) -> np.ndarray:
     """Scores every image against every class: the mean of the scores of the class's texts.
 
     Where scores are linear in the text embedding (`Similarity.linear`) this is the score of the mean
@@ -330,6 +328,4 @@ def _checked(
 def _check_all(classes: np.ndarray, names: Sequence[str], side: str) -> None:
     counts = np.bincount(classes, minlength=len(names))
     if not counts.all():
-        raise DataError(
-            f"The class {names[int(np.argmin(counts))]!r} has no {side}, so it cannot be measured."
-        )
+        raise DataError(f"The class {names[int(np.argmin(counts))]!r} has no {side}, so it cannot be measured.")

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from vsemb.losses.hinge import HingeLoss
-from vsemb.losses.row import Tensor, is_negative, positive_scores
+from vsemb.losses.in_batch import Tensor, is_negative, positive_scores
 from vsemb.ops.relation import OWN_CLASS
 
 

@@ -88,9 +88,7 @@ def text_curve(
             continue
         drawn = [sample_texts(text_classes, count, generator) for _ in range(repeats)]
         measured = [
-            evaluate_zero_shot(
-                images, image_classes, texts[rows], text_classes[rows], similarity, names=names, top=top
-            )
+            evaluate_zero_shot(images, image_classes, texts[rows], text_classes[rows], similarity, names=names, top=top)
             for rows in drawn
         ]
         points.append(_point(count, measured))
@@ -100,6 +98,4 @@ def text_curve(
 def _point(count: int | None, measured: Sequence[ZeroShotMetrics]) -> CurvePoint:
     top1 = [metrics.top1 for metrics in measured]
     precision = [metrics.average_precision for metrics in measured]
-    return CurvePoint(
-        count, *(float(value(side)) for side in (top1, precision) for value in (np.mean, np.std))
-    )
+    return CurvePoint(count, *(float(value(side)) for side in (top1, precision) for value in (np.mean, np.std)))

@@ -38,9 +38,7 @@ class ZeroShotValidation(SplitValidation):
         """Measures the model as it is now."""
         images, texts = self.embed()
         text_classes = self._classes[self.split.caption_rows]
-        return evaluate_zero_shot(
-            images, self._classes, texts, text_classes, self.model.similarity, names=self._names
-        )
+        return evaluate_zero_shot(images, self._classes, texts, text_classes, self.model.similarity, names=self._names)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         metrics = self.measure()

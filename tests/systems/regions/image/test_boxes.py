@@ -114,9 +114,7 @@ def test_no_boxes_and_none_wanted():
 def test_objects_of_scenes_are_found():
     pixels, truth = scenes(60)
     boxes, scores = (part.numpy() for part in propose(pixels, 19, 0.5))
-    best = np.concatenate(
-        [overlaps(t, b[b[:, 2] > 0]).max(axis=1) for t, b in zip(truth, boxes, strict=True)]
-    )
+    best = np.concatenate([overlaps(t, b[b[:, 2] > 0]).max(axis=1) for t, b in zip(truth, boxes, strict=True)])
     # Measured on 200 scenes: all of 451 objects at IoU 0.5, 0.93 on average.
     assert (best >= 0.5).mean() >= 0.98
     assert best.mean() >= 0.9

@@ -97,9 +97,7 @@ def test_maps_are_what_the_network_pools():
     pixels = RANDOM.uniform(0, 255, (2, 64, 64, 3)).astype(np.float32)
     assert [tuple(places.shape[1:]) for places in maps.outputs] == [(4, 4, 576), (2, 2, 320), (2, 2, 1280)]
     inner, before, last = (places.numpy() for places in maps(pixels))
-    expected = np.concatenate(
-        [last.mean((1, 2)), last.max((1, 2)), inner.mean((1, 2)), before.mean((1, 2))], 1
-    )
+    expected = np.concatenate([last.mean((1, 2)), last.max((1, 2)), inner.mean((1, 2)), before.mean((1, 2))], 1)
     np.testing.assert_allclose(backbone(pixels), expected, rtol=1e-4, atol=1e-5)
     small = BackboneConfig("SmallConvNet", size=32)
     assert len(feature_maps(build_backbone(small), small).outputs) == 1

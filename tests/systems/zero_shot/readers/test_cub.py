@@ -29,9 +29,7 @@ def birds(tmp_path, pictures) -> Path:
     (root / "images.txt").write_text("".join(f"{n} {name}\n" for n, name in enumerate(IMAGES, 1)))
     (root / "classes.txt").write_text("".join(f"{n} {name}\n" for n, name in enumerate(CLASSES, 1)))
     (root / "attributes").mkdir()
-    (root / "attributes" / "class_attribute_labels_continuous.txt").write_text(
-        "0.0 25.0\n50.5 100.0\n1 2\n3 4\n"
-    )
+    (root / "attributes" / "class_attribute_labels_continuous.txt").write_text("0.0 25.0\n50.5 100.0\n1 2\n3 4\n")
     (tmp_path / "attributes.txt").write_text("1 has_bill_shape::dagger\n2 has_wing_color::blue\n")
     texts = tmp_path / "cvpr2016_cub"
     for number, name in enumerate(IMAGES):
@@ -121,8 +119,7 @@ def test_images_of_unlisted_classes_and_images_without_a_description(birds):
         (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"shape \(2,\); expected \(1,\)"),
         (
             lambda root: [
-                file.rename(file.with_suffix(".text"))
-                for file in (root / "cvpr2016_cub").rglob("*Albatross_*.txt")
+                file.rename(file.with_suffix(".text")) for file in (root / "cvpr2016_cub").rglob("*Albatross_*.txt")
             ],
             "No image of the source has a description",
         ),

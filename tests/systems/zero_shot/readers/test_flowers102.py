@@ -47,9 +47,7 @@ def test_train_and_val_in_one_list(flowers):
     found = read("flowers102", flowers)
     # A fifth of three is rounded to one.
     assert {r.class_name for r in found.records if r.split == "val"} == set(ranked(names)[:1])
-    assert found.notes == (
-        "1 of the 3 classes of trainvalclasses.txt are val, in the order of their hashes.",
-    )
+    assert found.notes == ("1 of the 3 classes of trainvalclasses.txt are val, in the order of their hashes.",)
 
 
 def test_names_of_classes(flowers):

@@ -47,11 +47,7 @@ class RegionConfig:
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
             raise unknown_name("source", self.source, SOURCES)
-        if (
-            not isinstance(self.count, int)
-            or isinstance(self.count, bool)
-            or not 0 <= self.count <= MOST_BOXES
-        ):
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or not 0 <= self.count <= MOST_BOXES:
             raise invalid_argument("count", self.count, f"a number of boxes from 0 to {MOST_BOXES}")
         if not isinstance(self.overlap, (int, float)) or isinstance(self.overlap, bool):
             raise invalid_argument("overlap", self.overlap, "a number")

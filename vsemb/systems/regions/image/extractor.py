@@ -93,15 +93,11 @@ class RegionExtractor:
         self.count = 1 + regions.count
         needs_maps = regions.pooling == "map" or self.classifier is not None
         self.maps = feature_maps(backbone, backbone_config) if needs_maps else None
-        outputs = (
-            self.maps.outputs if self.maps is not None and regions.pooling == "map" else [backbone.output]
-        )
+        outputs = self.maps.outputs if self.maps is not None and regions.pooling == "map" else [backbone.output]
         self.dim = sum(int(output.shape[-1]) for output in outputs)
         self._extract = tf.function(self._run, reduce_retracing=True, autograph=False)
 
-    def __call__(
-        self, encoded: tf.Tensor, boxes: tf.Tensor | None = None, scores: tf.Tensor | None = None
-    ) -> Regions:
+    def __call__(self, encoded: tf.Tensor, boxes: tf.Tensor | None = None, scores: tf.Tensor | None = None) -> Regions:
         """Finds and describes the regions of a batch of images.
 
         Args:
@@ -200,9 +196,7 @@ class RegionExtractor:
             infer_shape=False,
             element_shape=(None, self.count, self.dim),
         )
-        _, done = tf.while_loop(
-            lambda start, _: start < rows, some, (tf.constant(0), done), parallel_iterations=1
-        )
+        _, done = tf.while_loop(lambda start, _: start < rows, some, (tf.constant(0), done), parallel_iterations=1)
         return done.concat()
 
 

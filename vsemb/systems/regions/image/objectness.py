@@ -93,9 +93,7 @@ def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
     low, high = edges[..., :2], edges[..., 2:]
     sides = high - low
     ring = tf.maximum(1, tf.cast(tf.round(_RING * tf.cast(tf.reduce_min(sides, -1), tf.float64)), tf.int32))
-    around = tf.concat(
-        [tf.maximum(low - ring[..., None], 0), tf.minimum(high + ring[..., None], CELLS)], axis=-1
-    )
+    around = tf.concat([tf.maximum(low - ring[..., None], 0), tf.minimum(high + ring[..., None], CELLS)], axis=-1)
     inside, outside = _sums(integral, edges), _sums(integral, around)
     area = tf.cast(sides[..., 0] * sides[..., 1], tf.float64)
     whole = tf.cast(tf.reduce_prod(sides + 2 * ring[..., None], axis=-1), tf.float64) - area

@@ -34,9 +34,7 @@ def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, t
     """
     integral = integral_image(pixels)
     scores = tf.cast(contrast(integral, tf.constant(grid_edges())), tf.float32)
-    _, _, places = best_boxes(
-        grid_boxes(), _without_zero(scores), max(_REFINED, 2 * count), max(overlap, 0.5)
-    )
+    _, _, places = best_boxes(grid_boxes(), _without_zero(scores), max(_REFINED, 2 * count), max(overlap, 0.5))
     with_padding = tf.pad(tf.constant(grid_edges()), [[0, 1], [0, 0]])
     edges = tf.gather(with_padding, tf.where(places < 0, len(grid_edges()), places))
     edges = refine(integral, edges, _STEPS)

@@ -45,9 +45,7 @@ IMAGES: Mapping[str, int] = {split: 40 * count for split, count in CLASSES.items
 """Images a split, by default: 40 of each class."""
 
 
-def generate(
-    images: Mapping[str, int] | None = None, *, seed: int = 0, image_size: int = 64
-) -> Iterator[ImageRecord]:
+def generate(images: Mapping[str, int] | None = None, *, seed: int = 0, image_size: int = 64) -> Iterator[ImageRecord]:
     """Generates flowers, one at a time, the classes of a split taking turns.
 
     An image depends on the seed, its split, its index there and its size alone: asking for more images of one

@@ -93,16 +93,11 @@ def visible(flower: Flower) -> dict[str, str]:
 
 def _share_seen(flower: Flower, leaf: Leaf) -> float:
     points = placed(_leaf_outline(flower.parts["leaf shape"]), leaf.x, leaf.y, leaf.angle, leaf.length)
-    seen = [
-        0 <= x <= 1 and 0 <= y <= 1 and math.hypot(x - flower.x, y - flower.y) > flower.radius
-        for x, y in points
-    ]
+    seen = [0 <= x <= 1 and 0 <= y <= 1 and math.hypot(x - flower.x, y - flower.y) > flower.radius for x, y in points]
     return sum(seen) / len(seen)
 
 
-def _draw_green(
-    pen: ImageDraw.ImageDraw, flower: Flower, side: int, tint: tuple[float, float, float]
-) -> None:
+def _draw_green(pen: ImageDraw.ImageDraw, flower: Flower, side: int, tint: tuple[float, float, float]) -> None:
     green = tinted(_LEAF, *tint)
     dark = tinted(green, 0.68)
     stem = [(flower.x * side, flower.y * side), (flower.foot * side, float(side))]

@@ -127,9 +127,7 @@ def classes(seed: int = 0) -> dict[str, dict[str, dict[str, str]]]:
     return dealt
 
 
-def _drawn(
-    rng: random.Random, count: int, few_colours: bool, others: list[dict[str, str]]
-) -> list[dict[str, str]]:
+def _drawn(rng: random.Random, count: int, few_colours: bool, others: list[dict[str, str]]) -> list[dict[str, str]]:
     """Deals the values of every part to `count` classes; nothing where two of the classes are too close."""
     columns = {}
     for part, values in PARTS.items():

@@ -47,9 +47,7 @@ def read(
     root = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
     listing = root / "images.txt"
     names = _numbered(listing)
-    texts = DescriptionFolders(
-        descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub")
-    )
+    texts = DescriptionFolders(descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub"))
     folder = find_images(names, [root / "images" if images is None else Path(images)])
     records, left_out = [], []
     for name in names:

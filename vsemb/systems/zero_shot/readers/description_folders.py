@@ -81,8 +81,7 @@ def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
             return place / _TEXTS
     tried = ", ".join(str(place / _TEXTS) for place in near)
     raise DataError(
-        f"No descriptions at {tried}. Unpack those of Reed et al. 2016 and name their folder with "
-        "--descriptions."
+        f"No descriptions at {tried}. Unpack those of Reed et al. 2016 and name their folder with --descriptions."
     )
 
 

@@ -37,9 +37,7 @@ def read(
         DataError: if a file is missing or broken, an image is in two classes, or no image is found.
     """
     root = existing(source)
-    texts = DescriptionFolders(
-        descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers")
-    )
+    texts = DescriptionFolders(descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers"))
     names = _names(class_names)
     files = sorted(texts.folder.glob("class_*/image_*.txt"))
     folder_of: dict[str, str] = {}

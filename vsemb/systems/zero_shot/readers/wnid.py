@@ -82,9 +82,7 @@ def read(
         files=(place / "data.noun",),
         options={"class_splits": "/".join(map(str, counts))},
         total=len(records),
-        notes=(
-            f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",
-        ),
+        notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
     )
 
 
@@ -151,7 +149,5 @@ def _counts(given: str | None, classes: int) -> tuple[int, int, int]:
     if min(train, val, test) < 1:
         raise invalid_argument("class_splits", given, "three numbers >= 1; no split may be empty")
     if train + val + test != classes:
-        raise invalid_argument(
-            "class_splits", given, f"numbers that add up to the {classes} classes there are"
-        )
+        raise invalid_argument("class_splits", given, f"numbers that add up to the {classes} classes there are")
     return train, val, test

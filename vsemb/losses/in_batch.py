@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.ops.relation import NEGATIVE, POSITIVE
 from vsemb.ops.replicas import replica_count
+from vsemb.parts import Count, NonNegative, Part
 
 Tensor = Any
 
 
-class RowLoss(keras.losses.Loss):
+class InBatchLoss(keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
     Call args of every subclass:
@@ -69,3 +71,40 @@ def positive_scores(relation: Tensor, scores: Tensor) -> Tensor:
 def is_negative(relation: Tensor) -> Tensor:
     """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
     return ops.equal(relation, NEGATIVE)
+
+
+REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}
+
+
+@dataclass(frozen=True)
+class LossPart(Part, family="loss"):
+    """A loss over the candidates in a batch; base of the family `loss`.
+
+    Attributes:
+        image_weight: weight of the direction whose queries are images.
+        text_weight: weight of the direction whose queries are texts.
+        block_size: queries whose scores are in memory at a time; null for all. The loss stays the same.
+        reduction: over queries, `sum` or `mean`; null for the loss' own.
+
+    Class attributes:
+        over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.
+    """
+
+    over_classes: ClassVar[bool] = False
+
+    image_weight: NonNegative = 1.0
+    text_weight: NonNegative = 1.0
+    block_size: Count | None = None
+    reduction: Literal["sum", "mean"] | None = None
+
+    def build(self, steps_per_epoch: int) -> InBatchLoss:
+        """Builds the Keras loss.
+
+        Args:
+            steps_per_epoch: for fields that count epochs.
+        """
+        raise NotImplementedError
+
+    def logit_scale(self) -> tuple[float, float | None] | None:
+        """Returns the learned temperature and bias that the model holds, at their start; None for none."""
+        return None

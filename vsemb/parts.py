@@ -1,0 +1,367 @@
+"""Typed parts: the frozen dataclasses that recipes are made of.
+
+A part is one choice of a family, such as a text encoder, and has exactly the fields that this choice reads. Its class
+stands beside what it builds:
+
+    class TextEncoder(Part, family="text encoder"):          # the family
+        ...
+
+    @dataclass(frozen=True)
+    class Linear(TextEncoder, kind="linear"):                # a choice
+        '''Sum or mean of word vectors.
+
+        Attributes:
+            reduce: `sum` or `mean` of a sentence's word vectors.
+        '''
+
+        reduce: Literal["sum", "mean"] = "sum"
+
+Types, ranges and literals are checked when a part is made. A part becomes JSON with the key `kind` beside its fields.
+A dataclass below `Part` without a family is a plain record of fields, without a kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from vsemb import registry
+from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+
+#: Key of a part's kind in JSON.
+KIND = "kind"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which numbers a field takes.
+
+    Attributes:
+        allowed: the range as a phrase.
+        holds: whether a number is inside; NaN must be outside.
+    """
+
+    allowed: str
+    holds: Callable[[float], bool]
+
+
+def between(low: int, high: int) -> Range:
+    """Returns the range of the integers from `low` to `high`."""
+    return Range(f"an integer from {low} to {high}", lambda value: low <= value <= high)
+
+
+Count = Annotated[int, Range("an integer >= 1", lambda value: value >= 1)]
+# Far beyond any use, and where memory and integers of 32 bits end.
+Size = Annotated[int, between(1, 65536)]
+Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]
+Probability = Annotated[float, Range("a number in [0, 1]", lambda value: 0 <= value <= 1)]
+Positive = Annotated[float, Range("a finite number > 0", lambda value: 0 < value < math.inf)]
+NonNegative = Annotated[float, Range("a finite number >= 0", lambda value: 0 <= value < math.inf)]
+Finite = Annotated[float, Range("a finite number", math.isfinite)]
+# Seeds and epochs are added up as int32.
+Seed = Annotated[int, between(0, 10**9)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Base of all parts.
+
+    Class attributes:
+        family: the family's name; None for a plain record.
+        kind: name of this choice in its family; None for the family itself and for records.
+    """
+
+    family: ClassVar[str | None] = None
+    kind: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if family is not None:
+            cls.family = family
+        cls.kind = kind
+        if kind is not None:
+            if cls.family is None:
+                raise invalid_argument("kind", kind, "a subclass of a part with a family")
+            registry.register(cls.family, kind, cls)
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints(type(self)).items():
+            value = _checked(hint, getattr(self, name), name)
+            # An integer where a float is wanted.
+            object.__setattr__(self, name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Checks what depends on several fields of the part; for subclasses.
+
+        Raises:
+            InvalidArgumentError: naming the field.
+        """
+
+    def keep_files(self, folder: Path) -> None:
+        """Writes into a new run directory what the part must find there again; for subclasses.
+
+        Args:
+            folder: the run directory, while it is made.
+        """
+
+    def localized(self, path: Path) -> Part:
+        """Returns the part as a run reads it that kept files in its directory `path`; for subclasses."""
+        del path
+        return self
+
+    def without_downloads(self) -> Part:
+        """Returns the part with random weights where published ones are named; for subclasses."""
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the part and the parts in it as nested plain values."""
+        plain: dict[str, Any] = {} if self.kind is None else {KIND: self.kind}
+        for name in _hints(type(self)):
+            value = getattr(self, name)
+            plain[name] = value.to_json() if isinstance(value, Part) else value
+        return plain
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Rebuilds a part from what `to_json` returned; a field that is missing has its default.
+
+        Raises:
+            DataError: if a field is unknown, of the wrong type or outside its range.
+        """
+        try:
+            return _checked(cls, value, "")
+        except VsembError as error:
+            raise DataError(f"{cls.__name__} cannot be read. {error}") from error
+
+    def with_overrides(self, assignments: Sequence[str]) -> Self:
+        """Returns the part with fields replaced.
+
+        Args:
+            assignments: `path.to.field=value`; the value is JSON or a plain string. A field that holds a part takes
+                a kind, and the part then has its defaults. Choices are made before the fields inside them are set.
+
+        Raises:
+            InvalidArgumentError: for a field that does not exist, with the nearest one, or a value that does not
+                fit.
+        """
+        plain = self.to_json()
+        split: list[tuple[list[str], str]] = []
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            if not equals:
+                raise invalid_argument("set", assignment, "path.to.field=value")
+            split.append((path.strip().split("."), text.strip()))
+        for path, text in sorted(split, key=lambda one: len(one[0])):
+            _assign(type(self), plain, path, text)
+        return _checked(type(self), plain, "")
+
+
+def fields_of(cls: type[Part]) -> dict[str, Any]:
+    """Returns the type hints of a part's own fields, by name."""
+    return dict(_hints(cls))
+
+
+@functools.cache
+def _hints(cls: type[Part]) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+
+
+@dataclass(frozen=True)
+class _CliValue:
+    """A value as it was typed, whose type the field decides: a fingerprint may be all digits."""
+
+    text: str
+
+    def value(self, accepted: tuple[Any, ...]) -> Any:
+        words = {"true": True, "false": False, "null": None, "none": None}
+        if self.text.lower() in words and not (str in accepted and types.NoneType not in accepted):
+            return words[self.text.lower()]
+        try:
+            parsed = json.loads(self.text)
+        except ValueError:
+            return self.text
+        return self.text if str in accepted and not isinstance(parsed, str) else parsed
+
+
+@dataclass(frozen=True)
+class Hint:
+    """A type hint taken apart.
+
+    Attributes:
+        accepted: plain types, `NoneType` among them.
+        literals: allowed values where the hint is a literal.
+        range: of numbers.
+        part: the family or record, where the field holds a part.
+    """
+
+    accepted: tuple[Any, ...] = ()
+    literals: tuple[Any, ...] = ()
+    range: Range | None = None
+    part: type[Part] | None = None
+
+    @property
+    def allowed(self) -> str:
+        """What the field takes, as a phrase."""
+        null = " or null" if types.NoneType in self.accepted else ""
+        if self.literals:
+            return f"one of {', '.join(map(str, self.literals))}{null}"
+        if self.range is not None:
+            return self.range.allowed + null
+        return " or ".join("null" if kind is types.NoneType else kind.__name__ for kind in self.accepted)
+
+
+def read_hint(hint: Any) -> Hint:
+    """Takes a type hint of a field apart."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        merged = Hint()
+        for each in map(read_hint, typing.get_args(hint)):
+            merged = Hint(
+                merged.accepted + each.accepted,
+                merged.literals + each.literals,
+                merged.range or each.range,
+                merged.part or each.part,
+            )
+        return merged
+    if typing.get_origin(hint) is Annotated:
+        kind, *extras = typing.get_args(hint)
+        limits = next((extra for extra in extras if isinstance(extra, Range)), None)
+        return dataclasses.replace(read_hint(kind), range=limits)
+    if typing.get_origin(hint) is typing.Literal:
+        values = typing.get_args(hint)
+        return Hint(tuple({type(value) for value in values}), values)
+    if isinstance(hint, type) and issubclass(hint, Part):
+        return Hint(part=hint)
+    return Hint((hint,))
+
+
+def _checked(hint: Any, value: Any, path: str) -> Any:
+    """Returns a value as a field of this type holds it, from plain or typed values or from parts."""
+    read = read_hint(hint)
+    if isinstance(value, _CliValue):
+        value = value.value(
+            (str,) if read.part is not None and not read.accepted else read.accepted or (str, type(None))
+        )
+    if value is None and types.NoneType in read.accepted:
+        return None
+    if read.part is not None:
+        return _checked_part(read.part, value, path)
+    for kind in read.accepted:
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+            break
+    else:
+        raise invalid_argument(path, value, read.allowed)
+    if read.literals and value not in read.literals:
+        raise (
+            unknown_name(path, value, map(str, read.literals))
+            if isinstance(value, str)
+            else invalid_argument(path, value, read.allowed)
+        )
+    if read.range is not None and not read.range.holds(value):
+        raise invalid_argument(path, value, read.allowed)
+    return value
+
+
+def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
+    if isinstance(value, cls):
+        return value
+    if isinstance(value, str) and cls.family is not None:
+        value = {KIND: value}
+    if not isinstance(value, dict):
+        raise invalid_argument(path or "recipe", value, f"a {cls.family or cls.__name__}")
+    value = dict(value)
+    if cls.family is not None:
+        kind = value.pop(KIND, None)
+        if not isinstance(kind, str):
+            raise invalid_argument(path or KIND, kind, f"an object with {KIND!r}, one of {_listed(cls)}")
+        found = registry.find_part(cls.family, kind, path or KIND)
+        if not issubclass(found, cls):
+            raise invalid_argument(path or KIND, kind, f"a kind of {cls.__name__}")
+        cls = found
+    hints = _hints(cls)
+    prefix = f"{path}." if path else ""
+    arguments = {}
+    for name, item in value.items():
+        if name not in hints:
+            raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
+        arguments[name] = _checked(hints[name], item, prefix + name)
+    for each in dataclasses.fields(cls):
+        required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+        if required and each.name not in arguments:
+            raise invalid_argument(path or "recipe", sorted(value), f"an object with {each.name!r}")
+    return cls(**arguments)
+
+
+def _listed(cls: type[Part]) -> str:
+    assert cls.family is not None
+    return ", ".join(registry.kinds(cls.family))
+
+
+def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, parents: str = "") -> None:
+    """Sets one field in the plain values of a part."""
+    name, *rest = path
+    if cls.family is not None and cls.kind is None:
+        cls = registry.find_part(cls.family, plain[KIND], parents)
+    hints = _hints(cls)
+    full = f"{parents}.{name}".lstrip(".")
+    if name not in hints:
+        prefix = f"{parents}." if parents else ""
+        raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
+    part = read_hint(hints[name]).part
+    if rest:
+        if part is None or plain[name] is None:
+            raise invalid_argument("set", f"{full}.{'.'.join(rest)}", f"{full}=value: it has no fields")
+        _assign(part, plain[name], rest, text, full)
+        return
+    if part is not None and part.family is None:
+        raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in _hints(part))}")
+    value = _checked(hints[name], _CliValue(text), full)
+    plain[name] = value.to_json() if isinstance(value, Part) else value
+
+
+def explanations(cls: type[Part]) -> dict[str, str]:
+    """Returns the line of explanation of each field, from `Attributes:` in the class's docstring and its bases'."""
+    found: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        if issubclass(each, Part) and "__doc__" in vars(each):
+            found |= dict(_attributes(inspect.cleandoc(each.__doc__ or "")))
+    return {name: found.get(name, "") for name in _hints(cls)}
+
+
+def _attributes(doc: str) -> Iterator[tuple[str, str]]:
+    match = re.search(r"^Attributes:\n((?:(?: +.*)?\n?)*)", doc, re.MULTILINE)
+    if not match:
+        return
+    body = inspect.cleandoc(match[1])
+    for entry in re.split(r"\n(?=\S)", body):
+        name, _, text = entry.partition(":")
+        yield name.strip(), " ".join(text.split())
+
+
+def walk(part: Part) -> Iterator[Part]:
+    """Yields a part and all parts in it, parents first."""
+    yield part
+    for name in _hints(type(part)):
+        value = getattr(part, name)
+        if isinstance(value, Part):
+            yield from walk(value)
+
+
+def rebuilt(part: Part, change: Callable[[Part], Part]) -> Any:
+    """Returns a part with every part in it, and itself, replaced by `change` of it."""
+    values = {name: getattr(part, name) for name in _hints(type(part))}
+    changed = {name: rebuilt(value, change) for name, value in values.items() if isinstance(value, Part)}
+    return change(dataclasses.replace(part, **changed) if changed else part)

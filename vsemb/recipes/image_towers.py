@@ -1,0 +1,356 @@
+"""The image towers of a recipe: cached features, or pixels through a backbone that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+
+from vsemb.data.features.store import FeatureStore
+from vsemb.data.pixel_service import ServicePixels
+from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
+from vsemb.data.store import Dataset, Split
+from vsemb.encoders.image import Affine, PixelEncoder, Projection
+from vsemb.errors import DataError, invalid_argument
+from vsemb.export.image_input import ImageInput
+from vsemb.files import hard_link_or_copy, read_json, write_json
+from vsemb.image.augmentation import Augmentation, ImageAugmenter
+from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.parts import Part, Probability, Share, Size
+from vsemb.presets import display_name, is_preset, keep_preset, kept_name
+from vsemb.presets.directories import IMAGE, KEPT
+
+#: Files of the backbone behind cached features, in a run directory.
+BACKBONE, BACKBONE_CONFIG, BACKBONE_WEIGHTS = "backbone", "backbone.json", "backbone.weights.h5"
+
+
+@dataclass(frozen=True)
+class ImageTower(Part, family="image tower"):
+    """How a recipe turns images into embeddings; base of the family `image tower`.
+
+    Class attributes:
+        produces: `vector`, or `multi_vector` for a set of vectors per image.
+        from_pixels: whether the backbone is part of the model.
+    """
+
+    produces: ClassVar[str] = "vector"
+    from_pixels: ClassVar[bool] = False
+
+    def open(self, dataset: Dataset) -> Any:
+        """Opens what is cached of a dataset's images; None where images are decoded.
+
+        Raises:
+            DataError: if there is no such cache.
+        """
+        raise NotImplementedError
+
+    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
+        """Opens what a run reads of a dataset's images; None where they are decoded.
+
+        Args:
+            dataset: the dataset, of the training or another.
+            info: what `run.json` says.
+            path: the run directory.
+
+        Raises:
+            DataError: if the dataset lacks it.
+        """
+        raise NotImplementedError
+
+    def images(
+        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
+    ) -> ImageSource:
+        """Returns where a split's images come from.
+
+        Args:
+            split: the split.
+            store: what `open` returned.
+            training: whether training batches are made, which see augmented images.
+            data_service: address of a tf.data service whose workers decode.
+
+        Raises:
+            InvalidArgumentError: for a service where images are not decoded.
+        """
+        raise NotImplementedError
+
+    def describe(self, store: Any) -> dict[str, Any]:
+        """Returns what `run.json` says of the images: `features`, a fingerprint, and `feature_dim`."""
+        raise NotImplementedError
+
+    def keep(self, store: Any, folder: Path) -> None:
+        """Writes into a new run directory what new images are embedded with."""
+
+    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+        """Returns the shape of a batch of images."""
+        raise NotImplementedError
+
+    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+        """Builds the layer from `input_shape` to the embedding; it has an attribute `dim`.
+
+        Args:
+            dim: size of the embedding; None for that of the features.
+            info: what `run.json` says, `feature_dim` among it.
+            seed: of a backbone's random weights.
+            dtype: dtype policy of the layer.
+        """
+        raise NotImplementedError
+
+    def features(self, store: Any, split: Split) -> np.ndarray | None:
+        """Returns features whose statistics are those of the images, (n, dim) float32; None where there are none.
+
+        For one vector per image, row i is that of image i of the split.
+        """
+        del store, split
+        return None
+
+    def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None) -> None:
+        """Sets what the layer learns from features before the first step: their mean and deviation."""
+        scaling = getattr(layer, "scaling", None)
+        if scaling is not None and features is not None:
+            scaling.adapt(features)
+
+    def image_input(self, path: Path) -> ImageInput | None:
+        """Returns how image bytes become what the layer takes.
+
+        Args:
+            path: the run directory, with what `keep` wrote.
+
+        Returns:
+            None for precomputed features, whose backbone is not known.
+        """
+        raise NotImplementedError
+
+    def facts(self, path: Path) -> str:
+        """Returns what is known of the images, as a phrase for the model card."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CachedImages(ImageTower):
+    """Base of the towers that read cached features.
+
+    Attributes:
+        fingerprint: of the cache; null takes the dataset's only one.
+        standardize: whether features are brought to unit length and standardized first.
+        dropout: share of features dropped in training.
+    """
+
+    fingerprint: str | None = None
+    standardize: bool = False
+    dropout: Share = 0.0
+
+    def describe(self, store: Any) -> dict[str, Any]:
+        return {"features": store.fingerprint, "feature_dim": store.dim}
+
+    def keep(self, store: Any, folder: Path) -> None:
+        if store.backbone is None or store.weights_path is None:
+            return
+        target = folder / BACKBONE
+        target.mkdir(exist_ok=True)
+        hard_link_or_copy(store.weights_path, target / BACKBONE_WEIGHTS)
+        write_json(target / BACKBONE_CONFIG, store.backbone.to_json())
+
+    def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
+        """Refuses features of another size than the run was trained on.
+
+        Raises:
+            DataError: naming both sizes.
+        """
+        if store.dim != info["feature_dim"]:
+            raise DataError(
+                f"The features of {dataset.path} have {store.dim} entries, the run was trained on "
+                f"{info['feature_dim']}."
+            )
+
+
+@dataclass(frozen=True)
+class Features(CachedImages, kind="features"):
+    """One cached feature vector per image, see `vsemb features`.
+
+    Attributes:
+        augment: whether training reads mirror images or crops where the cache has them.
+        projection: how features become the embedding.
+    """
+
+    augment: bool = True
+    projection: Projection = field(default_factory=Affine)
+
+    def open(self, dataset: Dataset) -> FeatureStore:
+        return FeatureStore.find(dataset, self.fingerprint)
+
+    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
+        # Precomputed features name no backbone; their size is all that can be compared.
+        same = dataset.fingerprint == info["dataset"] or (path / BACKBONE / BACKBONE_CONFIG).exists()
+        store = FeatureStore.find(dataset, info["features"] if same else None)
+        self.check_dim(store, dataset, info)
+        return store
+
+    def images(
+        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
+    ) -> ImageSource:
+        refuse_service(data_service)
+        return FeatureImages(store, split, augment=training and self.augment)
+
+    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+        return None, info["feature_dim"]
+
+    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+        del seed
+        size = info["feature_dim"]
+        options = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
+        return self.projection.build(size, size if dim is None else dim, **options)
+
+    def features(self, store: Any, split: Split) -> np.ndarray | None:
+        return store.rows(split.ids)
+
+    def image_input(self, path: Path) -> ImageInput | None:
+        kept = kept_backbone(path)
+        return None if kept is None else ImageInput(kept[0], build_backbone(*kept))
+
+    def facts(self, path: Path) -> str:
+        kept = kept_backbone(path)
+        if kept is None:
+            return "precomputed features of an unknown network"
+        return f"features of {kept[0].name}, images of {kept[0].size} pixels a side"
+
+
+def refuse_service(data_service: str | None) -> None:
+    """Refuses a tf.data service where images are not decoded.
+
+    Raises:
+        InvalidArgumentError: if one is named.
+    """
+    if data_service is not None:
+        fix = "Train from pixels with --fine-tune."
+        raise invalid_argument("data_service", data_service, "null for a recipe on cached features", fix)
+
+
+def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:
+    """Returns the backbone behind a run's features and the file of its weights; None where it is not known.
+
+    Args:
+        path: the run directory.
+    """
+    folder = path / BACKBONE
+    if not (folder / BACKBONE_CONFIG).exists():
+        return None
+    config = BackboneConfig.from_json(read_json(folder / BACKBONE_CONFIG, "backbone"))
+    return config, folder / BACKBONE_WEIGHTS
+
+
+@dataclass(frozen=True)
+class Pixels(ImageTower, kind="pixels"):
+    """A backbone that is trained from pixels.
+
+    Attributes:
+        backbone: name of the network, or `hub:` and a preset of keras-hub.
+        weights: `imagenet`, `preset` for a preset's own, the path of a file or of a run that was trained from
+            pixels; null for random ones.
+        size: side of the input in pixels; null for the backbone's own.
+        pooling: of the backbone's last map; null for its own.
+        layer: an inner layer of the backbone in place of the last.
+        frozen_statistics: whether batch normalisation keeps its stored statistics.
+        augment: whether training images are randomly cropped and mirrored.
+        augmentation: what is done to training images beyond that; null for nothing.
+        erasing: probability that a rectangle of a training image becomes noise.
+        dropout: share of features dropped in training.
+        projection: how features become the embedding.
+    """
+
+    from_pixels: ClassVar[bool] = True
+
+    backbone: str = "SmallConvNet"
+    weights: str | None = None
+    size: Size | None = None
+    pooling: str | None = None
+    layer: str | None = None
+    frozen_statistics: bool = True
+    augment: bool = True
+    augmentation: Augmentation | None = None
+    erasing: Probability = 0.0
+    dropout: Share = 0.0
+    projection: Projection = field(default_factory=Affine)
+
+    @property
+    def config(self) -> BackboneConfig:
+        """The network."""
+        return BackboneConfig(self.backbone, self.size or 0, self.pooling or "", self.layer)
+
+    def check(self) -> None:
+        if not is_preset(self.backbone):
+            # Names, sizes and poolings that do not go together.
+            _ = self.config
+
+    def open(self, dataset: Dataset) -> None:
+        del dataset
+
+    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> None:
+        del dataset, info, path
+
+    def augmenter(self) -> ImageAugmenter | None:
+        """Returns what augments training images beyond crops and mirror images.
+
+        Raises:
+            MissingExtraError: if the Model Garden is not installed.
+        """
+        if self.augmentation is None and not self.erasing:
+            return None
+        options = {} if self.augmentation is None else self.augmentation.options()
+        return ImageAugmenter(self.config.size, erasing=self.erasing, **options)
+
+    def images(
+        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
+    ) -> ImageSource:
+        augmenter = self.augmenter() if training else None
+        augment, size = training and self.augment, self.config.size
+        if data_service is not None:
+            return ServicePixels(split, size, address=data_service, augment=augment, augmenter=augmenter)
+        return PixelImages(split, size, augment=augment, augmenter=augmenter)
+
+    def describe(self, store: Any) -> dict[str, Any]:
+        return {"features": None, "feature_dim": None}
+
+    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+        return None, self.config.size, self.config.size, 3
+
+    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+        options = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
+        early = dim is not None and not self.projection.needs_size
+        # A map is made before the backbone, since random weights follow from the order too.
+        head = self.projection.build(None, dim, **options) if early and dim is not None else None
+        backbone = self.starting_backbone(seed)
+        if head is None:
+            size = backbone.output_shape[-1]
+            head = self.projection.build(size, size if dim is None else dim, **options)
+        return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, dtype=dtype)
+
+    def starting_backbone(self, seed: int) -> keras.Model:
+        """Builds the network with the weights that training starts from.
+
+        Raises:
+            DataError: for weights that cannot be read.
+        """
+        return build_backbone(self.config, self.weights, seed=seed)
+
+    def keep_files(self, folder: Path) -> None:
+        if is_preset(self.backbone):
+            keep_preset(self.backbone, folder / KEPT / IMAGE, "image")
+
+    def localized(self, path: Path) -> Pixels:
+        return replace(self, backbone=kept_name(self.backbone, path, IMAGE)) if is_preset(self.backbone) else self
+
+    def without_downloads(self) -> Pixels:
+        return replace(self, weights=None)
+
+    def image_input(self, path: Path) -> ImageInput:
+        del path
+        return ImageInput(self.config)
+
+    def facts(self, path: Path) -> str:
+        del path
+        config = self.config
+        return f"pixels, {config.size} a side, read by {display_name(config.name)}, which was trained too"

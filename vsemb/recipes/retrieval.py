@@ -1,0 +1,229 @@
+"""The task of retrieval: a dual encoder of images and texts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+
+from vsemb.data.batches import BatchesPart, PairBatches, Pairs
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import invalid_argument
+from vsemb.losses.in_batch import InBatchLoss, LossPart
+from vsemb.losses.ranking import Ranking
+from vsemb.models import DualEncoder, LogitScale
+from vsemb.parts import Count, NonNegative, Size
+from vsemb.recipes.image_towers import Features, ImageTower
+from vsemb.recipes.schema import Recipe
+from vsemb.recipes.text_tower import Text
+from vsemb.similarities import Cosine, Similarity
+from vsemb.text.vocabulary import Vocabulary
+from vsemb.training.collapse import CollapseWarning
+from vsemb.training.initialization import Initialization, Random
+from vsemb.training.validation import RecallSum, ValidationPart
+
+
+@dataclass(frozen=True)
+class Retrieval(Recipe, kind="retrieval"):
+    """A dual encoder of images and texts, trained on pairs.
+
+    Attributes:
+        embedding_dim: size of the embedding; null for that of the image features, which pass no projection then.
+        text: the text tower.
+        image: the image tower.
+        similarity: how embeddings are compared.
+        loss: the loss over the candidates of a batch.
+        batches: how pairs become batches.
+        validation: what decides which epoch is kept.
+        initialization: how weights start.
+        l2: this much times half the sum of squares of all trained matrices is added to the loss, word vectors left
+            out.
+        chunk_size: rows of a batch that are embedded at a time (gradient caching); null for all. Gradients are the
+            same.
+    """
+
+    run_fields: ClassVar[tuple[str, ...]] = ("features", "feature_dim")
+
+    embedding_dim: Size | None = 1024
+    text: Text = field(default_factory=Text)
+    image: ImageTower = field(default_factory=Features)
+    similarity: Similarity = field(default_factory=Cosine)
+    loss: LossPart = field(default_factory=Ranking)
+    batches: BatchesPart = field(default_factory=Pairs)
+    validation: ValidationPart = field(default_factory=RecallSum)
+    initialization: Initialization = field(default_factory=Random)
+    l2: NonNegative = 0.0
+    chunk_size: Count | None = None
+
+    def check(self) -> None:
+        super().check()
+        for name, part in (("image", self.image), ("text.encoder", self.text.encoder)):
+            if part.produces != self.similarity.accepts:
+                allowed = f"a part that makes one {self.similarity.accepts} per item"
+                fix = f"The similarity {self.similarity.kind!r} compares those."
+                raise invalid_argument(name, part.kind, f"{allowed}, not one {part.produces}", fix)
+        if self.validation.accepts not in (None, self.similarity.accepts):
+            allowed = f"another with similarity={self.similarity.kind!r}"
+            raise invalid_argument("validation", self.validation.kind, allowed)
+        projection = getattr(self.image, "projection", None)
+        keeps_size = projection is not None and projection.keeps_size
+        if keeps_size != (self.embedding_dim is None):
+            allowed = "null with image.projection=none, and a number with another"
+            raise invalid_argument("embedding_dim", self.embedding_dim, allowed)
+        if self.loss.over_classes and not self.batches.in_batch:
+            raise invalid_argument("batches.negatives", "sampled", "'batch' for losses over classes")
+
+    def open_data(self, path: str | os.PathLike[str]) -> Dataset:
+        return Dataset.open(path)
+
+    def prepare(
+        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
+    ) -> RetrievalJob:
+        del out, inputs
+        return RetrievalJob(self, data, data_service)
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> DualEncoder:
+        keras.utils.set_random_seed(self.training.seed)
+        image_encoder = self.image.build(self.embedding_dim, info, seed=self.training.seed, dtype=dtype)
+        text_encoder = self.text.build(image_encoder.dim, vocabulary_size, info, dtype)
+        learned = self.loss.logit_scale()
+        scale = None
+        if learned is not None:
+            temperature, bias = learned
+            # A pretrained one may have learned more than CLIP's 100.
+            scale = LogitScale(1 / temperature, max(100.0, 1 / temperature), bias)
+        model = DualEncoder(
+            image_encoder,
+            text_encoder,
+            self.similarity,
+            logit_scale=scale,
+            image_weight=self.loss.image_weight,
+            text_weight=self.loss.text_weight,
+            l2=self.l2,
+            chunk_size=self.chunk_size,
+            block_size=self.loss.block_size,
+        )
+        tokens = (None, None, *self.text.tokenizer.token_shape)
+        model.build({"image": self.image.input_shape(info), "text": tokens})
+        return model
+
+    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
+        option = f" {self.validation.option}" if self.validation.option else ""
+        split = "val" if not option or "test" not in info.get("splits", ()) else "test"
+        return [
+            f"best epoch   {info['best_epoch'] + 1}, validation {self.validation.describe(info)}",
+            f"next         vsemb evaluate {out} --data {data} --split {split}{option}",
+        ]
+
+
+class RetrievalJob:
+    """What `Retrieval` makes of a dataset, see `vsemb.recipes.schema.Job`.
+
+    Args:
+        recipe: the recipe.
+        dataset: with splits `train` and `val`.
+        data_service: address of a tf.data service whose workers decode images.
+
+    Raises:
+        VsembError: if the dataset lacks what the recipe reads.
+    """
+
+    unit = "captions"
+
+    def __init__(self, recipe: Retrieval, dataset: Dataset, data_service: str | None = None) -> None:
+        self.recipe = recipe
+        self.dataset = dataset
+        self.monitor = recipe.validation.monitor
+        self._data_service = data_service
+        recipe.validation.check_data(dataset)
+        part = recipe.text.tokenizer
+        said = part.describe(dataset)
+        self.train = first_captions(part.select(dataset.split("train")), recipe.batches.captions_per_image)
+        self.val = part.select(dataset.split("val"))
+        self.store = recipe.image.open(dataset)
+        self.vocabulary: Vocabulary = part.learn(self.train.captions, dataset)
+        self.info: dict[str, Any] = {
+            **described(dataset),
+            **recipe.image.describe(self.store),
+            **said,
+        }
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The recipe's tokenizer."""
+        return self.recipe.text.tokenizer.build(self.vocabulary)
+
+    def keep(self, folder: Path) -> None:
+        """Writes the backbone behind the features, and what reads raw texts."""
+        self.recipe.image.keep(self.store, folder)
+        self.recipe.text.tokenizer.keep(self.dataset, folder)
+
+    def batches(self) -> PairBatches:
+        """Returns the training batches."""
+        recipe = self.recipe
+        images = recipe.image.images(self.train, self.store, training=True, data_service=self._data_service)
+        advice = recipe.batches.advice(len(getattr(self.store, "training_views", ())) if self.store else 0)
+        if advice is not None:
+            print(advice, file=sys.stderr)
+        return recipe.batches.build(self.train, images, self.tokenizer, recipe.training.seed)
+
+    def model(self, recipe: Any, dtype: str) -> DualEncoder:
+        """Builds the model and initializes it from the training split."""
+        model = recipe.build(len(self.vocabulary), self.info, dtype)
+        features = None if self.store is None else recipe.image.features(self.store, self.train)
+        recipe.image.initialize(model.image_encoder, features)
+        corpus = recipe.text.corpus(self.tokenizer, self.train.captions, recipe.training.seed, self.dataset)
+        recipe.initialization.apply(model, corpus, self.train.caption_rows, features)
+        # Later, so that vectors from a file stay as they are whatever the initialization.
+        recipe.text.encoder.initialize(model.text_encoder, corpus)
+        return model
+
+    def loss(self, steps_per_epoch: int) -> InBatchLoss:
+        """Returns the loss."""
+        return self.recipe.loss.build(steps_per_epoch)
+
+    def validation(self) -> keras.callbacks.Callback:
+        """Returns the callback that measures the split `val`."""
+        images = self.recipe.image.images(self.val, self.store)
+        return self.recipe.validation.build(self.val, images, self.tokenizer)
+
+    def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
+        """Returns the warning about a collapsed model."""
+        return [CollapseWarning(batch_size)]
+
+
+def described(dataset: Dataset) -> dict[str, Any]:
+    """Returns what `run.json` says of a dataset."""
+    info: dict[str, Any] = {
+        "dataset": dataset.fingerprint,
+        "dataset_name": dataset.name,
+        "data": str(dataset.path.resolve()),
+        "splits": list(dataset.splits),
+    }
+    classes = dataset.split("train").class_names
+    if all(classes):
+        # What is recognised later is compared with these, on whatever dataset.
+        info["classes"] = sorted({name for name in classes if name})
+    return info
+
+
+def first_captions(split: Split, count: int | None) -> Split:
+    """Returns a split with the first captions of each image only; None for all.
+
+    Example:
+
+        first_captions(dataset.split("train"), 1).captions
+    """
+    if count is None:
+        return split
+    texts: list[list[str]] = [[] for _ in range(len(split))]
+    for row, text in zip(split.caption_rows.tolist(), split.captions, strict=True):
+        if len(texts[row]) < count:
+            texts[row].append(text)
+    return split.with_captions(texts)

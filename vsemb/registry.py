@@ -1,0 +1,308 @@
+"""Systems: what each adds to the base, found by name and loaded when it is needed.
+
+A system is a package or a file that declares one `System` object named `SYSTEM`. The declaration holds names and
+module paths, so that commands can list what there is without importing TensorFlow. Systems come from three places:
+
+- `vsemb.systems.SYSTEMS`, the systems of this package;
+- installed packages with an entry point in the group `vsemb.systems`, which names a `System` object;
+- the environment variable `VSEMB_SYSTEMS`, modules or Python files separated by the path separator (`:`).
+
+This module is the only place where the base reaches a system.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
+
+#: Environment variable with further systems.
+VARIABLE = "VSEMB_SYSTEMS"
+#: Group of entry points.
+GROUP = "vsemb.systems"
+
+
+@dataclass(frozen=True)
+class System:
+    """What a system adds to the base; every reference is `"module"` or `"module:attribute"`.
+
+    Attributes:
+        name: name of the system.
+        recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
+        parts: family -> kind -> module in which the part's class is defined, see `vsemb.parts.Part`.
+        commands: name of a subcommand -> (module, summary in under twelve words).
+        evaluations: name of a protocol of `vsemb evaluate` (`--NAME`) -> module, see `vsemb.cli.evaluate`.
+        train_inputs: name of an option of `vsemb train` that names a run -> help text.
+        readers: format of `vsemb prepare` -> reference to its reader.
+        signatures: name of a signature -> reference to a function of a run, see `vsemb.export`.
+        report_sections: reference to functions that add sections to the report, see `vsemb.report`.
+        demo_tabs: reference to functions that add tabs to the demonstration, see `vsemb.demo`.
+        client_methods: method of `vsemb.serving.Client` -> reference to the function behind it.
+        annotations: name of a dataset's annotations (a folder beside its shards) -> reference to what opens them.
+    """
+
+    name: str
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    evaluations: Mapping[str, str] = field(default_factory=dict)
+    train_inputs: Mapping[str, str] = field(default_factory=dict)
+    readers: Mapping[str, str] = field(default_factory=dict)
+    signatures: Mapping[str, str] = field(default_factory=dict)
+    report_sections: tuple[str, ...] = ()
+    demo_tabs: tuple[str, ...] = ()
+    client_methods: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+# Classes of parts by family and kind, as their modules are imported.
+_CLASSES: dict[tuple[str, str], type] = {}
+# Systems of files and modules that were named while the process runs.
+_ADDED: list[System] = []
+
+
+def register(family: str, kind: str, cls: type) -> None:
+    """Enters the class of a part; `vsemb.parts.Part` calls it for every class that names its kind.
+
+    Raises:
+        InvalidArgumentError: if another class has that family and kind.
+    """
+    known = _CLASSES.get((family, kind))
+    if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise invalid_argument(
+            "kind", kind, f"a kind of {family} that is not taken by {known.__module__}.{known.__qualname__}"
+        )
+    _CLASSES[family, kind] = cls
+
+
+@functools.cache
+def _installed() -> tuple[System, ...]:
+    from importlib.metadata import entry_points
+
+    ours = importlib.import_module("vsemb.systems").SYSTEMS
+    found = [_system_of(importlib.import_module(name)) for name in ours]
+    found += [_checked(entry.load(), str(entry)) for entry in sorted(entry_points(group=GROUP), key=str)]
+    for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
+        found.append(_system_of(load_module(name)))
+    return tuple(found)
+
+
+def systems() -> tuple[System, ...]:
+    """Returns all systems, the base's own parts first.
+
+    Raises:
+        DataError: if a system cannot be loaded.
+    """
+    return (BASE, *_installed(), *_ADDED)
+
+
+def load_module(name: str) -> ModuleType:
+    """Imports a module by its name, or a Python file by its path.
+
+    Raises:
+        DataError: if the file does not exist.
+    """
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name).resolve()
+    if not path.is_file():
+        raise DataError(f"{name} must be a Python file; there is no such file.")
+    module_name = path.stem
+    if (known := sys.modules.get(module_name)) is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def add_file(path: str | os.PathLike[str]) -> ModuleType:
+    """Loads a Python file that defines parts or a system, for this process and the processes it starts.
+
+    Args:
+        path: the file; if it defines `SYSTEM`, that is added too.
+
+    Raises:
+        DataError: if the file does not exist.
+    """
+    resolved = str(Path(path).resolve())
+    module = load_module(resolved)
+    named = os.environ.get(VARIABLE, "").split(os.pathsep)
+    if resolved not in named:
+        os.environ[VARIABLE] = os.pathsep.join(filter(None, [*named, resolved]))
+        system = _system_of(module)
+        # `systems` may have read the variable before it named this file.
+        if system.name not in {known.name for known in (*_ADDED, *_installed())}:
+            _ADDED.append(system)
+    return module
+
+
+def recipes_of_file(path: str) -> dict[str, Any]:
+    """Returns the recipes of a Python file: `RECIPE`, or a dictionary of variants with that name.
+
+    Raises:
+        DataError: if the file does not exist or defines no recipe.
+    """
+    found = getattr(add_file(path), "RECIPE", None)
+    if found is None:
+        raise DataError(f"{path} must define RECIPE, a recipe or a dictionary of variants; it defines neither.")
+    return dict(found) if isinstance(found, Mapping) else {found.variant: found}
+
+
+def _system_of(module: ModuleType) -> System:
+    system = getattr(module, "SYSTEM", None)
+    # A plain file of parts and recipes is a system without a declaration.
+    return System(name=module.__name__) if system is None else _checked(system, module.__name__)
+
+
+def _checked(system: Any, origin: str) -> System:
+    if not isinstance(system, System):
+        raise DataError(f"{origin} must name a `vsemb.registry.System`; got {type(system).__name__}.")
+    return system
+
+
+def load(reference: str) -> Any:
+    """Returns what a reference `"module:attribute"`, or `"module"`, names.
+
+    Example:
+
+    >>> load("vsemb.errors:DataError").__name__
+    'DataError'
+    """
+    module, _, attribute = reference.partition(":")
+    imported = importlib.import_module(module)
+    return getattr(imported, attribute) if attribute else imported
+
+
+def entries(name: str) -> dict[str, Any]:
+    """Merges one of the mappings of all systems.
+
+    Args:
+        name: attribute of `System`, e.g. `"recipes"`.
+    """
+    return {key: value for system in systems() for key, value in getattr(system, name).items()}
+
+
+def references(name: str) -> list[str]:
+    """Joins one of the tuples of all systems.
+
+    Args:
+        name: attribute of `System`, e.g. `"report_sections"`.
+    """
+    return [reference for system in systems() for reference in getattr(system, name)]
+
+
+def kinds(family: str) -> list[str]:
+    """Returns the kinds of a family of parts, those of the base first.
+
+    Example:
+
+    >>> kinds("similarity")[:3]
+    ['cosine', 'dot', 'order']
+    """
+    declared = [kind for system in systems() for kind in system.parts.get(family, {})]
+    loaded = [kind for of, kind in _CLASSES if of == family]
+    return list(dict.fromkeys([*declared, *loaded]))
+
+
+def find_part(family: str, kind: str, path: str) -> type:
+    """Returns the class of a part.
+
+    Args:
+        family: its family.
+        kind: its kind.
+        path: of the field that names it, for the error.
+
+    Raises:
+        InvalidArgumentError: for an unknown kind, with the nearest one.
+    """
+    if (family, kind) not in _CLASSES:
+        modules = {kind: name for system in systems() for kind, name in system.parts.get(family, {}).items()}
+        if kind not in modules:
+            error = unknown_name(path, kind, kinds(family))
+            fix = f"A part of your own: name its module or file in {VARIABLE}."
+            raise InvalidArgumentError(f"{error} {fix}")
+        importlib.import_module(modules[kind])
+    return _CLASSES[family, kind]
+
+
+#: The base's own parts and recipes.
+BASE = System(
+    name="base",
+    recipes={
+        "kiros2014": "vsemb.recipes.kiros2014:KIROS2014",
+        "kiros2014-linear": "vsemb.recipes.kiros2014:KIROS2014_LINEAR",
+        "order-embedding": "vsemb.recipes.order_embedding:ORDER_EMBEDDING",
+        "order-embedding-symmetric": "vsemb.recipes.order_embedding:ORDER_EMBEDDING_SYMMETRIC",
+        "vsepp": "vsemb.recipes.vsepp:VSEPP",
+        "contrastive": "vsemb.recipes.contrastive:CONTRASTIVE",
+        "sigmoid": "vsemb.recipes.sigmoid:SIGMOID",
+    },
+    parts={
+        "task": {"retrieval": "vsemb.recipes.retrieval"},
+        "tokenizer": {
+            "words": "vsemb.text.tokenizers",
+            "characters": "vsemb.text.characters",
+            "wordpiece": "vsemb.text.piece_learning",
+            "sentencepiece": "vsemb.text.piece_learning",
+            "bpe": "vsemb.text.piece_learning",
+            "preset": "vsemb.text.preset_tokenizers",
+        },
+        "text encoder": {
+            "recurrent": "vsemb.encoders.recurrent",
+            "sequence-and-bag": "vsemb.encoders.hybrid",
+            "linear": "vsemb.encoders.linear",
+            "transformer": "vsemb.encoders.transformer",
+            "projection-mlp": "vsemb.encoders.projection_mlp",
+            "preset": "vsemb.encoders.preset_text",
+        },
+        "image tower": {
+            "features": "vsemb.recipes.image_towers",
+            "pixels": "vsemb.recipes.image_towers",
+        },
+        "projection": {
+            "affine": "vsemb.encoders.image",
+            "none": "vsemb.encoders.image",
+            "mlp": "vsemb.encoders.projection_mlp",
+        },
+        "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
+        "loss": {
+            "ranking": "vsemb.losses.ranking",
+            "infonce": "vsemb.losses.contrastive",
+            "ranking-infonce": "vsemb.losses.combined",
+            "sigmoid": "vsemb.losses.sigmoid",
+        },
+        "negatives": {"all": "vsemb.losses.hinge", "hardest": "vsemb.losses.hinge"},
+        "optimizer": {
+            "adam": "vsemb.training.optimizers",
+            "adamw": "vsemb.training.optimizers",
+            "rmsprop": "vsemb.training.optimizers",
+            "sgd": "vsemb.training.optimizers",
+            "rising-momentum-sgd": "vsemb.training.optimizers",
+        },
+        "schedule": {
+            "constant": "vsemb.training.optimizers",
+            "step": "vsemb.training.optimizers",
+            "exponential": "vsemb.training.optimizers",
+            "cosine": "vsemb.training.optimizers",
+        },
+        "augmentation": {
+            "randaugment": "vsemb.image.augmentation",
+            "autoaugment": "vsemb.image.augmentation",
+        },
+        "batches": {"pairs": "vsemb.data.batches"},
+        "validation": {"recall": "vsemb.training.validation"},
+        "initialization": {"random": "vsemb.training.initialization", "cca": "vsemb.training.cca"},
+    },
+)
