@@ -363,3 +363,19 @@ def test_json_form() -> None:
     assert metrics.to_json() == written
     both = RetrievalMetrics(side, side, images=2, texts=10, pairs=metrics)
     assert both.to_json() == {**written, "pairs": written}
+
+
+def test_intervals_resample_images_with_all_their_captions() -> None:
+    # The five captions of an image are all right or all wrong, so 40 images are 40 independent draws and not 200:
+    # a share of one half of 40 has a deviation of sqrt(0.25 / 40) = 7.9 %, of 200 one of 3.5 %. An interval of 95 %
+    # is about four deviations wide.
+    count, captions = 40, 5
+    images = np.eye(count, dtype=np.float32)
+    wrong = np.roll(images, 1, axis=0)
+    right = (np.arange(count) % 2 == 0)[:, None]
+    texts = np.repeat(np.where(right, images, wrong), captions, axis=0)
+    ids = np.arange(count)
+    found = evaluate_retrieval(images, texts, ids, np.repeat(ids, captions), DOT, bootstrap=400)
+    assert found.text_to_image["R@1"] == 50.0
+    low, high = found.intervals["text_to_image"]["R@1"]
+    assert 24 < high - low < 40

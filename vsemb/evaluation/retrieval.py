@@ -223,7 +223,7 @@ def evaluate_retrieval(
         similarity: scores images against texts.
         folds: the images are cut into so many contiguous blocks, each ranked on its own with its
             texts, and all metrics, medians too, are averaged (COCO's "5 folds of 1K").
-        bootstrap: number of resamplings of the queries for 95 % intervals; 0 for none.
+        bootstrap: number of resamplings of the images, each with its texts, for 95 % intervals; 0 for none.
         seed: of the resampling.
         recalls: the K of recall at K, distinct; 1, 5 and 10 are measured even where they are not named.
         pairs: also rank the first so many images among the first text of each, and these texts among
@@ -249,25 +249,36 @@ def evaluate_retrieval(
         return retrieval_ranks(images[rows], texts[own], image_ids[rows], text_image_ids[own], similarity)
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
-    blocks = np.array_split(np.arange(len(images)), folds)
-    metrics = _summary([ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks], *options)
+    order = np.argsort(image_ids, kind="stable")
+    image_of_text = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
+    blocks = []
+    for rows in np.array_split(np.arange(len(images)), folds):
+        own = np.isin(text_image_ids, image_ids[rows])
+        # A fold is a contiguous block, so the place of an image in it is its row less the first.
+        blocks.append((rows, own, image_of_text[own] - rows[0]))
+    metrics = _summary([ranked(rows, own) for rows, own, _ in blocks], [images for *_, images in blocks], *options)
     if pairs is None:
         return metrics
     ids, first = np.unique(text_image_ids, return_index=True)
     own = first[np.searchsorted(ids, image_ids[:pairs])]
-    return replace(metrics, pairs=_summary([ranked(np.arange(pairs), own)], *options))
+    of_pairs = ranked(np.arange(pairs), own)
+    return replace(metrics, pairs=_summary([of_pairs], [np.arange(pairs)], *options))
 
 
 def _summary(
-    ranked: list[tuple[np.ndarray, np.ndarray]], recalls: Sequence[int], bootstrap: int, seed: int
+    ranked: list[tuple[np.ndarray, np.ndarray]],
+    image_of_text: list[np.ndarray],
+    recalls: Sequence[int],
+    bootstrap: int,
+    seed: int,
 ) -> RetrievalMetrics:
-    """Puts together the ranks of images and of texts in each fold."""
+    """Puts together the ranks of images and of texts in each fold, and the place of each text's image in it."""
     of_images, of_texts = ([fold[side] for fold in ranked] for side in (0, 1))
     intervals = None
     if bootstrap:
         intervals = {
-            "image_to_text": _intervals(of_images, recalls, bootstrap, seed),
-            "text_to_image": _intervals(of_texts, recalls, bootstrap, seed),
+            "image_to_text": _intervals(of_images, map(np.arange, map(len, of_images)), recalls, bootstrap, seed),
+            "text_to_image": _intervals(of_texts, image_of_text, recalls, bootstrap, seed),
         }
     return RetrievalMetrics(
         _fold_mean(of_images, recalls),
@@ -283,10 +294,39 @@ def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, flo
     return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
 
 
-def _intervals(folds: list[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int) -> dict[str, list[float]]:
+def _intervals(
+    folds: list[np.ndarray], images: Iterable[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int
+) -> dict[str, list[float]]:
+    """Resamples images with all their queries: the captions of one image are not independent of each other.
+
+    Args:
+        folds: ranks of the queries of each fold.
+        images: the image of each query, by its place in the fold.
+        recalls: the K of recall at K.
+        resamplings: how many.
+        seed: of the draws.
+    """
     generator = np.random.default_rng(seed)
-    drawn = [_fold_mean([generator.choice(ranks, len(ranks)) for ranks in folds], recalls) for _ in range(resamplings)]
+    grouped = [_Queries(ranks, rows) for ranks, rows in zip(folds, images, strict=True)]
+    drawn = [_fold_mean([fold.resampled(generator) for fold in grouped], recalls) for _ in range(resamplings)]
     return {
         name: [float(value) for value in np.percentile([metrics[name] for metrics in drawn], [2.5, 97.5])]
         for name in drawn[0]
     }
+
+
+class _Queries:
+    """Ranks of the queries of a fold, by the image that they belong to."""
+
+    def __init__(self, ranks: np.ndarray, images: np.ndarray) -> None:
+        order = np.argsort(images, kind="stable")
+        self._ranks = ranks[order]
+        self._counts = np.bincount(images)
+        self._starts = np.cumsum(self._counts) - self._counts
+
+    def resampled(self, generator: np.random.Generator) -> np.ndarray:
+        """Returns the ranks of all queries of as many images as there are, drawn with replacement."""
+        drawn = generator.integers(len(self._counts), size=len(self._counts))
+        counts = self._counts[drawn]
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self._ranks[np.repeat(self._starts[drawn], counts) + within]
