@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vsemb import registry
 from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
@@ -20,10 +21,6 @@ from vsemb.files import sha256_bytes
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-    from vsemb.systems.language.tags import CaptionTags
-    from vsemb.systems.trees.parses import Parses
-    from vsemb.systems.zero_shot.attributes import ClassAttributes
 
 
 class Dataset:
@@ -52,6 +49,7 @@ class Dataset:
         self.fingerprint: str = manifest["fingerprint"]
         self.splits: tuple[str, ...] = tuple(ordered_splits(manifest["splits"]))
         self._open_splits: dict[str, Split] = {}
+        self._annotations: dict[str, Any] = {}
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Dataset:
@@ -97,43 +95,29 @@ class Dataset:
                         "with splits that share no class."
                     )
 
-    @functools.cached_property
-    def attributes(self) -> ClassAttributes | None:
-        """The attribute vectors of the classes; None where the dataset has none.
+    def annotation(self, name: str) -> Any:
+        """Returns what a system keeps of the dataset beside its images and captions, such as dependency trees.
+
+        Args:
+            name: one of `vsemb.registry.System.annotations`: `parses`, `tags`, `attributes` and so on.
+
+        Returns:
+            What the system opens, each time the same object; None where the dataset has none.
 
         Raises:
-            DataError: if their file is broken.
+            InvalidArgumentError: for a name that no system has.
+            DataError: if the files are damaged or belong to another dataset.
         """
-        from vsemb.systems.zero_shot.attributes import read_attributes
+        if name not in self._annotations:
+            openers = registry.entries("annotations")
+            if name not in openers:
+                raise unknown_name("annotation", name, openers)
+            self._annotations[name] = registry.load(openers[name])(self)
+        return self._annotations[name]
 
-        return read_attributes(self.path)
-
-    @functools.cached_property
-    def parses(self) -> Parses | None:
-        """The dependency trees of the captions; None where `vsemb parse` has not made them.
-
-        Raises:
-            DataError: if they are damaged or belong to another dataset.
-        """
-        # The text room loads TensorFlow, which a dataset that has no parses can do without.
-        if not (self.path / "parses").exists():
-            return None
-        from vsemb.systems.trees.parses import Parses
-
-        return Parses.open(self)
-
-    @functools.cached_property
-    def tags(self) -> CaptionTags | None:
-        """The parts of speech of the captions; None where `vsemb tag` has not found them.
-
-        Raises:
-            DataError: if they are damaged or belong to another dataset.
-        """
-        if not (self.path / "tags").exists():
-            return None
-        from vsemb.systems.language.tags import CaptionTags
-
-        return CaptionTags.open(self)
+    def forget_annotation(self, name: str) -> None:
+        """Lets `annotation` open a system's files anew, after they were written."""
+        self._annotations.pop(name, None)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)

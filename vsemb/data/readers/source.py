@@ -16,8 +16,7 @@ from vsemb.data.uris import RemoteFolder, RemoteImage
 from vsemb.errors import DataError
 
 if TYPE_CHECKING:
-    from vsemb.systems.zero_shot.attributes import ClassAttributes
-
+    from vsemb.data.dataset import Dataset
 
 _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
@@ -36,7 +35,6 @@ class Source:
         total: the number of records, None if unknown.
         notes: lines worth showing about what was left out or repaired.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
-        attributes: of the classes, where the source has them.
     """
 
     format: str
@@ -47,7 +45,18 @@ class Source:
     total: int | None = None
     notes: tuple[str, ...] = ()
     rows: Callable[[str, Sequence[str]], np.ndarray] | None = None
-    attributes: ClassAttributes | None = None
+
+    @property
+    def knows_more(self) -> bool:
+        """Whether something is written beside the records: features, or what `finish` writes."""
+        return self.rows is not None
+
+    def finish(self, dataset: Dataset) -> None:
+        """Writes what the source knows beyond its records into the dataset's directory; for subclasses.
+
+        Args:
+            dataset: the finished dataset, before it moves to its place.
+        """
 
 
 def split_name(name: str) -> str:

@@ -40,7 +40,7 @@ def prepare(
     Args:
         source: the file, folder or (tfds) name to read.
         out: the directory to make; see `write_dataset` for what happens when interrupted.
-        format: see `vsemb.data.readers.READERS`.
+        format: one of `vsemb.data.readers.formats()`.
         name: the dataset's name; default: the last part of `out`.
         on_bad_image: whether an unreadable or caption-less image is left out or an error.
         max_side: if given, larger images are shrunk to this many pixels on their longer side.
@@ -122,11 +122,8 @@ def survey(records: list[ImageRecord]) -> str:
 
 
 def write_beside(dataset: Dataset, source: Source) -> None:
-    """Writes what a source knows beyond its records: attributes of classes, precomputed features."""
-    from vsemb.systems.zero_shot.attributes import write_attributes
-
-    if source.attributes is not None:
-        write_attributes(dataset.path, source.attributes)
+    """Writes what a source knows beyond its records: what its `finish` writes, and precomputed features."""
+    source.finish(dataset)
     if source.rows is None:
         return
     from vsemb.data.features.compute import write_precomputed

@@ -8,17 +8,38 @@ a common class).
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from vsemb.data.dataset import Dataset
 from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
-from vsemb.systems.zero_shot.attributes import ClassAttributes
+from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 from vsemb.systems.zero_shot.readers.description_folders import DescriptionFolders, unlisted
 
 _VALUES = "attributes/class_attribute_labels_continuous.txt"
+
+
+@dataclass(frozen=True)
+class ClassSource(Source):
+    """Images with classes.
+
+    Attributes:
+        attributes: of the classes, where they are known.
+    """
+
+    attributes: ClassAttributes | None = None
+
+    @property
+    def knows_more(self) -> bool:
+        return super().knows_more or self.attributes is not None
+
+    def finish(self, dataset: Dataset) -> None:
+        if self.attributes is not None:
+            write_attributes(dataset.path, self.attributes)
 
 
 def read(
@@ -26,7 +47,7 @@ def read(
     *,
     images: str | os.PathLike[str] | None = None,
     descriptions: str | os.PathLike[str] | None = None,
-) -> Source:
+) -> ClassSource:
     """Reads CUB-200-2011.
 
     Args:
@@ -68,7 +89,7 @@ def read(
         )
     attributes, files = _attributes(root)
     missing = [] if attributes else [f"{_VALUES} is not in {root}, so the classes have no attributes."]
-    return Source(
+    return ClassSource(
         "cub",
         root.resolve().name,
         records,
