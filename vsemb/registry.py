@@ -33,7 +33,7 @@ GROUP = "vsemb.systems"
 
 @dataclass(frozen=True)
 class System:
-    """What a system adds to the base; every reference is `"module"` or `"module:attribute"`.
+    """What a system adds to the base; every reference is one for `load`.
 
     Attributes:
         name: name of the system.
@@ -42,12 +42,16 @@ class System:
         commands: name of a subcommand -> (module, summary in under twelve words).
         evaluations: name of a protocol of `vsemb evaluate` (`--NAME`) -> module, see `vsemb.cli.evaluate`.
         train_inputs: name of an option of `vsemb train` that names a run -> help text.
-        readers: format of `vsemb prepare` -> reference to its reader.
+        readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
+            `vsemb.data.readers.Source`.
         signatures: name of a signature -> reference to a function of a run, see `vsemb.export`.
-        report_sections: reference to functions that add sections to the report, see `vsemb.report`.
-        demo_tabs: reference to functions that add tabs to the demonstration, see `vsemb.demo`.
+        searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the `vsemb.runs.searching.Searcher`
+            class that searches such embeddings.
+        report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
+        demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
         client_methods: method of `vsemb.serving.Client` -> reference to the function behind it.
-        annotations: name of a dataset's annotations (a folder beside its shards) -> reference to what opens them.
+        annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
+            `vsemb.data.Dataset` that opens it, or returns None where the dataset has none.
     """
 
     name: str
@@ -58,6 +62,7 @@ class System:
     train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     signatures: Mapping[str, str] = field(default_factory=dict)
+    searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     demo_tabs: tuple[str, ...] = ()
     client_methods: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +178,7 @@ def _checked(system: Any, origin: str) -> System:
 
 
 def load(reference: str) -> Any:
-    """Returns what a reference `"module:attribute"`, or `"module"`, names.
+    """Returns what a reference names: `"module:attribute"`, `"module:attribute[key]"` or `"module"`.
 
     Example:
 
@@ -181,8 +186,11 @@ def load(reference: str) -> Any:
     'DataError'
     """
     module, _, attribute = reference.partition(":")
-    imported = importlib.import_module(module)
-    return getattr(imported, attribute) if attribute else imported
+    attribute, _, key = attribute.removesuffix("]").partition("[")
+    found: Any = importlib.import_module(module)
+    if attribute:
+        found = getattr(found, attribute)
+    return found[key] if key else found
 
 
 def entries(name: str) -> dict[str, Any]:
@@ -249,6 +257,9 @@ BASE = System(
         "contrastive": "vsemb.recipes.contrastive:CONTRASTIVE",
         "sigmoid": "vsemb.recipes.sigmoid:SIGMOID",
     },
+    readers={
+        name: f"vsemb.data.readers.{name}:read" for name in ("karpathy", "coco", "flickr", "table", "tfds", "vsepp")
+    },
     parts={
         "task": {"retrieval": "vsemb.recipes.retrieval"},
         "tokenizer": {
@@ -305,4 +316,7 @@ BASE = System(
         "validation": {"recall": "vsemb.training.validation"},
         "initialization": {"random": "vsemb.training.initialization", "cca": "vsemb.training.cca"},
     },
+    searchers={"vector": "vsemb.runs.searching:IndexSearcher"},
+    report_sections=("vsemb.report.retrieval:sections",),
+    demo_tabs=("vsemb.demo.tabs:tabs",),
 )

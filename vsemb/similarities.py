@@ -27,6 +27,10 @@ class Similarity(Part, family="similarity"):
     #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
     #: score of their mean (Reed et al. 2016, equation 8).
     linear: ClassVar[bool] = False
+    #: Whether embeddings have length 1.
+    unit_length: ClassVar[bool] = False
+    #: Whether the space has composition and abstraction, see `vsemb.search.compose`.
+    composes: ClassVar[bool] = False
 
     #: What it compares: one `vector`, (dim,), or `multi_vector`, (items, dim), per image and text.
     accepts: ClassVar[str] = "vector"
@@ -109,6 +113,8 @@ class Dot(Similarity, kind="dot"):
 class Cosine(Dot, kind="cosine"):
     """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
 
+    unit_length: ClassVar[bool] = True
+
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)
 
@@ -128,6 +134,9 @@ class OrderViolation(Similarity, kind="order"):
     array([[-0.  , -0.16]], dtype=float32)
     """
 
+    unit_length: ClassVar[bool] = True
+    composes: ClassVar[bool] = True
+
     def normalize(self, embeddings: Tensor) -> Tensor:
         return ops.abs(l2_normalize(embeddings))
 
@@ -142,6 +151,8 @@ class OrderViolation(Similarity, kind="order"):
 @dataclass(frozen=True)
 class ReversedOrderViolation(OrderViolation, kind="order-reversed"):
     """Images above texts: the ablation of Vendrov et al. 2016, table 2."""
+
+    composes: ClassVar[bool] = False
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return -ops.transpose(order_violation_matrix(texts, images))

@@ -124,6 +124,34 @@ class ImageTower(Part, family="image tower"):
         """
         raise NotImplementedError
 
+    def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
+        """Whether a run takes a dataset's images from a cache, and not from their bytes.
+
+        Args:
+            dataset: the dataset.
+            info: what `run.json` says.
+            path: the run directory.
+        """
+        del dataset, info, path
+        return False
+
+    def further_inputs(self, path: Path, encoded: bytes, name: str) -> tuple[np.ndarray, ...]:
+        """Returns what the model takes of a new image beside its bytes, such as candidate boxes; most take nothing.
+
+        Args:
+            path: the run directory.
+            encoded: the bytes of the image.
+            name: what the image is called in an error.
+
+        Returns:
+            For each further argument of `ServedModel.encode_image` the row of this image.
+
+        Raises:
+            DataError: if it cannot be known of new images.
+        """
+        del path, encoded, name
+        return ()
+
     def facts(self, path: Path) -> str:
         """Returns what is known of the images, as a phrase for the model card."""
         raise NotImplementedError
@@ -137,7 +165,12 @@ class CachedImages(ImageTower):
         fingerprint: of the cache; null takes the dataset's only one.
         standardize: whether features are brought to unit length and standardized first.
         dropout: share of features dropped in training.
+
+    Class attributes:
+        folder: where in a dataset the caches lie.
     """
+
+    folder: ClassVar[str] = "features"
 
     fingerprint: str | None = None
     standardize: bool = False
@@ -153,6 +186,12 @@ class CachedImages(ImageTower):
         target.mkdir(exist_ok=True)
         hard_link_or_copy(store.weights_path, target / BACKBONE_WEIGHTS)
         write_json(target / BACKBONE_CONFIG, store.backbone.to_json())
+
+    def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
+        # Where the backbone is not known the cache is the only way, and `open_for` says what is wrong with it.
+        return (
+            not (path / BACKBONE / BACKBONE_CONFIG).exists() or (dataset.path / self.folder / info["features"]).is_dir()
+        )
 
     def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
         """Refuses features of another size than the run was trained on.

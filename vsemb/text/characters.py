@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -49,6 +49,8 @@ class CharacterTokenizer(Tokenizer):
     >>> CharacterTokenizer()(["A  bee!", "é"]).numpy().tolist()
     [[2, 70, 3, 6, 6, 38], [1, 0, 0, 0, 0, 0]]
     """
+
+    unit: ClassVar[tuple[str, str]] = ("character", "characters")
 
     def __init__(self, vocabulary: Vocabulary | None = None, max_length: int = 201) -> None:
         vocabulary = alphabet_vocabulary() if vocabulary is None else vocabulary

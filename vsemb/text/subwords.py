@@ -50,6 +50,8 @@ class SubwordTokenizer(Tokenizer):
     #: Stands in front of a word before it is split.
     prefix: ClassVar[str] = ""
 
+    unit: ClassVar[tuple[str, str]] = ("subword", "subwords")
+
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
         super().__init__(vocabulary, max_length)
         #: Characters of the longest piece.

@@ -32,6 +32,8 @@ class Tokenizer(tf.Module):
 
     #: Shape of a token: () where it is an id, (2,) where it is an id and the place of its head.
     token_shape: ClassVar[tuple[int, ...]] = ()
+    #: What a text is made of, in messages: one, and several.
+    unit: ClassVar[tuple[str, str]] = ("word", "words")
 
     def __init__(self, vocabulary: Vocabulary, max_length: int) -> None:
         super().__init__()
@@ -136,6 +138,11 @@ class TextReader:
         del word
         return True
 
+    @property
+    def limits(self) -> str | None:
+        """What people who type texts should know of those that cannot be read, a sentence; None where all can."""
+        return None
+
     def check(self, texts: Sequence[str], run: Path) -> None:
         """Refuses texts of a split that the run cannot read.
 
@@ -155,11 +162,15 @@ class TokenizerPart(Part, family="tokenizer"):
     Class attributes:
         produces: what a token is: `ids`, or what the tokenizer of a system says, such as `trees`.
         whole_words: whether a token is a word, so that files of pretrained word vectors can be read.
+        reads_captions: whether it reads captions, in whatever form; if not, images of one class share a text.
         token_shape: shape of a token, see `Tokenizer.token_shape`.
+        per_caption: whether `select` gives one text for each caption, in their order.
     """
 
     produces: ClassVar[str] = "ids"
+    per_caption: ClassVar[bool] = True
     whole_words: ClassVar[bool] = False
+    reads_captions: ClassVar[bool] = True
     token_shape: ClassVar[tuple[int, ...]] = ()
 
     @property
