@@ -40,7 +40,10 @@ class System:
         recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
         parts: family -> kind -> module in which the part's class is defined, see `vsemb.parts.Part`.
         commands: name of a subcommand -> (module, summary in under twelve words).
-        evaluations: name of a protocol of `vsemb evaluate` (`--NAME`) -> module, see `vsemb.cli.evaluate`.
+        modes: subcommand -> name of one of its modes, such as a protocol of `vsemb evaluate` -> module, see
+            `vsemb.commands`.
+        options: subcommand, or `run` for all that read raw texts with a run -> modules of options, see
+            `vsemb.commands`.
         train_inputs: name of an option of `vsemb train` that names a run -> help text.
         readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
             `vsemb.data.readers.Source`.
@@ -58,7 +61,8 @@ class System:
     recipes: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    evaluations: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     signatures: Mapping[str, str] = field(default_factory=dict)
@@ -209,6 +213,17 @@ def references(name: str) -> list[str]:
         name: attribute of `System`, e.g. `"report_sections"`.
     """
     return [reference for system in systems() for reference in getattr(system, name)]
+
+
+def modes(command: str) -> dict[str, str]:
+    """Returns the modes of a subcommand, name -> module, those of the base first.
+
+    Example:
+
+    >>> modes("evaluate")["retrieval"]
+    'vsemb.cli.evaluate_retrieval'
+    """
+    return {name: module for system in systems() for name, module in system.modes.get(command, {}).items()}
 
 
 def kinds(family: str) -> list[str]:

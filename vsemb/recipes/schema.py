@@ -105,7 +105,7 @@ class Recipe(Part, family="task"):
     Class attributes:
         inputs: names of the runs that a training may be given, such as `encoder`.
         evaluation: name of the protocol that `vsemb evaluate RUN` takes by default, in
-            `vsemb.registry.System.evaluations`.
+            `vsemb.registry.System.modes`.
         run_fields: what `run.json` must have for a run of this task.
     """
 

@@ -2,4 +2,7 @@
 
 from vsemb.registry import System
 
-SYSTEM = System(name="entailment")
+SYSTEM = System(
+    name="entailment",
+    modes={"evaluate": {"entailment": "vsemb.systems.entailment.evaluate_entailment"}},
+)

@@ -2,4 +2,8 @@
 
 from vsemb.registry import System
 
-SYSTEM = System(name="trees")
+SYSTEM = System(
+    name="trees",
+    modes={"annotate": {"dependencies": "vsemb.systems.trees.annotate_command"}},
+    options={"run": ("vsemb.systems.trees.parser_option",)},
+)
