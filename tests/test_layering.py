@@ -32,6 +32,7 @@ ORDER = [
     {"export"},
     {"serving", "recipes"},
     {"runs"},
+    {"commands"},
     {"report", "demo"},
     {"systems"},
     {"cli"},
