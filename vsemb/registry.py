@@ -48,8 +48,8 @@ class System:
         readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
             `vsemb.data.readers.Source`.
         signatures: name of a signature -> reference to a function of a run, see `vsemb.export`.
-        searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the `vsemb.runs.searching.Searcher`
-            class that searches such embeddings.
+        searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the class that searches such
+            embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
         client_methods: method of `vsemb.serving.Client` -> reference to the function behind it.
