@@ -334,4 +334,8 @@ BASE = System(
     searchers={"vector": "vsemb.runs.searching:IndexSearcher"},
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),
+    modes={
+        "evaluate": {"retrieval": "vsemb.cli.evaluate_retrieval"},
+        "analyze": {"lengths": "vsemb.cli.analyze_lengths"},
+    },
 )
