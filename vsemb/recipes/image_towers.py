@@ -135,23 +135,6 @@ class ImageTower(Part, family="image tower"):
         del dataset, info, path
         return False
 
-    def further_inputs(self, path: Path, encoded: bytes, name: str) -> tuple[np.ndarray, ...]:
-        """Returns what the model takes of a new image beside its bytes, such as candidate boxes; most take nothing.
-
-        Args:
-            path: the run directory.
-            encoded: the bytes of the image.
-            name: what the image is called in an error.
-
-        Returns:
-            For each further argument of `ServedModel.encode_image` the row of this image.
-
-        Raises:
-            DataError: if it cannot be known of new images.
-        """
-        del path, encoded, name
-        return ()
-
     def facts(self, path: Path) -> str:
         """Returns what is known of the images, as a phrase for the model card."""
         raise NotImplementedError

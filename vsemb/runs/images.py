@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
 
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.export import ServedModel
-from vsemb.runs.image_run import ImageRun
-from vsemb.runs.pictures import read_picture
 from vsemb.runs.run import Run
 
 
@@ -53,48 +50,14 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
         name: what the image is called in an error.
 
     Returns:
-        (dim,) float32; (regions, dim) for a run whose embeddings are sets.
+        (dim,) float32; (regions, dim) for a run of several vectors an item.
 
     Raises:
         DataError: if it cannot be embedded.
     """
-    boxes = None
-    if wants_boxes(run):
-        candidates = propose_boxes(run, read_picture(encoded, name), name)
-        boxes = tf.constant(candidates[None], tf.float32)
-    return embed_image_bytes(encoders, tf.constant([encoded]), [name], boxes)[0]
-
-
-def wants_boxes(run: ImageRun) -> bool:
-    """Whether a run of regions must be given candidate boxes of an image, for it proposes none in graph."""
-    return run.feature_regions is not None and not run.feature_regions.in_graph
-
-
-def propose_boxes(run: ImageRun, picture: Image.Image, name: str, fix: str = "") -> np.ndarray:
-    """Proposes regions of an image that no dataset has, for a run that wants boxes.
-
-    Args:
-        run: the run.
-        picture: the image.
-        name: what it is called in an error.
-        fix: what else helps where boxes are a detector's, the beginning of a sentence.
-
-    Returns:
-        (boxes, 4) float32 fractions of the image's width and height.
-
-    Raises:
-        DataError: if the run's boxes are a detector's.
-        MissingExtraError: for selective search without the extra `regions`.
-    """
-    assert run.feature_regions is not None
-    if run.feature_regions.source == "detections":
-        raise DataError(
-            f"The regions of {run.path} are a detector's, and there are none of the image {name!r}. "
-            f"{fix or 'Give'} the key of an image of the dataset."
-        )
-    from vsemb.systems.regions.image import selective_search
-
-    return selective_search(np.asarray(picture))
+    # A run on precomputed features has none, and is refused below.
+    further = {} if run.image_input is None else run.image_input.inputs_for(encoded, name)
+    return embed_image_bytes(encoders, tf.constant([encoded]), [name], **further)[0]
 
 
 def find_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
@@ -130,28 +93,22 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
         raise DataError(f"The image {image!r} is unreadable: {error}.") from error
 
 
-def has_features(run: ImageRun, dataset: Dataset) -> bool:
+def has_features(run: Run, dataset: Dataset) -> bool:
     """Whether the run takes images from the dataset's cached features."""
-    if run.recipe.image.backbone is not None:
-        return False
-    # Without a backbone, cached features are the only way, and `ImageRun.images_of` says what is wrong.
-    folder = "regions" if run.multi_vector else "features"
-    return run.feature_backbone is None or (dataset.path / folder / run.info["features"]).is_dir()
+    return run.recipe.image.has_cache(dataset, run.info, run.path)
 
 
-def embed_image_bytes(
-    encoders: ServedModel, encoded: tf.Tensor, names: list[str], boxes: tf.Tensor | None = None
-) -> np.ndarray:
+def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
     """Embeds image bytes, all of which must decode.
 
     Args:
         encoders: the run's.
         encoded: string (n,).
         names: n names, for the error.
-        boxes: float32 (n, candidates, 4), where the encoders want them; see `ServedModel`.
+        **further: (n, ...), what the encoders take beside the bytes, see `ImageInput.inputs_for`.
 
     Returns:
-        (n, dim) float32; (n, regions, dim) for a run whose embeddings are sets.
+        (n, dim) float32; (n, regions, dim) for a run of several vectors an item.
 
     Raises:
         DataError: if the run has no image encoder, or an image does not decode.
@@ -161,7 +118,7 @@ def embed_image_bytes(
             "The run was trained on precomputed features, so it cannot embed images; give the key of an "
             "image of a dataset that has the same features."
         )
-    outputs = encoders.encode_image(encoded) if boxes is None else encoders.encode_image(encoded, boxes)
+    outputs = encoders.encode_image(image_bytes=encoded, **further)
     valid = outputs["valid"].numpy()
     if not valid.all():
         raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
@@ -172,7 +129,7 @@ def embed_dataset_image(run: Run, dataset: Dataset, split: Split, row: int, enco
     """Embeds one image of a dataset, from its cached features where those are used.
 
     Returns:
-        (dim,) float32; (regions, dim) for a run whose embeddings are sets.
+        (dim,) float32; (regions, dim) for a run of several vectors an item.
 
     Raises:
         DataError: if it cannot be embedded.

@@ -15,11 +15,9 @@ from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes
-from vsemb.runs.build import similarity_name
 from vsemb.runs.images import embed_image_bytes, has_features
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
-from vsemb.runs.single_vectors import need_single_vectors
 from vsemb.search import (
     IndexSettings,
     IndexSource,
@@ -65,18 +63,16 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
         dataset=_content(run, dataset, kind),
         splits=split_names(dataset, split),
         kind=kind,
-        similarity=similarity_name(run.recipe),
+        similarity=run.recipe.similarity.kind,
     )
 
 
 def _content(run: Run, dataset: Dataset, kind: str) -> str:
-    """Returns a fingerprint of what is embedded, which the trees of captions are a part of."""
-    from vsemb.systems.trees.parse_texts import find_parses
-
-    parses = find_parses(run.recipe, dataset) if kind == "text" else None
-    if parses is None:
+    """Returns a fingerprint of what is embedded, which annotations that captions are read with are a part of."""
+    annotated = run.recipe.text.tokenizer.describe(dataset) if kind == "text" else {}
+    if not annotated:
         return dataset.fingerprint
-    return sha256_bytes(f"{dataset.fingerprint} {parses.fingerprint}".encode())
+    return sha256_bytes(" ".join([dataset.fingerprint, *map(str, annotated.values())]).encode())
 
 
 def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
@@ -84,14 +80,35 @@ def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
     return run.path / "index" / re.sub(r"[^\w.-]+", "_", f"{dataset.name}-{split}-{kind}s")
 
 
+def require_single_vector(run: Run, what: str, instead: str) -> None:
+    """Refuses a run that embeds an image and a sentence as several vectors each.
+
+    Args:
+        run: the run.
+        what: what was asked for, the beginning of the error.
+        instead: what to do, a sentence of its own.
+
+    Raises:
+        DataError: if it does.
+
+    Example:
+
+        require_single_vector(run, "An index", "`vsemb search` scores all images without one.")
+    """
+    if run.recipe.similarity.multi_vector:
+        raise DataError(
+            f"{what} needs one vector an image and a sentence, and {run.path} (recipe {run.recipe.name!r}) "
+            f"embeds them as sets of vectors. {instead}"
+        )
+
+
 def check_indexable(run: Run) -> None:
     """Refuses a run of which there is no index.
 
     Raises:
-        DataError: if its embeddings are sets of vectors.
+        DataError: if it has several vectors an item.
     """
-    instead = "`vsemb search` scores all items without an index; `vsemb regions-search` finds single regions."
-    need_single_vectors(run, "An index", instead)
+    require_single_vector(run, "An index", "`vsemb search` scores all items without an index.")
 
 
 def build_index(
@@ -119,7 +136,7 @@ def build_index(
         settings: how it is stored and searched; None for exactly, as float32.
 
     Raises:
-        VsembError: if run and dataset do not fit, the run's embeddings are sets, an image does not decode,
+        VsembError: if run and dataset do not fit, the run has several vectors an item, an image does not decode,
             the backend is not installed, or the file system refuses.
 
     Example:
@@ -201,9 +218,9 @@ def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | Non
     dataset = Dataset.open(data)
     content = _content(run, dataset, index.source.kind)
     if content != index.source.dataset:
-        parses = " or parses" if content != dataset.fingerprint else ""
+        annotations = " or annotations" if content != dataset.fingerprint else ""
         raise StaleIndexError(
-            f"The index was made from another dataset{parses} than {dataset.path} "
+            f"The index was made from another dataset{annotations} than {dataset.path} "
             f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it "
             "again."
         )
@@ -316,17 +333,27 @@ def _caption_queries(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
     parts = [dataset.split(name) for name in index.source.splits]
-    captions = [text for part in parts for text in run.captions_of(part)]
-    own = np.concatenate([part.ids[part.caption_rows] for part in parts])
+    read = [run.texts_of(part) for part in parts]
+    captions = [text for texts, _ in read for text in texts]
+    own = np.concatenate([part.ids[rows] for part, (_, rows) in zip(parts, read, strict=True)])
     drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
     embedded = Embedder(run.model).texts(*run.encode([captions[row] for row in drawn]))
     return np.asarray(embedded), own[drawn]
 
 
+def captions_read(run: Run, split: Split) -> list[str]:
+    """Returns a split's captions as `Run.encode` takes them, in their order.
+
+    Raises:
+        DataError: if the run reads no captions, or the dataset lacks what it reads them with.
+    """
+    if not run.recipe.text.tokenizer.per_caption:
+        raise DataError(f"{run.path} reads the names of classes and no captions.")
+    return run.texts_of(split)[0]
+
+
 def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
-    if run.recipe.text.tokenizer == "classes":
-        raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
-    captions = run.captions_of(split)
+    captions = captions_read(run, split)
     blocks = []
     with tqdm(total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
         for start in range(0, len(captions), _TEXTS):

@@ -13,6 +13,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.evaluation.lengths import LengthAnalysis, analyse_lengths, length_pairs
+from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
 from vsemb.text.normalize import split_words
 
@@ -107,7 +108,7 @@ def compare_lengths(
     for run in runs:
         embedder = Embedder(run.model)
         embedded = embedder.images(run.images_of(dataset, part), count)
-        texts = embedder.texts(*run.encode(run.captions_of(part)[: len(rows)]))
+        texts = embedder.texts(*run.encode(captions_read(run, part)[: len(rows)]))
         analyses.append(analyse_lengths(embedded, texts, ids, ids[rows], chosen, run.model.similarity))
     return LengthComparison(part.name, part.keys[:count], captions, rows, words, chosen, analyses)
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
+from vsemb.encoders.image import NoProjection
+from vsemb.encoders.preset_text import PresetEncoder
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
+from vsemb.losses.contrastive import Contrastive
+from vsemb.losses.sigmoid import Sigmoid
+from vsemb.parts import Part, rebuilt
 from vsemb.presets import (
     DUAL,
     PREFIX,
@@ -27,13 +32,13 @@ from vsemb.presets import (
     source_of,
     text_network,
 )
-from vsemb.recipes.schema import ImageConfig, LossConfig, Recipe, TextConfig, TrainingConfig
-from vsemb.runs import build
-from vsemb.runs.presets import without_downloads
-from vsemb.runs.run import Run
+from vsemb.recipes.image_towers import Pixels
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.runs.run import BEST, RECIPE, STATUS, Run
 from vsemb.runs.run_directory import enter_run
-from vsemb.runs.stored_run import BEST, RECIPE, STATUS
-from vsemb.text.preset_tokenizers import PresetText
+from vsemb.text.preset_tokenizers import PresetText, PresetTokens
 from vsemb.training.selection import save_weights
 
 WEIGHTS = ("preset", "random")
@@ -89,11 +94,15 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
         "preset": display_name(name),
     }
     there = (out / RECIPE).exists()
-    info = enter_run(recipe, info, out, vocabulary)
+    info = enter_run(recipe, info, out, vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":
         print(f"{out} is finished already.", file=sys.stderr)
         return Run.open(out)
-    model = build.build_model(without_downloads(Run.as_opened(recipe, out)), len(vocabulary), None)
+
+    def localized(part: Part) -> Part:
+        return part.localized(out).without_downloads()
+
+    model = rebuilt(recipe, localized).build(len(vocabulary), info, "float32")
     if weights == "preset":
         towers = ((model.image_encoder.backbone, image_network), (model.text_encoder, text_network))
         for holder, part in towers:
@@ -108,7 +117,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
 
 def pretrained_recipe(
     name: str, network: keras.Model, texts: PresetText, weights: str = "preset", seed: int = 0
-) -> Recipe:
+) -> Retrieval:
     """Returns the recipe that a pretrained dual encoder could have been trained with here.
 
     Args:
@@ -119,17 +128,18 @@ def pretrained_recipe(
         seed: of random weights.
     """
     factor, bias = learned_scale(network)
-    own = weights if weights == "preset" else None
-    return Recipe(
+    temperature = 1 / factor
+    own: Literal["preset"] | None = "preset" if weights == "preset" else None
+    return Retrieval(
         name="pretrained",
         variant=texts.kind.lower(),
         paper=_PAPERS[texts.kind],
-        embedding_dim=int(text_network(network).output_shape[-1]),
-        similarity="cosine",
-        text=TextConfig(tokenizer=name, encoder=name, weights=own, max_length=texts.most_pieces),
-        image=ImageConfig(backbone=name, weights=own, projection=False),
-        loss=LossConfig(name="infonce", temperature=1 / factor)
-        if bias is None
-        else LossConfig(name="sigmoid", temperature=1 / factor, bias=bias),
-        training=TrainingConfig(seed=seed),
+        embedding_dim=None,
+        text=Text(
+            tokenizer=PresetTokens(name=name, max_length=texts.most_pieces),
+            encoder=PresetEncoder(name=name, weights=own),
+        ),
+        image=Pixels(backbone=name, weights=own, projection=NoProjection()),
+        loss=Contrastive(temperature=temperature) if bias is None else Sigmoid(temperature=temperature, bias=bias),
+        training=Training(seed=seed),
     )

@@ -22,9 +22,9 @@ from vsemb.export.projector import (
     thumbnail_side,
     write_projector,
 )
+from vsemb.runs.indexing import require_single_vector
+from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run
-from vsemb.runs.single_vectors import need_single_vectors
-from vsemb.runs.thumbnails import square_thumbnail, text_tile
 from vsemb.text.normalize import split_words
 
 #: The folder inside a run where the projector's files lie.
@@ -66,17 +66,14 @@ def project_run(
 
     Raises:
         InvalidArgumentError: for a number out of range, or nothing to show.
-        DataError: if run and dataset do not fit, the run's embeddings are sets, `out` holds something else,
+        DataError: if run and dataset do not fit, the run has several vectors an item, `out` holds something else,
             or the file system refuses.
 
     Example:
 
         project_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val", images=500)
     """
-    from vsemb.systems.zero_shot.class_names import ClassTokenizer
-
-    instead = "`vsemb report` shows what its words describe, `vsemb magnitudes` which weigh most."
-    need_single_vectors(run, "The projector", instead)
+    require_single_vector(run, "The projector", "`vsemb report` shows what its words describe.")
     for name, value in (("images", images), ("sentences", sentences), ("words", words)):
         if not 0 <= value <= MAX_POINTS:
             raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")
@@ -97,7 +94,7 @@ def project_run(
         tensors.append(_images(run, dataset, part, rows))
     elif sentences:
         tensors.append(_sentences(run, part, rows, sentences))
-    if words and not isinstance(run.tokenizer, ClassTokenizer):
+    if words:
         tensors += _words(run, part, words)
     if not tensors:
         raise invalid_argument("words", words, "images or sentences above 0 for a run that knows no words")
@@ -197,12 +194,11 @@ def _words(run: Run, part: Split, count: int) -> list[ProjectorTensor]:
     for start in range(0, len(part.captions), _TEXTS):
         block = split_words(tf.constant(part.captions[start : start + _TEXTS]))
         counts.update(word.decode() for word in block.flat_values.numpy().tolist())
-    chosen = sorted(filter(run.knows, counts), key=lambda word: (-counts[word], word))[:count]
+    chosen = sorted(filter(run.reader.knows, counts), key=lambda word: (-counts[word], word))[:count]
     if not chosen:
         return []
     embedded = Embedder(run.model).texts(*run.encode(chosen))
     columns: dict[str, list[object]] = {"word": list(chosen), "count": [counts[word] for word in chosen]}
-    if run.recipe.similarity == "dot":
-        # Elsewhere all have length 1.
+    if not run.recipe.similarity.unit_length:
         columns["norm"] = [f"{norm:.4g}" for norm in np.linalg.norm(embedded, axis=1)]
     return [ProjectorTensor("words", embedded, columns)]

@@ -14,14 +14,10 @@ from vsemb.data.store import Dataset
 from vsemb.errors import invalid_argument
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes
-from vsemb.runs.build import similarity_name
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 from vsemb.search import SearchIndex, abstract, combine, compose
-from vsemb.text.characters import CharacterTokenizer
-from vsemb.text.subwords import SubwordTokenizer
-from vsemb.text.tokenizers import Tokenizer
 
 _UNKNOWN = 1
 _OPERATIONS = {"compose": compose, "abstract": abstract}
@@ -75,7 +71,7 @@ class EmbeddedQuery:
         report: called with a line worth showing.
 
     Attributes:
-        vector: (dim,) float32; (items, dim) for a run whose embeddings are sets.
+        vector: (dim,) float32; (items, dim) for a run of several vectors an item.
         own: ids of the images that it is made of.
         by_image: whether there are images in it.
         encoders: the run's.
@@ -128,7 +124,7 @@ class _Place:
         """Returns the embedding, and the ids of the images that are this one."""
         row = self.row_of(image)
         if self.index is not None and row is not None and self.dataset is None and not os.path.isfile(image):
-            return np.array(self.index.embeddings[row], np.float32), {int(self.index.ids[row])}
+            return self.index.embedding(row), {int(self.index.ids[row])}
         vector, source = embed_image(self.run, self.dataset, encoders, image)
         if isinstance(source, tuple):
             split, number = source
@@ -158,12 +154,13 @@ def _parts(place: _Place, query: Query) -> list[_Part]:
         return [_Part("image", query.image, True)]
     name, values = ("compose", query.compose) if query.compose else ("abstract", query.abstract)
     run = place.run
-    if similarity_name(run.recipe) != "order":
+    similarity = run.recipe.similarity
+    if not similarity.composes:
         raise invalid_argument(
             name,
             values,
             "a run whose similarity is 'order'",
-            f"That of {run.path} is {similarity_name(run.recipe)!r}; the recipe order-embedding has one.",
+            f"That of {run.path} is {similarity.kind!r}; the recipe order-embedding has one.",
         )
     return [_Part(name, value, place.names_image(value)) for value in values]
 
@@ -205,7 +202,7 @@ def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Ca
         report: called with a line about words that are not known.
 
     Returns:
-        (dim,) float32; (words, dim) for a run whose embeddings are sets.
+        (dim,) float32; (words, dim) for a run of several vectors an item.
 
     Raises:
         InvalidArgumentError: if there is nothing in it that the run was trained with.
@@ -231,33 +228,20 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
         DataError: if it has to be parsed and the run knows no parser.
     """
     tokenizer = run.tokenizer
-    read = tf.constant(run.read([text]))
+    read = tf.constant(run.reader([text]))
     words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]
     ids = tokenizer.word_ids(tokenizer.ragged(read).flat_values.numpy())
     unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
-    piece, pieces = _piece(tokenizer)
+    unit, units = tokenizer.unit
     if not words:
-        raise invalid_argument(name, text, f"a text with at least one {piece}")
+        raise invalid_argument(name, text, f"a text with at least one {unit}")
     if len(unknown) == len(words):
         raise invalid_argument(
             name,
             text,
-            f"at least one {piece} that the run was trained with",
-            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its {pieces}.",
+            f"at least one {unit} that the run was trained with",
+            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its {units}.",
         )
     if unknown:
         report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
     return read
-
-
-def _piece(tokenizer: Tokenizer) -> tuple[str, str]:
-    """Returns what a text is made of, one and several."""
-    from vsemb.systems.zero_shot.class_names import ClassTokenizer
-
-    if isinstance(tokenizer, CharacterTokenizer):
-        return "character", "characters"
-    if isinstance(tokenizer, ClassTokenizer):
-        return "name of a class", "classes"
-    if isinstance(tokenizer, SubwordTokenizer):
-        return "piece of a word", "pieces of words"
-    return "word", "words"

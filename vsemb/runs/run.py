@@ -228,7 +228,7 @@ class Run:
     @cached_property
     def embedding_dim(self) -> int:
         """Size of an embedding."""
-        return self.recipe.embedding_dim or self.info["feature_dim"]
+        return self.recipe.embedding_dim or self.info["feature_dim"] or self.model.image_encoder.dim
 
     @property
     def sees_images(self) -> bool:
@@ -283,3 +283,16 @@ class Run:
         read = self.recipe.text.tokenizer.select(split)
         self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
+
+    def captions_of(self, split: Split) -> list[str]:
+        """Returns a split's captions as `encode` takes them, such as the stored parses of them.
+
+        Raises:
+            DataError: if the dataset lacks what the model reads.
+        """
+        tokenizer = self.recipe.text.tokenizer
+        return tokenizer.select(split).captions if tokenizer.per_caption else split.captions
+
+    def shown_texts_of(self, split: Split) -> list[str]:
+        """Returns what `texts_of` returns as people write it: captions, not their parses."""
+        return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]

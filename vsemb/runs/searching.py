@@ -4,24 +4,156 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.runs.build import similarity_name
+from vsemb.export import ServedModel
 from vsemb.runs.indexing import ALL, index_directory, open_index, split_names
 from vsemb.runs.queries import EmbeddedQuery, Query
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run
-from vsemb.search import Item, SearchIndex, check_candidates, resort_by_mean
+from vsemb.search import IndexSource, Item, SearchIndex, check_candidates
 
-if TYPE_CHECKING:
-    from vsemb.systems.regions.set_search import SetSearch
+__all__ = ["Query", "Result", "Searchable", "Searcher", "nearest", "search_index", "search_run", "searcher_of"]
 
 
-__all__ = ["Query", "Result", "nearest", "search_index", "search_run"]
+class Searchable(Protocol):
+    """Items that are searched: a `vsemb.search.SearchIndex`, or what stands in its place.
+
+    Attributes:
+        source: what is searched.
+        items: what is found; None where that is not known.
+        ids: int64, of the image of each item.
+    """
+
+    @property
+    def source(self) -> IndexSource: ...
+
+    @property
+    def items(self) -> list[Item] | None: ...
+
+    @property
+    def ids(self) -> np.ndarray: ...
+
+    @property
+    def dim(self) -> int:
+        """Size of a vector."""
+
+    def embedding(self, row: int) -> np.ndarray:
+        """Returns the embedding of an item, float32."""
+
+    def search(
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        exclude: Sequence[int] = (),
+        query_kind: str | None = None,
+        candidates: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the k best items for each query, see `vsemb.search.SearchIndex.search`."""
+
+    def resorted(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the order of items by how near they are to their mean."""
+
+    def close(self) -> None:
+        """Frees what is held."""
+
+
+class Searcher(Protocol):
+    """How the items of a dataset are searched with runs whose similarity accepts one form of embeddings.
+
+    A system names such a class in `vsemb.registry.System.searchers`.
+
+    Attributes:
+        combines: whether embeddings can be added, subtracted and averaged.
+    """
+
+    combines: ClassVar[bool]
+
+    @classmethod
+    def check(
+        cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
+    ) -> None:
+        """Refuses what cannot be asked, before any work.
+
+        Args:
+            run: the run.
+            query: what is looked for.
+            index: where an index would lie.
+            k, resort, candidates: as `search_run`.
+
+        Raises:
+            InvalidArgumentError: naming the argument.
+        """
+
+    @classmethod
+    def open(
+        cls,
+        run: Run,
+        dataset: Dataset,
+        split: str,
+        kind: str,
+        *,
+        encoders: ServedModel | None = None,
+        report: Callable[[str], None] = print,
+        keep: int = 0,
+    ) -> Searchable:
+        """Opens the images or captions of a dataset for searches.
+
+        Args:
+            run: the run.
+            dataset: the dataset.
+            split: the split searched, or `all`.
+            kind: `image` or `text`.
+            encoders: the run's, where they are at hand.
+            report: called with a line worth showing.
+            keep: bytes of embeddings that may stay in memory where they are not on disk.
+
+        Raises:
+            VsembError: if run and dataset do not fit.
+        """
+
+
+class IndexSearcher:
+    """One vector an item: an index in the run directory, made where it is missing or stale."""
+
+    combines: ClassVar[bool] = True
+
+    @classmethod
+    def check(
+        cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
+    ) -> None:
+        del query
+        if candidates is not None and not index.exists():
+            # It would be built to score every item; refused before the work of embedding.
+            check_candidates(candidates, max(k, resort or 0), run.recipe.similarity.kind)
+
+    @classmethod
+    def open(
+        cls,
+        run: Run,
+        dataset: Dataset,
+        split: str,
+        kind: str,
+        *,
+        encoders: ServedModel | None = None,
+        report: Callable[[str], None] = print,
+        keep: int = 0,
+    ) -> SearchIndex:
+        del keep
+        return open_index(run, dataset, split, kind, encoders, report)
+
+
+def searcher_of(run: Run) -> type[Searcher]:
+    """Returns how items are searched with a run."""
+    found: type[Searcher] = registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
+    return found
 
 
 @dataclass(frozen=True)
@@ -66,10 +198,9 @@ def search_run(
 ) -> list[Result]:
     """Finds the images (or captions) of a dataset nearest to a query.
 
-    The query goes through the same functions as in a SavedModel of the run. The index is built on
-    first use; a run whose embeddings are sets has none, and scores all items each time, see
-    `vsemb.systems.regions.set_search`. An image of the dataset that is the query itself, by its key or its
-    bytes, is left out.
+    The query goes through the same functions as in a SavedModel of the run. The index is built on first use; a
+    run of several vectors an item has none, and scores all items each time. An image of the dataset that is the
+    query itself, by its key or its bytes, is left out.
 
     With an order, the captions that a text finds say what the text says and perhaps more, and those that
     an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
@@ -91,8 +222,8 @@ def search_run(
 
     Raises:
         InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
-            composition and abstraction, candidates are of no use in it, or its embeddings are sets, with
-            which only one text or image can be looked for.
+            composition and abstraction, candidates are of no use in it, or it has several
+            vectors an item, with which only one text or image can be looked for.
         DataError: if the image cannot be read or embedded, or run and dataset do not fit.
 
     Example:
@@ -100,25 +231,18 @@ def search_run(
         query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
         results = search_run(run, dataset, query, k=5, resort=20)
     """
-    from vsemb.systems.regions.set_search import SetSearch, check_set_query
-
     _check_counts(k, resort)
     split_names(dataset, split)
     kind = "text" if captions else "image"
-    if run.multi_vector:
-        check_set_query(query, resort, candidates)
+    searcher = searcher_of(run)
+    searcher.check(run, query, index_directory(run, dataset, split, kind), k, resort, candidates)
     asked = EmbeddedQuery(run, dataset, None, query, report)
-    if run.multi_vector:
-        return _answer(SetSearch(run, dataset, split, kind), asked, k, resort, keep_query, candidates)
-    encoders = asked.encoders
-    if candidates is not None and not index_directory(run, dataset, split, kind).exists():
-        # It would be built to score every item; refused before the work of embedding.
-        check_candidates(candidates, max(k, resort or 0), similarity_name(run.recipe))
-    index = open_index(run, dataset, split, kind, encoders if asked.by_image else None, report)
+    encoders = asked.encoders if asked.by_image else None
+    items = searcher.open(run, dataset, split, kind, encoders=encoders, report=report)
     try:
-        return _answer(index, asked, k, resort, keep_query, candidates)
+        return _answer(items, asked, k, resort, keep_query, candidates)
     finally:
-        index.close()
+        items.close()
 
 
 def search_index(
@@ -169,7 +293,7 @@ def _check_counts(k: int, resort: int | None) -> None:
 
 
 def _answer(
-    index: SearchIndex | SetSearch,
+    index: Searchable,
     asked: EmbeddedQuery,
     k: int,
     resort: int | None,
@@ -191,7 +315,7 @@ def _answer(
 
 
 def nearest(
-    index: SearchIndex | SetSearch,
+    index: Searchable,
     vector: np.ndarray,
     k: int,
     *,
@@ -203,8 +327,8 @@ def nearest(
     """Finds the items of an index nearest to an embedding.
 
     Args:
-        index: the index, which says what its rows stand for, or what stands in its place for sets.
-        vector: (dim,) float32; (items, dim) for sets.
+        index: the index, which says what its rows stand for, or what stands in its place.
+        vector: (dim,) float32; (items, dim) for several vectors an item.
         k: results wanted.
         query_kind: what the embedding is of, `"image"` or `"text"`.
         exclude: rows never to return.
@@ -215,8 +339,6 @@ def nearest(
         DataError: if the index does not say what its rows stand for.
         InvalidArgumentError: as `SearchIndex.search`.
     """
-    from vsemb.systems.regions.set_search import SetSearch, refused_for_sets
-
     if index.items is None:
         raise DataError("The index does not say what its rows stand for. Make it again with `vsemb index`.")
     rows, scores = index.search(
@@ -224,9 +346,7 @@ def nearest(
     )
     order = np.arange(rows.shape[1])
     if resort is not None:
-        if isinstance(index, SetSearch):
-            raise refused_for_sets("resort", resort)
-        order[:resort] = resort_by_mean(index.embeddings[rows[0, :resort]])
+        order[:resort] = index.resorted(rows[0, :resort])
     return [
         Result(rank, float(scores[0, place]), index.items[rows[0, place]]) for rank, place in enumerate(order[:k], 1)
     ]

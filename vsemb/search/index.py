@@ -18,6 +18,7 @@ from keras import ops
 
 from vsemb import similarities
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.search.arithmetic import resort_by_mean
 from vsemb.search.backends import Backend
 from vsemb.search.best import BLOCK, best_of, best_of_blocks
 from vsemb.search.candidates import check_candidates, default_candidates
@@ -80,6 +81,19 @@ class SearchIndex:
         """
         return cls(**read_parts(Path(directory), expected))
 
+    @property
+    def dim(self) -> int:
+        """Size of an embedding."""
+        return int(self.embeddings.shape[1])
+
+    def embedding(self, row: int) -> np.ndarray:
+        """Returns the embedding of an item: (dim,) float32."""
+        return np.array(self.embeddings[row], np.float32)
+
+    def resorted(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the order of items by how near they are to their mean, see `resort_by_mean`."""
+        return resort_by_mean(self.embeddings[rows])
+
     def close(self) -> None:
         """Frees what its backend holds beside memory, as an embedded server."""
         if self.backend is not None:
@@ -126,9 +140,8 @@ class SearchIndex:
         if query_kind not in (None, *KINDS):
             raise unknown_name("query_kind", str(query_kind), KINDS)
         queries = np.asarray(queries, np.float32)
-        dim = self.embeddings.shape[1]
-        if queries.ndim != 2 or queries.shape[1] != dim or not np.isfinite(queries).all():
-            raise invalid_argument("queries", queries.shape, f"finite numbers of shape (queries, {dim})")
+        if queries.ndim != 2 or queries.shape[1] != self.dim or not np.isfinite(queries).all():
+            raise invalid_argument("queries", queries.shape, f"finite numbers of shape (queries, {self.dim})")
         excluded = np.unique(np.asarray(exclude, np.int64))
         if candidates is not None:
             check_candidates(candidates, k, self.source.similarity, approximate=self.backend is not None)

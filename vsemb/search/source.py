@@ -46,8 +46,7 @@ class IndexSource:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown_name("kind", self.kind, KINDS)
-        if self.similarity not in similarities.SIMILARITIES:
-            raise unknown_name("similarity", self.similarity, similarities.SIMILARITIES)
+        similarities.get(self.similarity)
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,6 @@ class TokenizerPart(Part, family="tokenizer"):
     Class attributes:
         produces: what a token is: `ids`, or what the tokenizer of a system says, such as `trees`.
         whole_words: whether a token is a word, so that files of pretrained word vectors can be read.
-        reads_captions: whether it reads captions, in whatever form; if not, images of one class share a text.
         token_shape: shape of a token, see `Tokenizer.token_shape`.
         per_caption: whether `select` gives one text for each caption, in their order.
     """
@@ -170,7 +169,6 @@ class TokenizerPart(Part, family="tokenizer"):
     produces: ClassVar[str] = "ids"
     per_caption: ClassVar[bool] = True
     whole_words: ClassVar[bool] = False
-    reads_captions: ClassVar[bool] = True
     token_shape: ClassVar[tuple[int, ...]] = ()
 
     @property

@@ -18,6 +18,7 @@ from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, deci
 from vsemb.runs.queries import read_text
 from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
+from vsemb.systems.regions.run import regions_of, require_regions
 
 # Regions embedded at once: of 4,096 entries each, their features take 80 MB.
 _BLOCK = 5120
@@ -90,7 +91,7 @@ def search_regions(
         found = search_regions(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "red bus")
         print(found[0].key, found[0].box)
     """
-    run.need_regions()
+    require_regions(run)
     text = read_text(run, snippet, "query", report)
     words = run_encoders(run, images=False).encode_text(text)["embedding"].numpy()  # (1, words, dim)
     # Texts are filled up with zeros to the longest that there may be.
@@ -135,9 +136,9 @@ def best_regions(
     """
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
-    store = run.regions_of(dataset)
+    store = regions_of(run, dataset)
     # A run on fewer regions than are cached never read the others.
-    most = run.recipe.image.most_regions
+    most = run.recipe.image.max_regions
     images = max(1, _BLOCK // store.count)
     best: list[tuple[float, int, str, int, int]] = []
     seen = 0

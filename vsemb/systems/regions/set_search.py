@@ -1,4 +1,4 @@
-"""Searching with a run whose embeddings are sets: all images or captions of a dataset, scored block by block.
+"""Searching with a run of several vectors an item: all images or captions of a dataset, scored block by block.
 
 An index holds one vector an item. A set has as many as an image has regions or a sentence words, so they are
 embedded anew from the cached regions for each search, and no more than a block of them is in memory.
@@ -7,7 +7,8 @@ embedded anew from the cached regions for each search, and no more than a block 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,9 +19,9 @@ from vsemb.data.batches import image_batches
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
+from vsemb.export import ServedModel
 from vsemb.ops.geometry import l2_normalize
-from vsemb.runs.build import build_images
-from vsemb.runs.indexing import index_items, index_source
+from vsemb.runs.indexing import captions_read, index_items, index_source
 from vsemb.runs.queries import Query
 from vsemb.runs.run import Run
 from vsemb.search.source import items_are_images
@@ -32,11 +33,11 @@ _MOST_IMAGES = 256
 Block = tuple[np.ndarray, np.ndarray]
 
 
-class SetSearch:
+class MultiVectorSearch:
     """The images or captions of a dataset, each a set of vectors, to be scored against a query.
 
-    Stands in the place of a `vsemb.search.SearchIndex` for a run whose embeddings are sets: `source`,
-    `items`, `ids`, `search` and `close` are the same.
+    Stands in the place of a `vsemb.search.SearchIndex` for a run of several vectors an
+    item, see `vsemb.runs.searching.Searchable`.
 
     Args:
         run: the run.
@@ -56,9 +57,11 @@ class SetSearch:
 
     Example:
 
-        images = SetSearch(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "val", "image")
+        images = MultiVectorSearch(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "val", "image")
         rows, scores = images.search(words[None], 10, query_kind="text")
     """
+
+    combines: ClassVar[bool] = False
 
     def __init__(self, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0) -> None:
         self.run = run
@@ -71,13 +74,46 @@ class SetSearch:
         self._kept: list[Block] | None = None
         self._embed: Callable[[], Iterator[Block]] = self._embed_captions
         if kind == "image":
-            # Once for all splits, since opening reads every feature.
-            store = run.regions_of(dataset)
-            self._sources = [build_images(run.recipe, part, store) for part in self._parts]
-            self._encode = tf.function(
-                run.model.encode_images, input_signature=[tf.TensorSpec((None, None, store.dim))]
-            )
+            self._sources = [run.images_of(dataset, part) for part in self._parts]
+            dim = self._sources[0].spec.shape[-1]
+            self._encode = tf.function(run.model.encode_images, input_signature=[tf.TensorSpec((None, None, dim))])
             self._embed = self._embed_images
+
+    @classmethod
+    def check(
+        cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
+    ) -> None:
+        """Refuses arithmetic, several texts or images, re-sorting and candidates.
+
+        Args:
+            run, index, k, resort, candidates: as `vsemb.runs.searching.Searcher.check`.
+            query: what is looked for.
+
+        Raises:
+            InvalidArgumentError: naming the argument.
+        """
+        del run, index, k
+        given = {"resort": resort, "candidates": candidates}
+        asked = {name: given[name] if name in given else getattr(query, name) for name in _WHY}
+        for name, value in asked.items():
+            if value not in (None, ()):
+                raise _refused(name, value)
+
+    @classmethod
+    def open(
+        cls,
+        run: Run,
+        dataset: Dataset,
+        split: str,
+        kind: str,
+        *,
+        encoders: ServedModel | None = None,
+        report: Callable[[str], None] = print,
+        keep: int = 0,
+    ) -> MultiVectorSearch:
+        """Opens items, see `vsemb.runs.searching.Searcher.open`."""
+        del encoders, report
+        return cls(run, dataset, split, kind, keep=keep)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -85,7 +121,7 @@ class SetSearch:
     @property
     def dim(self) -> int:
         """Size of the vectors."""
-        return self.run.recipe.embedding_dim
+        return self.run.embedding_dim
 
     def embedding(self, row: int) -> np.ndarray:
         """Returns the set of an image that is searched, by its row: (regions, dim) float32."""
@@ -96,6 +132,14 @@ class SetSearch:
         source = self._sources[part]
         features = source.finish(tf.constant(source.gather(np.array([row]))), None)
         return self._encode(features)[0].numpy()
+
+    def resorted(self, rows: np.ndarray) -> np.ndarray:
+        """Refuses to: sets of vectors have no mean.
+
+        Raises:
+            InvalidArgumentError: always.
+        """
+        raise _refused("resort", len(rows))
 
     def close(self) -> None:
         """Forgets what is kept."""
@@ -136,7 +180,7 @@ class SetSearch:
         if k < 1:
             raise invalid_argument("k", k, "an integer >= 1")
         if candidates is not None:
-            raise refused_for_sets("candidates", candidates)
+            raise _refused("candidates", candidates)
         queries = np.asarray(queries, np.float32)
         if queries.ndim != 3 or queries.shape[2] != self.dim or not np.isfinite(queries).all():
             allowed = f"finite numbers of shape (queries, items, {self.dim})"
@@ -195,10 +239,8 @@ class SetSearch:
                 start += len(vectors)
 
     def _embed_captions(self) -> Iterator[Block]:
-        if self.run.recipe.text.tokenizer == "classes":
-            raise DataError(f"{self.run.path} reads the names of classes and no captions.")
         embedder = Embedder(self.run.model)
-        captions = [caption for part in self._parts for caption in self.run.captions_of(part)]
+        captions = [caption for part in self._parts for caption in captions_read(self.run, part)]
         # Those of like length together, so that a block has little padding.
         order = np.argsort([len(caption.split()) for caption in captions], kind="stable")
         for start in range(0, len(order), _TEXTS):
@@ -210,27 +252,6 @@ def _without_padding(sets: np.ndarray) -> np.ndarray:
     """Returns sets without the places where none has an item, but for one."""
     used = np.flatnonzero(np.any(sets != 0, axis=(0, 2)))
     return sets[:, used if len(used) else [0]]
-
-
-def check_set_query(query: Query, resort: int | None = None, candidates: int | None = None) -> None:
-    """Refuses what a search with sets cannot do.
-
-    Args:
-        query: what is looked for.
-        resort, candidates: as `vsemb.runs.searching.search_run`.
-
-    Raises:
-        InvalidArgumentError: for arithmetic, several texts or images, re-sorting or candidates.
-
-    Example:
-
-    >>> check_set_query(Query("a dog on a beach"))
-    """
-    given = {"resort": resort, "candidates": candidates}
-    asked = {name: given[name] if name in given else getattr(query, name) for name in _WHY}
-    for name, value in asked.items():
-        if value not in (None, ()):
-            raise refused_for_sets(name, value)
 
 
 _SENTENCE = "Say what is wanted in one sentence."
@@ -245,7 +266,6 @@ _WHY = {
 }
 
 
-def refused_for_sets(name: str, value: object) -> InvalidArgumentError:
-    """Returns the error for what a search with sets cannot do, one of the names in `check_set_query`."""
+def _refused(name: str, value: object) -> InvalidArgumentError:
     allowed = "none for a run that embeds images and sentences as sets of vectors"
     return invalid_argument(name, value, allowed, _WHY[name])
