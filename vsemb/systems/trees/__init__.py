@@ -4,6 +4,12 @@ from vsemb.registry import System
 
 SYSTEM = System(
     name="trees",
+    recipes={"tree-twin": "vsemb.systems.trees.tree_twin:TREE_TWIN"},
+    parts={
+        "tokenizer": {"trees": "vsemb.systems.trees.parse_texts"},
+        "text encoder": dict.fromkeys(("tree-lstm", "child-sum-tree-lstm"), "vsemb.systems.trees.tree_lstm"),
+    },
+    annotations={"parses": "vsemb.systems.trees.parses:find"},
     modes={"annotate": {"dependencies": "vsemb.systems.trees.annotate_command"}},
     options={"run": ("vsemb.systems.trees.parser_option",)},
 )

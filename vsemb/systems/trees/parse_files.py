@@ -22,7 +22,7 @@ FOLDER = "parses"
 """The folder in a dataset's directory."""
 MANIFEST, PARSER = "parses.json", "parser"
 FORMAT, VERSION = "vsemb-parses", 1
-AGAIN = "Make them again with `vsemb parse --overwrite`."
+AGAIN = "Make them again with `vsemb annotate --dependencies --overwrite`."
 
 
 def conllu_name(split: str) -> str:
@@ -57,7 +57,7 @@ def read_list(dataset: Dataset) -> dict[str, Any]:
     """
     path = dataset.path / FOLDER
     if not path.is_dir():
-        raise DataError(f"{dataset.path} has no parses. Make them with `vsemb parse`.")
+        raise DataError(f"{dataset.path} has no parses. Make them with `vsemb annotate --dependencies`.")
     content = read_json(path / MANIFEST, "list of parses")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path / MANIFEST} is no list of parses. {AGAIN}")

@@ -1,39 +1,48 @@
-"""How a run that reads dependency trees comes by those of new sentences."""
+"""Texts as dependency trees: those of a dataset's captions from its parses, those of new sentences from a parser."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from vsemb.data.store import Dataset
-from vsemb.errors import DataError
+from vsemb.data.dataset import Dataset, Split
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, write_json
-from vsemb.recipes.schema import Recipe
+from vsemb.parts import Count, Size
 from vsemb.systems.trees.parse_files import copy_parser, parser_files
 from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser
 from vsemb.systems.trees.parses import Parses
+from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from vsemb.systems.trees.trees import Tree, is_parsed
 from vsemb.text.normalize import readable_part
+from vsemb.text.tokenizers import TokenizerPart, WordReader
+from vsemb.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 #: In a run's directory: which parser it is and, where it is no installed package, the parser itself.
 PARSER, _INFO, _PIPELINE = "parser", "parser.json", "pipeline"
 
 
-def find_parses(recipe: Recipe, dataset: Dataset) -> Parses | None:
-    """Opens the dependency trees of a dataset's captions where a recipe reads them, else returns None.
+def find_parses(dataset: Dataset) -> Parses:
+    """Opens the dependency trees of a dataset's captions.
 
     Raises:
-        DataError: if it reads them and there are none, or they are damaged.
+        DataError: if there are none, or they are damaged.
     """
-    if recipe.text.tokenizer != "trees":
-        return None
-    if dataset.parses is None:
+    found: Parses | None = dataset.annotation("parses")
+    if found is None:
         raise DataError(
-            f"The recipe reads dependency trees and {dataset.path} has none. Make them with: vsemb parse "
-            f"{dataset.path} --model en_core_web_sm, or --conllu FILE for those of another parser."
+            f"The recipe reads dependency trees and {dataset.path} has none. Make them with: vsemb annotate "
+            f"{dataset.path} --dependencies --model en_core_web_sm, or --conllu FILE for those of another parser."
         )
-    return dataset.parses
+    return found
 
 
 def keep_parser(parses: Parses, run: Path) -> None:
@@ -75,58 +84,145 @@ def stored_parser(run: Path) -> Parser | None:
     return open_parser(pipeline if pipeline.is_dir() else info.name)
 
 
-def stored_parser_name(run: Path) -> str:
-    """Returns what the parser in a run's directory is called, with its version; "" where there is none."""
-    return str(_stored_info(run) or "")
-
-
 def _stored_info(run: Path) -> ParserInfo | None:
     path = run / PARSER / _INFO
     return ParserInfo.from_json(read_json(path, "parser")) if path.exists() else None
 
 
-def parsed_texts(
-    texts: Sequence[str], knows: Callable[[str], bool], find_parser: Callable[[], Parser | None], run: Path
-) -> list[str]:
-    """Parses raw texts.
+class TreeReader(WordReader):
+    r"""Raw texts as a run on dependency trees reads them: parsed, by the parser of its training captions.
+
+    Texts are read up to `vsemb.text.normalize.MAX_BYTES`. One that is parsed already stays as it is, and so does one
+    without a word. A word that the vocabulary has was a word of a tree, and is a tree by itself.
 
     Args:
-        texts: raw texts, read up to `vsemb.text.normalize.MAX_BYTES`; one that is parsed already stays as it
-            is, and so does one without a word.
-        knows: whether the run knows a word. It was a word of a tree then, and is a tree by itself.
-        find_parser: opens the run's parser, if there is one; called where other texts have to be parsed.
-        run: the run's directory, for the error.
-
-    Returns:
-        A parsed text for each, see `vsemb.systems.trees.trees`.
-
-    Raises:
-        DataError: for a sentence where there is no parser; there, letters and digits alone are one word.
+        vocabulary: the run's vocabulary.
+        run: the run directory.
 
     Example:
 
-    >>> parsed_texts(["dogs", ""], lambda word: word == "dogs", lambda: None, Path("runs/tree"))
-    ['dogs\\t0', '']
+    >>> TreeReader(Vocabulary(["dogs"]), Path("runs/tree"))(["dogs", ""])
+    ['dogs\t0', '']
     """
-    result = list(texts)
-    sentences: dict[int, str] = {}
-    for place, text in enumerate(texts):
-        if is_parsed(text) or not (plain := readable_part(text)):
-            continue
-        if knows(plain):
+
+    def __init__(self, vocabulary: Vocabulary, run: Path) -> None:
+        super().__init__(vocabulary)
+        self._run = run
+
+    @functools.cached_property
+    def parser(self) -> Parser | None:
+        """What parses new sentences, or None."""
+        return stored_parser(self._run)
+
+    @property
+    def parser_name(self) -> str:
+        """What the run's own parser is called, with its version; "" where there is none."""
+        return str(_stored_info(self._run) or "")
+
+    def use_parser(self, name: str | os.PathLike[str]) -> None:
+        """Parses new sentences with another parser than the one of the training captions.
+
+        Args:
+            name: as for `vsemb.systems.trees.parsers.open_parser`.
+
+        Raises:
+            InvalidArgumentError: if there is no such parser.
+        """
+        vars(self)["parser"] = open_parser(name)
+
+    def __call__(self, raw: Sequence[str]) -> list[str]:
+        """Returns a parsed text for each, see `vsemb.systems.trees.trees`.
+
+        Raises:
+            DataError: for a sentence where there is no parser; there, letters and digits alone are one word.
+        """
+        result = super().__call__(raw)
+        sentences: dict[int, str] = {}
+        for place, text in enumerate(result):
+            if is_parsed(text) or not (plain := readable_part(text)):
+                continue
+            if self.knows(plain):
+                result[place] = Tree((plain,), (0,)).text
+            else:
+                sentences[place] = plain
+        if sentences and self.parser is not None:
+            for place, tree in zip(sentences, self.parser(list(sentences.values())), strict=True):
+                result[place] = tree.text
+            return result
+        for place, plain in sentences.items():
+            if not plain.isalnum():
+                raise DataError(
+                    f"{self._run} reads dependency trees and knows no parser for {plain[:80]!r}, since none of "
+                    "spaCy's was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
+                )
             result[place] = Tree((plain,), (0,)).text
-        else:
-            sentences[place] = plain
-    parser = find_parser() if sentences else None
-    if parser is not None:
-        for place, tree in zip(sentences, parser(list(sentences.values())), strict=True):
-            result[place] = tree.text
         return result
-    for place, plain in sentences.items():
-        if not plain.isalnum():
-            raise DataError(
-                f"{run} reads dependency trees and knows no parser for {plain[:80]!r}, since none of spaCy's "
-                "was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
-            )
-        result[place] = Tree((plain,), (0,)).text
-    return result
+
+
+def use_parser(run: Run, name: str | os.PathLike[str]) -> None:
+    """Lets a run parse new sentences with another parser than the one of its training captions.
+
+    Args:
+        run: the run.
+        name: as for `vsemb.systems.trees.parsers.open_parser`.
+
+    Raises:
+        InvalidArgumentError: if the run reads no trees, or there is no such parser.
+    """
+    if not isinstance(run.reader, TreeReader):
+        raise invalid_argument("parser", str(name), "none for a run that reads no trees")
+    run.reader.use_parser(name)
+
+
+@dataclass(frozen=True)
+class Trees(TokenizerPart, kind="trees"):
+    """Words of dependency trees and the places of their heads; captions need `vsemb annotate --dependencies`.
+
+    Attributes:
+        min_count: words seen less often in the training captions are unknown.
+        vocabulary_size: size limit of the vocabulary; null for all words.
+        max_length: longer captions are cut to so many words.
+    """
+
+    produces: ClassVar[str] = "trees"
+    whole_words: ClassVar[bool] = True
+    token_shape: ClassVar[tuple[int, ...]] = TreeTokenizer.token_shape
+
+    min_count: Count = 1
+    vocabulary_size: Count | None = None
+    max_length: Size = 64
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+    def select(self, split: Split) -> Split:
+        if split.dataset is None:
+            raise DataError(f"The split {split.name!r} is of no dataset, and only those have parses.")
+        texts: list[list[str]] = [[] for _ in range(len(split))]
+        trees = find_parses(split.dataset).texts(split)
+        for row, tree in zip(split.caption_rows.tolist(), trees, strict=True):
+            texts[row].append(tree)
+        return split.with_captions(texts)
+
+    def describe(self, dataset: Dataset) -> dict[str, Any]:
+        return {"parses": find_parses(dataset).fingerprint}
+
+    def keep(self, dataset: Dataset, folder: Path) -> None:
+        keep_parser(find_parses(dataset), folder)
+
+    def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
+        if dataset is None:
+            raise invalid_argument("text.tokenizer", self.kind, "another where sentences have no parses")
+        return tree_vocabulary(texts, self.min_count, self.vocabulary_size)
+
+    def build(self, vocabulary: Vocabulary) -> TreeTokenizer:
+        return TreeTokenizer(vocabulary, self.max_length)
+
+    def text_input(self, tokenizer: TreeTokenizer, reader: TreeReader) -> Any:
+        from vsemb.systems.trees.signature import TreeInput
+
+        return TreeInput(tokenizer, reader, reader.parser_name)
+
+    def reader(self, vocabulary: Vocabulary, run: Path) -> TreeReader:
+        return TreeReader(vocabulary, run)

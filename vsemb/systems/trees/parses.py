@@ -43,7 +43,7 @@ from vsemb.systems.trees.parse_files import (
 from vsemb.systems.trees.parse_matching import match_sentences
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
-__all__ = ["Parses", "match_sentences", "write_parses"]
+__all__ = ["Parses", "find", "match_sentences", "write_parses"]
 
 # A blank line separates trees, and no tree has one.
 _BETWEEN = "\n\n"
@@ -61,7 +61,7 @@ class Parses:
     Example:
 
     ```python
-    parses = Dataset.open("data/flickr8k").parses
+    parses = Dataset.open("data/flickr8k").annotation("parses")
     tree = parses.trees(dataset.split("val"))[0]
     ```
     """
@@ -155,6 +155,15 @@ class Parses:
         return f"<Parses at {self.path} ({self.count} sentences)>"
 
 
+def find(dataset: Dataset) -> Parses | None:
+    """Opens the parses of a dataset; None where `vsemb annotate --dependencies` has not made them.
+
+    Raises:
+        DataError: if they are damaged or belong to another dataset.
+    """
+    return Parses.open(dataset) if (dataset.path / FOLDER).exists() else None
+
+
 def write_parses(
     dataset: Dataset,
     trees: Mapping[str, Sequence[Tree]],
@@ -168,7 +177,7 @@ def write_parses(
     Where these parses are there already, nothing happens.
 
     Args:
-        dataset: the dataset; its `parses` are these from then on.
+        dataset: the dataset; its annotation `parses` is these from then on.
         trees: name of a split -> the tree of each caption in order, for all splits.
         parser: JSON-able, what is known of the parser that made them.
         parser_folder: the parser on disk, if it shall be kept with the parses for new sentences.
@@ -215,7 +224,7 @@ def write_parses(
             copy_parser(sources, folder / PARSER)
             verify(folder / PARSER, described["parser_files"])
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
-    vars(dataset).pop("parses", None)
+    dataset.forget_annotation("parses")
     return Parses.open(dataset)
 
 

@@ -1,4 +1,4 @@
-"""`vsemb parse` as functions: the trees of all captions, from a parser or from files that others made."""
+"""`vsemb annotate --dependencies` as functions: trees of all captions, from a parser or from files of others."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> TreeSizes:
 
 
 def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
-    """Returns what `vsemb parse` shows of a dataset's parses, as plain values."""
+    """Returns what `vsemb annotate --dependencies` shows of a dataset's parses, as plain values."""
     parses = parsed.parses
     texts = [text for name in dataset.splits for text in parses.texts(dataset.split(name))]
     parser = None if parses.parser is None else ParserInfo.from_json(parses.parser)

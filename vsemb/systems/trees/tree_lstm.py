@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.encoders.pooling import POOLINGS, SequencePooling
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Positive, Share, Size, between
 from vsemb.systems.trees.ops import root_states, tree_lstm_states
 
 Tensor = Any
@@ -27,14 +30,14 @@ class TreeLSTMEncoder(keras.layers.Layer):
 
     | equation | here |
     | --- | --- |
-    | (2) children beyond the p-th of a side share a slot | `ops.trees.child_slots` |
+    | (2) children beyond the p-th of a side share a slot | `vsemb.systems.trees.ops.child_slots` |
     | W^(i), W^(o), W^(u), W^(f) of (5) to (9) | `kernel`, (word dim, 4 units), in the order i, o, u, f |
     | b^(i), b^(o), b^(u), b^(f) | `bias`, (4 units,) |
     | U_k^(i), U_k^(o), U_k^(u) of (7) to (9) | `recurrent_kernel[k - 1]`, columns 0 to 3 units |
     | V_k^(i), V_k^(o), V_k^(u) | `recurrent_kernel[p + k - 1]`, the same columns |
     | U_jk^(l), U_jk^(r) of (5), (6) | `recurrent_kernel[k - 1]`, gates 3 + j - 1 and 3 + p + j - 1 |
     | V_jk^(l), V_jk^(r) | `recurrent_kernel[p + k - 1]`, the same columns |
-    | (3) to (9) | `ops.trees.tree_lstm_states` |
+    | (3) to (9) | `vsemb.systems.trees.ops.tree_lstm_states` |
 
     The activations are sigmoids, and tanh for u. With `children="sum"`, equations 2 to 8 of Tai et al. 2015,
     and `recurrent_kernel` is (1, units, 4 units): what i, o and u read of the sum of the children's h, and
@@ -59,7 +62,7 @@ class TreeLSTMEncoder(keras.layers.Layer):
         training: whether dropout acts.
 
     Returns:
-        (batch, dim). A row that holds no tree (`ops.trees.valid_trees`) is embedded as if all its states
+        (batch, dim). A row that holds no tree (`vsemb.systems.trees.ops.valid_trees`) is embedded as if all its states
         were 0.
 
     Raises:
@@ -181,3 +184,68 @@ def _forget_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
     """Biases of the gates i, o, u and f."""
     units = shape[0] // 4
     return ops.concatenate([ops.zeros(3 * units, dtype), ops.ones(units, dtype)])
+
+
+@dataclass(frozen=True)
+class TreeEncoderPart(TextEncoderPart):
+    """What both Tree-LSTMs have.
+
+    Attributes:
+        words: the word vectors.
+        units: size of a node's state.
+        pooling: of the nodes' states: that of the `root`, or `mean`, `max` or `mean+max` over all.
+        dropout: share of pooled entries dropped in training.
+        init_scale: recurrent weights are uniform in +- this; null for Glorot's range.
+    """
+
+    accepts: ClassVar[str] = "trees"
+    children: ClassVar[str]
+
+    words: WordVectors = field(default_factory=WordVectors)
+    units: Size = 300
+    pooling: Literal["root", "mean", "max", "mean+max"] = "root"
+    dropout: Share = 0.0
+    init_scale: Positive | None = None
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> TreeLSTMEncoder:
+        return TreeLSTMEncoder(
+            self.words.build(spec.vocabulary_size, dtype),
+            self.units * len(TREE_POOLINGS[self.pooling]) if dim is None else dim,
+            units=self.units,
+            children=self.children,
+            pooling=self.pooling,
+            dropout=self.dropout,
+            init_scale=self.init_scale,
+            dtype=dtype,
+            **self.options(),
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Returns further arguments of the layer."""
+        return {}
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)
+
+
+@dataclass(frozen=True)
+class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
+    """The dependency Tree-LSTM of imgcap, with matrices for each child's place.
+
+    Attributes:
+        slots: places for left children and for right children; further ones share the last.
+    """
+
+    children: ClassVar[str] = "slots"
+
+    slots: Annotated[int, between(1, 16)] = 2
+
+    def options(self) -> dict[str, Any]:
+        return {"slots": self.slots}
+
+
+@dataclass(frozen=True)
+class ChildSumTreeLSTM(TreeEncoderPart, kind="child-sum-tree-lstm"):
+    """The child-sum Tree-LSTM of Tai et al. 2015, which adds up the states of a node's children."""
+
+    children: ClassVar[str] = "sum"

@@ -98,7 +98,7 @@ class TreeTokenizer(Tokenizer):
         return words.with_flat_values(tf.stack([ids, heads], axis=1))
 
 
-def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
+def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None = None) -> Vocabulary:
     r"""Counts the words of parsed texts, in any capitalisation; the most frequent come first.
 
     Each word is written as most of its tokens are ("maximum vote"), so that its vector is found in a file
@@ -108,10 +108,10 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | N
     Args:
         texts: parsed texts of the training split; read once, a few thousand at a time. Others count nothing.
         min_count: words seen less often stay unknown, and so do those that `Vocabulary` does not take.
-        max_words: how many words are kept at most.
+        size: how many words are kept at most.
 
     Raises:
-        InvalidArgumentError: for max_words < 1.
+        InvalidArgumentError: for size < 1.
         DataError: if no word is left.
 
     Example:
@@ -119,8 +119,8 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | N
     >>> tree_vocabulary(["The\t2\nU.S.\t0", "the\t2\nu.s.\t0", "U.S.\t0"]).words
     ('U.S.', 'the')
     """
-    if max_words is not None and max_words < 1:
-        raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
+    if size is not None and size < 1:
+        raise invalid_argument("size", size, "an integer >= 1, or None")
     counts: Counter[bytes] = Counter()
     total, remaining = 0, iter(texts)
     while chunk := list(itertools.islice(remaining, _CHUNK)):
@@ -136,7 +136,7 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, max_words: int | N
     kept = [word for word in kept if _allowed(word)]
     if not kept:
         raise DataError(f"No word of {total} parsed captions is seen {min_count} times; lower min_count={min_count}.")
-    return Vocabulary(kept[:max_words])
+    return Vocabulary(kept[:size])
 
 
 def _allowed(word: str) -> bool:

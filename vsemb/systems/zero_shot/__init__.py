@@ -2,8 +2,35 @@
 
 from vsemb.registry import System
 
+_ENCODERS = (
+    "attributes",
+    "word2vec",
+    "bow",
+    "char-cnn",
+    "char-lstm",
+    "char-cnn-rnn",
+    "word-cnn",
+    "word-lstm",
+    "word-cnn-rnn",
+)
+_RECIPES = [f"{side}-sje-{encoder}" for side in ("ds", "da") for encoder in _ENCODERS]
+
 SYSTEM = System(
     name="zero_shot",
+    recipes={name: f"vsemb.systems.zero_shot.sje:SJE[{name}]" for name in _RECIPES},
+    parts={
+        "tokenizer": {"classes": "vsemb.systems.zero_shot.class_names"},
+        "text encoder": {
+            "attributes": "vsemb.systems.zero_shot.attribute_encoder",
+            "binary-bag-of-words": "vsemb.systems.zero_shot.binary_bag_of_words",
+            "convolutional": "vsemb.systems.zero_shot.convolutional",
+        },
+        "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
+        "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
+        "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
+    },
+    readers={name: f"vsemb.systems.zero_shot.readers.{name}:read" for name in ("cub", "flowers102", "wnid")},
+    annotations={"attributes": "vsemb.systems.zero_shot.attributes:find"},
     commands={"classify": ("vsemb.systems.zero_shot.classify_command", "classify images by the names of classes")},
     modes={"evaluate": {"zero-shot": "vsemb.systems.zero_shot.evaluate_zero_shot"}},
     options={"export": ("vsemb.systems.zero_shot.class_options",)},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 
 Tensor = Any
@@ -91,3 +93,20 @@ class AttributeEncoder(keras.layers.Layer):
             "attributes": self.attributes,
             "dim": self.dim,
         }
+
+
+@dataclass(frozen=True)
+class Attributes(TextEncoderPart, kind="attributes"):
+    """The attributes of a class and a linear map."""
+
+    accepts: ClassVar[str] = "classes"
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> AttributeEncoder:
+        # Ids of padding and of unknown classes are no classes.
+        classes, attributes = spec.vocabulary_size - 2, spec.info["attribute_dim"]
+        return AttributeEncoder(classes, attributes, attributes if dim is None else dim, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        assert corpus.dataset is not None
+        known = corpus.dataset.annotation("attributes").matrix(corpus.vocabulary.words)
+        layer.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))

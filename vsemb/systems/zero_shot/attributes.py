@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vsemb.data.dataset import Dataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, write_json
 
@@ -119,6 +120,15 @@ def read_attributes(dataset_path: str | os.PathLike[str]) -> ClassAttributes | N
         return ClassAttributes(tuple(names), values)
     except DataError as error:
         raise DataError(f"{path} is broken: {error} Prepare the dataset again.") from error
+
+
+def find(dataset: Dataset) -> ClassAttributes | None:
+    """Opens the attributes of a dataset's classes; None where it has none.
+
+    Raises:
+        DataError: if the file is broken.
+    """
+    return read_attributes(dataset.path)
 
 
 def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttributes) -> None:

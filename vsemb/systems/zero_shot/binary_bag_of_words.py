@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 from keras import ops
 
+from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.encoders.words import UNKNOWN_ID, WordEmbedding
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any
 
 
-@keras.saving.register_keras_serializable("vsemb", name="IndicatorEncoder")
+@keras.saving.register_keras_serializable("vsemb")
 class BinaryBagOfWords(keras.layers.Layer):
     """phi(t) = W I(t) + b, I(t) in {0, 1}^|V| the words of t (Reed et al. 2016, section 4.4).
 
@@ -71,3 +73,12 @@ class BinaryBagOfWords(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size, "dim": self.dim}
+
+
+@dataclass(frozen=True)
+class BinaryBagOfWordsPart(TextEncoderPart, kind="binary-bag-of-words"):
+    """Which words are there, and a linear map."""
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> BinaryBagOfWords:
+        # By itself it has an entry a word, far more than a layer behind it should read.
+        return BinaryBagOfWords(spec.vocabulary_size, 1024 if dim is None else dim, dtype=dtype)

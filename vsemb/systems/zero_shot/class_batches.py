@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
+from typing import Annotated
 
-from vsemb.data.batches import PairBatches
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.batches import ORDER, BatchesPart, PairBatches, stream
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError
+from vsemb.parts import Range
 from vsemb.text.tokenizers import Tokenizer
+
+# Crops of a training image in the paper.
+_VIEWS = 10
 
 
 class ClassBatches(PairBatches):
@@ -61,7 +69,7 @@ class ClassBatches(PairBatches):
 
     def plan(self, epoch: int) -> np.ndarray:
         """Returns the caption numbers of an epoch's batches, (steps, batch_size) int64."""
-        generator = np.random.default_rng([self.seed, epoch])
+        generator = stream(self.seed, epoch, ORDER)
         keys = generator.random((self.steps_per_epoch, len(self.class_names)))
         classes = np.argsort(keys, axis=1)[:, : self.batch_size]
         place = (generator.random(classes.shape) * self._sizes[classes]).astype(np.int64)
@@ -69,5 +77,31 @@ class ClassBatches(PairBatches):
         drawn = (generator.random(classes.shape) * self._captions_per_image[rows]).astype(np.int64)
         return self._first_caption[rows] + drawn
 
-    def _labels(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {"class_id": self._class_ids[rows]}
+    def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the texts of a batch, the ids of their images and those of their classes."""
+        return {**super().gather(rows), "class_id": self._class_ids[self.split.caption_rows[rows]]}
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns the specification of a batch."""
+        return {**super().signature(), "class_id": tf.TensorSpec((self.batch_size,), tf.int64)}
+
+
+@dataclass(frozen=True)
+class Classes(BatchesPart, kind="classes"):
+    """One image of each of as many classes as a batch has rows, with one of its captions (Reed et al. 2016).
+
+    Attributes:
+        size: classes per batch, over all devices.
+    """
+
+    size: Annotated[int, Range("an integer >= 2", lambda value: value >= 2)] = 40
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> ClassBatches:
+        return ClassBatches(split, images, tokenizer, batch_size=self.size, seed=seed)
+
+    def advice(self, views: int) -> str | None:
+        if views >= _VIEWS:
+            return None
+        return (
+            f"training on {max(views, 1)} view(s) of an image; `vsemb features --training-crops` makes the paper's ten"
+        )

@@ -87,7 +87,7 @@ def embed_classes(
     """
     prompts = class_prompts(classes, templates)
     flat = [prompt for texts in prompts for prompt in texts]
-    read = tf.constant(run.read(flat))
+    read = tf.constant(run.reader(flat))
     ids = run.tokenizer(read).numpy()
     has_known = np.any(run.tokenizer.word_ids(ids) > _UNKNOWN, axis=1)
     for prompt, known in zip(flat, has_known.tolist(), strict=True):
@@ -134,7 +134,7 @@ def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
 
 def _unheard(run: Run, names: Sequence[str]) -> list[str]:
     """Returns names without a token that is known, and of the others the tokens that are not."""
-    texts = tf.constant(run.read(names))
+    texts = tf.constant(run.reader(names))
     tokens = run.tokenizer.pieces(texts).to_list()
     ragged = run.tokenizer.ragged(texts)
     ids = ragged.with_flat_values(run.tokenizer.word_ids(ragged.flat_values)).to_list()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Share, Size
 
 Tensor = Any
 #: Filters, width of the convolution, size and stride of the pooling behind it (size 1: none).
@@ -207,3 +210,38 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> ConvolutionalSentenceEncoder:
         return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
+
+
+@dataclass(frozen=True)
+class Convolutional(TextEncoderPart, kind="convolutional"):
+    """Convolutions over characters or words, and what reads their last feature map.
+
+    Attributes:
+        words: the vectors of the words or characters.
+        stages: convolutions for 201 `characters` or for 30 `words`; the tokenizer's `max_length` is their input.
+        recurrent: `rnn`, `gru` or `lstm` over the last feature map; null for a hidden layer.
+        units: size of the recurrent state, or of the hidden layer.
+        dropout: share of entries dropped in front of the last layer in training.
+    """
+
+    words: WordVectors = field(default_factory=WordVectors)
+    stages: Literal["words", "characters"] = "words"
+    recurrent: Literal["rnn", "gru", "lstm"] | None = None
+    units: Size = 1024
+    dropout: Share = 0.0
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ConvolutionalSentenceEncoder:
+        return ConvolutionalSentenceEncoder(
+            self.words.build(spec.vocabulary_size, dtype),
+            self.units if dim is None else dim,
+            length=spec.length,
+            stages=CHARACTER_STAGES if self.stages == "characters" else WORD_STAGES,
+            recurrent=self.recurrent,
+            units=self.units,
+            hidden=self.units,
+            dropout=self.dropout,
+            dtype=dtype,
+        )
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

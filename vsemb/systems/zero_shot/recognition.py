@@ -11,10 +11,11 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.files import replacing
+from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.run import Run
-from vsemb.runs.single_vectors import need_single_vectors
 from vsemb.systems.zero_shot import typos
-from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.attributes import ClassAttributes
+from vsemb.systems.zero_shot.class_names import ClassNames, ClassTokenizer
 from vsemb.systems.zero_shot.class_picture import check_picture, class_points, draw_classes
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot
 from vsemb.systems.zero_shot.text_curves import sample_texts, text_curve
@@ -135,7 +136,7 @@ class ZeroShotTask:
             MissingExtraError: without scikit-learn.
         """
         instead = "Leave --picture out."
-        need_single_vectors(self.run, "A picture of classes by their mean embeddings", instead)
+        require_single_vector(self.run, "A picture of classes by their mean embeddings", instead)
         check_picture(path, len(self.names))
         self._part.read_image(0)
 
@@ -181,9 +182,10 @@ def _check_attributes(run: Run, dataset: Dataset) -> None:
     Raises:
         DataError: if they have other attributes.
     """
-    if run.recipe.text.tokenizer != "classes" or dataset.attributes is None:
+    attributes: ClassAttributes | None = dataset.annotation("attributes")
+    if run.recipe.text.tokenizer.produces != ClassNames.produces or attributes is None:
         return
-    if dataset.attributes.fingerprint != run.info["attributes"]:
+    if attributes.fingerprint != run.info["attributes"]:
         raise DataError(
             f"The classes of {dataset.path} have other attributes than those that {run.path} was trained "
             "with, and it knows no others."

@@ -5,7 +5,7 @@
 | 2 | F(v, t), the inner product | `vsemb.similarities.Dot` |
 | 3, 4, 8 | the class of the highest expected score | `vsemb.systems.zero_shot.metrics` |
 | 5, 6, 7 | both directions, each the worst wrong class | `StructuredJointEmbedding` |
-| section 3 | one image of each class, one of its captions | `vsemb.data.ClassBatches` |
+| section 3 | one image of each class, one of its captions | `ClassBatches` |
 | 4.1, 4.2 | convolutions, a recurrent network on them | `ConvolutionalSentenceEncoder` |
 | 4.3 | average of an LSTM's states | `vsemb.encoders.RecurrentSentenceEncoder` |
 | 4.4 | bag of words, word2vec, attributes | `BinaryBagOfWords`, `LinearSentenceEncoder`, `AttributeEncoder` |
@@ -29,91 +29,95 @@ Deviations:
 
 - The image features are the embedding, as in the paper, and give the space its size: theirs had 1024
   entries, and those of other networks have others. They are brought to unit length and standardised first
-  (`vsemb.encoders.FeatureScaling`). `--set image.projection=true` puts an affine map to 1024 dimensions
+  (`vsemb.encoders.FeatureScaling`). `--set image.projection=affine --set embedding_dim=1024` puts an affine map
   behind them; with it the CNN-RNN over words did not learn at this rate, and bags of words and attributes
   had their best epoch within the first five.
 - The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is kept.
 - `word2vec` learns its vectors from the training captions (`vsemb.text.cooccurrence`); give a file with
-  `--set text.word_vectors=PATH` for those of a larger corpus.
+  `--set text.encoder.words.vectors=PATH` for those of a larger corpus.
 - The epochs are fewer than the 300 of the paper, since the best one comes early on smaller data.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    ImageConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.encoders.image import NoProjection
+from vsemb.encoders.linear import Linear
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.words import WordVectors
+from vsemb.losses.hinge import All, Hardest
+from vsemb.recipes.image_towers import Features
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.similarities import Dot
+from vsemb.systems.zero_shot.attribute_encoder import Attributes
+from vsemb.systems.zero_shot.binary_bag_of_words import BinaryBagOfWordsPart
+from vsemb.systems.zero_shot.class_batches import Classes
+from vsemb.systems.zero_shot.class_names import ClassNames
+from vsemb.systems.zero_shot.convolutional import Convolutional
+from vsemb.systems.zero_shot.structured_loss import Structured
+from vsemb.systems.zero_shot.validation import ZeroShot
+from vsemb.text.characters import Characters
+from vsemb.text.tokenizers import Words
+from vsemb.training.optimizers import RMSprop, Step
 
 _PAPER = "Reed, Akata, Lee, Schiele 2016, arXiv:1605.05395"
 
-_CHARACTERS = TextConfig(tokenizer="characters", max_length=201, word_dim=64, dense_gradient=True)
-_WORDS = TextConfig(max_length=30, word_dim=300, dense_gradient=True)
+_WORDS, _WORD = Words(max_length=30), WordVectors(dim=300, dense_gradient=True)
+_CHARACTERS, _CHARACTER = Characters(max_length=201), WordVectors(dim=64, dense_gradient=True)
+_FIXED = WordVectors(dim=300, dense_gradient=True, vectors="captions", trainable=False)
 
 #: Rows of table 1 -> their text towers.
-ENCODERS: Mapping[str, TextConfig] = {
-    "attributes": TextConfig(tokenizer="classes", encoder="attributes"),
-    "word2vec": dataclasses.replace(_WORDS, encoder="average", word_vectors="captions", train_words=False),
-    "bow": dataclasses.replace(_WORDS, encoder="bow"),
-    "char-cnn": dataclasses.replace(_CHARACTERS, encoder="cnn", units=1024),
-    "char-lstm": dataclasses.replace(_CHARACTERS, encoder="lstm", units=256, pooling="mean"),
-    "char-cnn-rnn": dataclasses.replace(_CHARACTERS, encoder="cnn-rnn", units=256),
-    "word-cnn": dataclasses.replace(_WORDS, encoder="cnn", units=1024),
-    "word-lstm": dataclasses.replace(_WORDS, encoder="lstm", units=512, pooling="mean"),
-    "word-cnn-rnn": dataclasses.replace(_WORDS, encoder="cnn-rnn", units=256),
+ENCODERS: Mapping[str, Text] = {
+    "attributes": Text(ClassNames(), Attributes()),
+    "word2vec": Text(_WORDS, Linear(_FIXED, pooling="mean", projection=True)),
+    "bow": Text(_WORDS, BinaryBagOfWordsPart()),
+    "char-cnn": Text(_CHARACTERS, Convolutional(_CHARACTER, stages="characters")),
+    "char-lstm": Text(_CHARACTERS, Recurrent(_CHARACTER, cell="lstm", units=256, pooling="mean")),
+    "char-cnn-rnn": Text(_CHARACTERS, Convolutional(_CHARACTER, stages="characters", recurrent="rnn", units=256)),
+    "word-cnn": Text(_WORDS, Convolutional(_WORD)),
+    "word-lstm": Text(_WORDS, Recurrent(_WORD, cell="lstm", units=512, pooling="mean")),
+    "word-cnn-rnn": Text(_WORDS, Convolutional(_WORD, recurrent="rnn", units=256)),
 }
 
-
-_RELEASED_LOSS = LossConfig(name="structured", margin=1.0, negatives="all")
-_PAPER_LOSS = dataclasses.replace(_RELEASED_LOSS, negatives="hardest", warmup_epochs=4.0)
+_ALL, _HARDEST = All(), Hardest(warmup_epochs=4.0)
 
 
-def _recipe(name: str, variant: str, encoder: str, loss: LossConfig) -> Recipe:
-    return Recipe(
+def _recipe(name: str, variant: str, encoder: str, loss: Structured) -> Retrieval:
+    return Retrieval(
         name=name,
         variant=variant,
         paper=_PAPER,
-        embedding_dim=1024,
-        similarity="dot",
+        embedding_dim=None,
         text=ENCODERS[encoder],
-        image=ImageConfig(projection=False, standardize=True),
+        image=Features(projection=NoProjection(), standardize=True),
+        similarity=Dot(),
         loss=loss,
-        optimizer=OptimizerConfig(
-            name="rmsprop", learning_rate=7e-4, schedule="step", decay_rate=0.98, decay_epochs=1.0
-        ),
-        batches=BatchConfig(size=40, sampling="classes"),
-        training=TrainingConfig(epochs=30, patience=8, select="zero-shot"),
+        optimizer=RMSprop(learning_rate=7e-4, schedule=Step(factor=0.98, every=1.0)),
+        batches=Classes(size=40),
+        validation=ZeroShot(),
+        training=Training(epochs=30, patience=8),
     )
 
 
-def _symmetric(encoder: str) -> dict[str, Recipe]:
-    name = f"ds-sje-{encoder}"
-    return {
-        "released": _recipe(name, "released", encoder, _RELEASED_LOSS),
-        "paper": _recipe(name, "paper", encoder, _PAPER_LOSS),
-    }
+def _symmetric(encoder: str) -> dict[str, Retrieval]:
+    losses = {"released": Structured(negatives=_ALL), "paper": Structured(negatives=_HARDEST)}
+    return {variant: _recipe(f"ds-sje-{encoder}", variant, encoder, loss) for variant, loss in losses.items()}
 
 
-def _asymmetric(encoder: str) -> dict[str, Recipe]:
-    name = f"da-sje-{encoder}"
+def _asymmetric(encoder: str) -> dict[str, Retrieval]:
     losses = {
-        "released": dataclasses.replace(_RELEASED_LOSS, text_weight=0.0),
-        "paper": dataclasses.replace(_PAPER_LOSS, text_weight=0.0),
-        "text-side": dataclasses.replace(_RELEASED_LOSS, image_weight=0.0),
+        "released": Structured(text_weight=0.0, negatives=_ALL),
+        "paper": Structured(text_weight=0.0, negatives=_HARDEST),
+        "text-side": Structured(image_weight=0.0, negatives=_ALL),
     }
-    return {variant: _recipe(name, variant, encoder, loss) for variant, loss in losses.items()}
+    return {variant: _recipe(f"da-sje-{encoder}", variant, encoder, loss) for variant, loss in losses.items()}
 
 
 #: Name -> variant -> recipe, of the table's rows and its two columns.
-SJE: dict[str, dict[str, Recipe]] = {
+SJE: dict[str, dict[str, Retrieval]] = {
     **{f"ds-sje-{encoder}": _symmetric(encoder) for encoder in ENCODERS},
     **{f"da-sje-{encoder}": _asymmetric(encoder) for encoder in ENCODERS},
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from vsemb.data.sources import ImageSource
-from vsemb.data.store import Split
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.systems.zero_shot.class_names import USUAL_SPLITS
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.validation import SplitValidation
+from vsemb.training.validation import SplitValidation, ValidationPart
 
 
 class ZeroShotValidation(SplitValidation):
@@ -46,3 +50,26 @@ class ZeroShotValidation(SplitValidation):
         logs["val_top1"] = metrics.top1
         logs["val_average_precision"] = metrics.average_precision
         logs["val_zero_shot"] = (metrics.top1 + metrics.average_precision) / 2
+
+
+@dataclass(frozen=True)
+class ZeroShot(ValidationPart, kind="zero-shot"):
+    """Mean of top-1 accuracy and AP@50 on classes that were not trained on."""
+
+    monitor: ClassVar[str] = "val_zero_shot"
+    option: ClassVar[str] = "--zero-shot"
+    accepts: ClassVar[str | None] = "vector"
+
+    def check_data(self, dataset: Dataset) -> None:
+        dataset.check_disjoint_classes(*(name for name in dataset.splits if name in USUAL_SPLITS))
+        if len(dataset.split("val").class_ids()[0]) < 2:
+            raise DataError(
+                f"The split 'val' of {dataset.path} has one class, so nothing can be mistaken there, and the "
+                "best epoch is chosen on it. Prepare the data with more of them."
+            )
+
+    def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> ZeroShotValidation:
+        return ZeroShotValidation(split, images, tokenizer)
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        return f"mean of top-1 and AP@50 {info['best_zero_shot']:.1f}"
