@@ -168,7 +168,8 @@ class RetrievalJob:
         """Returns the training batches."""
         recipe = self.recipe
         images = recipe.image.images(self.train, self.store, training=True, data_service=self._data_service)
-        advice = recipe.batches.advice(len(getattr(self.store, "training_views", ())) if self.store else 0)
+        views = getattr(self.store, "training_views", None)
+        advice = None if views is None else recipe.batches.advice(len(views))
         if advice is not None:
             print(advice, file=sys.stderr)
         return recipe.batches.build(self.train, images, self.tokenizer, recipe.training.seed)
