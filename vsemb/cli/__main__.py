@@ -11,56 +11,41 @@ import threading
 from collections.abc import Sequence
 from types import ModuleType
 
-from vsemb import __version__
+from vsemb import __version__, registry
 from vsemb.errors import VsembError
 
-# name -> one-line summary; the module of a command is imported only when it runs.
+#: Commands of the base: name -> (module, summary). A module is imported when its command runs or explains itself.
 COMMANDS = {
-    "scenes": "generate the synthetic scenes dataset",
-    "prepare": "turn images and captions into a dataset",
-    "features": "run a pretrained backbone once and cache its features",
-    "regions": "find regions of images and cache their features",
-    "parse": "find the dependency trees of a dataset's captions",
-    "tag": "find the parts of speech of a dataset's captions",
-    "recipes": "list the recipes, or print one",
-    "train": "train a recipe on a dataset",
-    "pretrained": "make a run of a pretrained CLIP or SigLIP, without training",
-    "evaluate": "measure a run: recall and rank, or zero-shot",
-    "lengths": "compare runs on captions of very different lengths",
-    "report": "write a page about a run: recall, queries, failures",
-    "projector": "look at a run's space in TensorBoard",
-    "export": "write a run as a SavedModel for TensorFlow Serving",
-    "serve": "serve SavedModels as TensorFlow Serving does",
-    "verify": "hold an exported model to its contract",
-    "index": "embed a dataset's images or texts for search",
-    "search": "find images by text, image or arithmetic",
-    "classify": "classify images by the names of classes",
-    "align": "show which words of a sentence describe which regions of an image",
-    "regions-search": "find the regions of images that fit a few words",
-    "magnitudes": "show which words and regions weigh most, and which least",
-    "caption": "write captions of images",
-    "caption-regions": "write what is to be seen in each region of an image",
-    "demo": "try a run in the browser",
+    "scenes": ("vsemb.cli.scenes", "generate the synthetic scenes dataset"),
+    "prepare": ("vsemb.cli.prepare", "turn images and captions into a dataset"),
+    "features": ("vsemb.cli.features", "run a pretrained backbone once and cache its features"),
+    "annotate": ("vsemb.cli.annotate", "annotate captions: dependency trees, parts of speech"),
+    "recipes": ("vsemb.cli.recipes", "list the recipes, or explain one"),
+    "train": ("vsemb.cli.train", "train a recipe on a dataset"),
+    "import": ("vsemb.cli.import_preset", "make a run of a pretrained CLIP or SigLIP, without training"),
+    "evaluate": ("vsemb.cli.evaluate", "measure a run by the protocol of its task, or another"),
+    "analyze": ("vsemb.cli.analyze", "analyze runs: norms of embeddings, lengths of captions"),
+    "report": ("vsemb.cli.report", "write a page about a run: metrics, queries, failures"),
+    "projector": ("vsemb.cli.projector", "look at a run's space in TensorBoard"),
+    "export": ("vsemb.cli.export", "write a run as a SavedModel for TensorFlow Serving"),
+    "serve": ("vsemb.cli.serve", "serve SavedModels as TensorFlow Serving does"),
+    "verify": ("vsemb.cli.verify", "hold an exported model to its contract"),
+    "index": ("vsemb.cli.index", "embed a dataset's images or texts for search"),
+    "search": ("vsemb.cli.search", "find images by text, image or arithmetic"),
+    "demo": ("vsemb.cli.demo", "try a run in the browser"),
 }
 
-# Commands that a system brings: name -> module.
-SYSTEM_COMMANDS = {
-    "regions": "vsemb.systems.regions.regions_command",
-    "parse": "vsemb.systems.trees.parse_command",
-    "tag": "vsemb.systems.language.tag_command",
-    "classify": "vsemb.systems.zero_shot.classify_command",
-    "align": "vsemb.systems.regions.align_command",
-    "regions-search": "vsemb.systems.regions.search_command",
-    "magnitudes": "vsemb.systems.regions.norms_command",
-    "caption": "vsemb.systems.captions.caption_command",
-    "caption-regions": "vsemb.systems.captions.caption_regions_command",
-}
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Returns all commands, name -> (module, summary): those of the base, then those of systems."""
+    return COMMANDS | registry.entries("commands")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Returns the top-level parser; sub-commands parse their own arguments."""
-    width = max(map(len, COMMANDS))
-    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items())
+    known = commands()
+    width = max(map(len, known))
+    listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in known.items())
     parser = argparse.ArgumentParser(
         prog="vsemb",
         description="Visual-semantic embeddings: one space for images and sentences.",
@@ -69,14 +54,14 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"vsemb {__version__}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND")
+    parser.add_argument("command", choices=list(known), metavar="COMMAND")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help=argparse.SUPPRESS)
     return parser
 
 
 def command_module(name: str) -> ModuleType:
     """Imports the module of a command."""
-    return importlib.import_module(SYSTEM_COMMANDS.get(name, f"vsemb.cli.{name.replace('-', '_')}"))
+    return importlib.import_module(commands()[name][0])
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

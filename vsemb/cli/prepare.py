@@ -23,7 +23,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vsemb.data.readers import READERS
+from vsemb.data.readers import formats
 
 EXAMPLE = """  vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --out data/flickr8k
   vsemb prepare photos.csv --format table --images photos/ --out data/photos"""
@@ -32,7 +32,7 @@ EXAMPLE = """  vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `vsemb prepare`."""
     parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
-    parser.add_argument("--format", required=True, choices=list(READERS), metavar="F", help=", ".join(READERS))
+    parser.add_argument("--format", required=True, choices=formats(), metavar="F", help=", ".join(formats()))
     parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
     parser.add_argument("--name", help="name of the dataset (default: the last part of DATA)")
     parser.add_argument(

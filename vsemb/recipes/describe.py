@@ -1,44 +1,101 @@
-"""What a recipe's file says about it: equations, and where it deviates from its paper."""
+"""Explains a recipe: equations and deviations from its file, and every field with what could stand in its place."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import inspect
-import sys
-from collections.abc import Iterable
-from types import ModuleType
-from typing import Any
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-from vsemb import recipes
-from vsemb.recipes.schema import Recipe
-
-
-def module_of(name: str) -> ModuleType:
-    """Returns the module that a recipe is written in.
-
-    Args:
-        name: one of `RECIPES`.
-
-    Raises:
-        InvalidArgumentError: for an unknown name.
-
-    Example:
-
-    >>> module_of("kiros2014-linear").__name__
-    'vsemb.recipes.kiros2014'
-    """
-    recipes.get(name)
-    variants = recipes.RECIPES[name]
-    modules = [module for path, module in sys.modules.items() if path.startswith(f"{recipes.__name__}.")]
-    return next(module for module in modules if _holds(vars(module).values(), variants))
-
-
-def _holds(values: Iterable[Any], variants: dict[str, Recipe]) -> bool:
-    """Whether `variants` are among the values, or in a dictionary of families of recipes there."""
-    values = list(values)
-    families = [value for value in values if isinstance(value, dict)]
-    return any(item is variants for item in [*values, *(v for family in families for v in family.values())])
+from vsemb import recipes, registry
+from vsemb.parts import Part, explanations, fields_of, read_hint
 
 
 def description(name: str) -> str:
-    """Returns the docstring of a recipe's module: its equation table and every deviation."""
-    return inspect.getdoc(module_of(name)) or ""
+    """Returns the docstring of a recipe's module: its equation table and every deviation.
+
+    Args:
+        name: a recipe, or the path of a Python file that defines one.
+
+    Raises:
+        InvalidArgumentError: for an unknown name.
+    """
+    recipes.variants(name)
+    if name.endswith(".py"):
+        module = registry.load_module(name)
+    else:
+        module = registry.load(registry.entries("recipes")[name].partition(":")[0])
+    return inspect.getdoc(module) or ""
+
+
+def summary(name: str) -> str:
+    """Returns the first line of what a recipe's file says, without importing the file.
+
+    Example:
+
+    >>> summary("vsepp")
+    'Faghri, Fleet, Kiros, Fidler 2018: VSE++, hardest negatives (arXiv:1707.05612).'
+    """
+    spec = importlib.util.find_spec(registry.entries("recipes")[name].partition(":")[0])
+    assert spec is not None and spec.origin is not None
+    doc = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
+    return doc.partition("\n")[0]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a recipe.
+
+    Attributes:
+        path: as `vsemb train --set` takes it.
+        value: its value; of a field that holds a part, the part's kind.
+        explanation: one or two sentences.
+        allowed: what the field takes; of a field that holds a part, the other kinds.
+    """
+
+    path: str
+    value: str
+    explanation: str
+    allowed: str
+
+
+def fields(part: Part, prefix: str = "") -> Iterator[Field]:
+    """Yields the fields of a recipe, and after a field that holds a part the fields of that part.
+
+    Example:
+
+        [field.path for field in fields(recipes.get("kiros2014"))]
+    """
+    lines = explanations(type(part))
+    for name, hint in fields_of(type(part)).items():
+        read, value, path = read_hint(hint), getattr(part, name), f"{prefix}{name}"
+        if read.part is None:
+            allowed = f"takes {read.allowed}"
+        else:
+            kind = value.kind if isinstance(value, Part) else None
+            others = [] if read.part.family is None else [k for k in registry.kinds(read.part.family) if k != kind]
+            others += ["null"] if type(None) in read.accepted and value is not None else []
+            allowed = f"or {', '.join(others)}" if others else ""
+        shown = (value.kind or "") if isinstance(value, Part) else json.dumps(value, ensure_ascii=False)
+        yield Field(path, shown, lines[name], allowed)
+        if isinstance(value, Part):
+            yield from fields(value, f"{path}.")
+
+
+def tree(part: Part) -> str:
+    """Returns the fields of a recipe as text, each with its value, an explanation, and what it takes.
+
+    Example:
+
+        print(tree(recipes.get("vsepp")))
+    """
+    lines = []
+    for field in fields(part):
+        lines.append(f"{field.path} = {field.value}" if field.value else field.path)
+        said = "; ".join(filter(None, [field.explanation.rstrip("."), field.allowed]))
+        lines += textwrap.wrap(said, 116, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines)

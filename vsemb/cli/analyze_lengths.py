@@ -1,15 +1,10 @@
-"""Compare runs on captions of very different lengths for one image (Vendrov et al. 2016, section 4.6).
-
-Among the pairs of captions of one image, those that differ most in length: at which mean rank do they find
-their image, and at which does the shorter one find the longer among all other captions? Ranks are from 1,
-ties count against the model. Give a run with an order and its symmetric twin to see what the order is for.
-"""
+"""`vsemb analyze lengths`: runs on captions of very different lengths (Vendrov et al. 2016, section 4.6)."""
 
 from __future__ import annotations
 
 import argparse
 
-EXAMPLE = "  vsemb lengths runs/order runs/symmetric --data data/flickr8k --images 1000"
+SUMMARY = "captions of very different lengths"
 
 _ROWS = {
     "image_all": "image, by all captions",
@@ -20,20 +15,16 @@ _ROWS = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("runs", nargs="+", metavar="run", help="a run directory; several stand side by side")
-    parser.add_argument("--data", help="the dataset (the one the first run was trained on)")
-    parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Adds the analysis' options."""
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="pairs to choose (%(default)s)")
-    parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split")
+    parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split (all)")
     parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to print (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the table and the examples to FILE as JSON")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
-    from vsemb.cli.tables import table
+def run(arguments: argparse.Namespace) -> None:
+    """Measures and prints."""
+    from vsemb.commands import table
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
@@ -72,4 +63,3 @@ def run(arguments: argparse.Namespace) -> int:
             "examples": examples,
         }
         write_json(arguments.json, report)
-    return 0
