@@ -61,9 +61,16 @@ class CombinedLoss(InBatchLoss):
         for loss in self.losses:
             loss.bind_step(step)
 
-    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
-        parts = [w * loss.call(relation, scores) for w, loss in zip(self.weights, self.losses, strict=True)]
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        parts = [w * loss.call(labels, scores, mask) for w, loss in zip(self.weights, self.losses, strict=True)]
         return sum(parts[1:], parts[0])
+
+    def collapsed_value(self, queries: int, candidates: int) -> float | None:
+        values = [loss.collapsed_value(1, candidates) for loss in self.losses]
+        if None in values:
+            return None
+        total = sum(weight * value for weight, value in zip(self.weights, values, strict=True) if value is not None)
+        return total * (queries if self.reduction == "sum" else 1)
 
     def get_config(self) -> dict[str, Any]:
         losses = [keras.saving.serialize_keras_object(loss) for loss in self.losses]

@@ -54,20 +54,23 @@ class InfoNCE(InBatchLoss):
         self.temperature = temperature
         self.label_smoothing = label_smoothing
 
-    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         logits = ops.convert_to_tensor(scores) / self.temperature
         # A finite number, not -inf: the gradient of an ignored candidate must be 0, not NaN.
-        logits = ops.where(ops.less(relation, 0), -1e30, logits)
+        logits = logits if mask is None else ops.where(mask, logits, -1e30)
         normalizer = ops.logsumexp(logits, axis=1)
-        target = positive_scores(relation, logits)[:, 0]
+        target = positive_scores(labels, logits)[:, 0]
         if self.label_smoothing:
-            negative = is_negative(relation)
+            negative = is_negative(labels, mask)
             count = ops.sum(ops.cast(negative, logits.dtype), axis=1)
             spread = ops.sum(ops.where(negative, logits, 0.0), axis=1) / ops.maximum(count, 1.0)
             # A query without negatives keeps its whole target, so that its loss is 0.
             share = ops.where(count > 0, self.label_smoothing, 0.0)
             target = (1 - share) * target + share * spread
         return normalizer - target
+
+    def collapsed_value(self, queries: int, candidates: int) -> float:
+        return 2 * math.log(candidates) * (queries if self.reduction == "sum" else 1)
 
     def get_config(self) -> dict[str, Any]:
         config = {"temperature": self.temperature, "label_smoothing": self.label_smoothing}

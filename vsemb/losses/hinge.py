@@ -62,15 +62,6 @@ class HingeLoss(InBatchLoss):
         weight = hardest_weight(self.step, self.warmup_steps)
         return weight * hardest() + (1.0 - weight) * over_all()
 
-    def collapsed_value(self, queries: int, candidates: int) -> float:
-        """Returns the loss, both directions, at which all embeddings are one point.
-
-        Args:
-            queries: number of queries a direction.
-            candidates: number of candidates a query.
-        """
-        raise NotImplementedError
-
     def get_config(self) -> dict[str, Any]:
         config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
         return {**super().get_config(), **config}

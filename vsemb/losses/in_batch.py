@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import keras
 from keras import ops
 
-from vsemb.ops.relation import NEGATIVE, POSITIVE
 from vsemb.ops.replicas import replica_count
 from vsemb.parts import Count, NonNegative, Part
 
@@ -18,19 +17,21 @@ Tensor = Any
 class InBatchLoss(keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
-    Call args of every subclass:
-        relation: (queries, candidates), 1 for the query's own pair, 0 for a negative, -1 for a
-            candidate to ignore, 2 for the mean of the query's own class. Each row holds exactly one 1.
-        scores: (queries, candidates) float, higher is better.
+    Applied to the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
 
-    Returns one value per query, so that Keras scales it for the replicas of a strategy. Applied to
-    the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
+    Call args of every subclass:
+        labels: (queries, candidates), 1 for the query's own pair and 0 for negatives. Each row holds a 1; losses over
+            classes also have 1 for the query's own class, in a later column.
+        scores: (queries, candidates) float, higher is better.
+        mask: (queries, candidates) bool, false for candidates to ignore; None for none.
+
+    Returns one value per query from `call`, reduced by calling the loss.
     """
 
     #: Name of the default reduction, the one the source of the loss uses.
     default_reduction = "sum"
 
-    #: Whether the candidates are classes and not items, see `vsemb.ops.relation.class_rows`.
+    #: Whether the candidates are classes and not items, see `vsemb.ops.labels.class_labels`.
     over_classes = False
 
     #: Whether the loss of a query is a sum over its candidates, of terms that know of no other candidate.
@@ -43,12 +44,31 @@ class InBatchLoss(keras.losses.Loss):
     def __init__(self, *, reduction: str | None = None, name: str | None = None) -> None:
         super().__init__(name=name, reduction=reduction or self.default_reduction, dtype="float32")
 
+    def __call__(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Returns the loss of all queries, reduced."""
+        values = self.call(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores, "float32"), mask)
+        return self.reduced(ops.sum(values), ops.shape(values)[0])
+
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Returns the loss of each query, (queries,)."""
+        raise NotImplementedError
+
     def bind_step(self, step: Any) -> None:
         """Hands over the optimizer's step counter, for losses that change with it."""
         self.step = step
 
+    def collapsed_value(self, queries: int, candidates: int) -> float | None:
+        """Returns the loss, both directions, at which all embeddings are one point; None where it is not known.
+
+        Args:
+            queries: number of queries per direction.
+            candidates: number of candidates per query.
+        """
+        del queries, candidates
+        return None
+
     def reduced(self, total: Tensor, queries: Tensor) -> Tensor:
-        """Reduces a sum over queries as calling the loss would have reduced their values.
+        """Reduces a sum over queries.
 
         Args:
             total: scalar, the sum of what `call` returns for the queries of this replica.
@@ -62,15 +82,35 @@ class InBatchLoss(keras.losses.Loss):
         return {"reduction": self.reduction, "name": self.name}
 
 
-def positive_scores(relation: Tensor, scores: Tensor) -> Tensor:
-    """Returns each query's score with its own pair, (queries, 1)."""
-    own = ops.equal(relation, POSITIVE)
-    return ops.sum(ops.where(own, scores, 0.0), axis=1, keepdims=True)
+class KerasLoss(InBatchLoss):
+    """Any Keras loss of (labels, scores) as a loss over the batch, such as `CategoricalCrossentropy(from_logits=True)`.
+
+    Candidates to ignore get the score -1e9, so that a softmax or a sigmoid gives them nothing.
+
+    Args:
+        loss: the Keras loss; its reduction is kept, and no reduction is a sum.
+    """
+
+    def __init__(self, loss: keras.losses.Loss) -> None:
+        sums = loss.reduction in (None, "none", "sum")
+        super().__init__(reduction="sum" if sums else "sum_over_batch_size", name=loss.name)
+        self.loss = loss
+
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        scores = scores if mask is None else ops.where(mask, scores, -1e9)
+        return self.loss.call(ops.cast(labels, scores.dtype), scores)
 
 
-def is_negative(relation: Tensor) -> Tensor:
+def positive_scores(labels: Tensor, scores: Tensor) -> Tensor:
+    """Returns each query's score with its own pair, the first positive of the row, (queries, 1)."""
+    own = ops.expand_dims(ops.argmax(ops.equal(labels, 1), axis=1), 1)
+    return ops.take_along_axis(scores, own, axis=1)
+
+
+def is_negative(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
-    return ops.equal(relation, NEGATIVE)
+    negative = ops.equal(labels, 0)
+    return negative if mask is None else ops.logical_and(negative, mask)
 
 
 REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}

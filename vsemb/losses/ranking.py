@@ -51,9 +51,9 @@ class PairwiseRanking(HingeLoss):
     ) -> None:
         super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
 
-    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
-        hinge = ops.relu(self.margin - positive_scores(relation, scores) + scores)
-        hinge = ops.where(is_negative(relation), hinge, 0.0)  # (queries, candidates)
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        hinge = ops.relu(self.margin - positive_scores(labels, scores) + scores)
+        hinge = ops.where(is_negative(labels, mask), hinge, 0.0)  # (queries, candidates)
         return self.choose(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
 
     def collapsed_value(self, queries: int, candidates: int) -> float:

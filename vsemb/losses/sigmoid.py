@@ -11,7 +11,6 @@ from keras import ops
 
 from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor
-from vsemb.ops.relation import IGNORED, POSITIVE
 from vsemb.parts import Finite, Positive
 
 
@@ -63,10 +62,10 @@ class SigmoidLoss(InBatchLoss):
         self.temperature = temperature
         self.bias = bias
 
-    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         logits = ops.convert_to_tensor(scores) / self.temperature + self.bias
-        costs = ops.softplus(ops.where(ops.equal(relation, POSITIVE), -logits, logits))
-        return ops.sum(ops.where(ops.equal(relation, IGNORED), 0.0, costs), axis=1)
+        costs = ops.softplus(ops.where(ops.equal(labels, 1), -logits, logits))
+        return ops.sum(costs if mask is None else ops.where(mask, costs, 0.0), axis=1)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "temperature": self.temperature, "bias": self.bias}

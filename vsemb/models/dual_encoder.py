@@ -156,11 +156,7 @@ class DualEncoder(ReplicatedModel):
         return outputs
 
     def _row_loss(self) -> losses.InBatchLoss:
-        loss = losses.get(self.loss) if isinstance(self.loss, str) else self.loss
-        if not isinstance(loss, losses.InBatchLoss):
-            raise invalid_argument(
-                "loss", self.loss, "a vsemb.losses.InBatchLoss", "Compile with e.g. loss=PairwiseRanking()."
-            )
+        loss = losses.get(self.loss)
         if self.optimizer is not None:
             loss.bind_step(self.finished_steps)
         return loss

@@ -12,7 +12,7 @@ from vsemb.errors import invalid_argument
 from vsemb.losses import InBatchLoss
 from vsemb.models.logit_scale import LogitScale
 from vsemb.ops.chunks import sum_in_blocks
-from vsemb.ops.relation import POSITIVE, class_rows, pair_relation
+from vsemb.ops.labels import class_labels, pair_labels
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
 from vsemb.ops.ring import sum_over_ring
 from vsemb.similarities import Similarity
@@ -65,7 +65,7 @@ class InBatchObjective:
     def _at_once(self, images: Tensor, texts: Tensor, ids: Tensor, negatives: Mapping[str, Any]) -> Tensor:
         own = global_row_numbers(ops.shape(ids)[0])
         all_ids = gather_across_replicas(ids)
-        relation = pair_relation(ids, all_ids, own, gather_across_replicas(own))
+        labels = pair_labels(ids, all_ids, own, gather_across_replicas(own))
         scale = self._scale()
         to_texts = self._scores(images, gather_across_replicas(texts), True, scale)  # (n, all n)
         if replica_count() == 1:
@@ -79,7 +79,7 @@ class InBatchObjective:
         ):
             if weight:
                 more = [gather_across_replicas(x) for x in negatives.get("text" if from_images else "image", ())]
-                rows = self._rows(relation, scores, ids, all_ids, queries, more, from_images, scale)
+                rows = self._rows(labels, scores, ids, all_ids, queries, more, from_images, scale)
                 loss = loss + weight * self.row_loss(*rows)
         return loss
 
@@ -120,9 +120,9 @@ class InBatchObjective:
         def of_block(rows: Sequence[Tensor], whole: Sequence[Tensor]) -> Tensor:
             (some, some_ids, some_own), (others, other_ids, other_own, *rest) = rows, whole
             more, scale = rest[: len(negatives)], rest[len(negatives) :]
-            relation = pair_relation(some_ids, other_ids, some_own, other_own)
+            labels = pair_labels(some_ids, other_ids, some_own, other_own)
             scores = self._scores(some, others, from_images, scale)
-            found = self._rows(relation, scores, some_ids, other_ids, some, more, from_images, scale)
+            found = self._rows(labels, scores, some_ids, other_ids, some, more, from_images, scale)
             return ops.sum(self.row_loss.call(*found))
 
         if not self.row_loss.additive or replica_count() == 1:
@@ -154,7 +154,7 @@ class InBatchObjective:
 
     def _rows(
         self,
-        relation: Tensor,
+        labels: tuple[Tensor, Tensor],
         scores: Tensor,
         ids: Tensor,
         all_ids: Tensor,
@@ -162,18 +162,18 @@ class InBatchObjective:
         negatives: Sequence[Tensor],
         from_images: bool,
         scale: Sequence[Tensor],
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Makes of queries and the batch what the loss reads: classes, or sampled negatives in its place."""
         if self.row_loss.over_classes:
-            return class_rows(relation, scores, ids, all_ids)
+            return class_labels(labels[0], scores, ids, all_ids)
         if not negatives:
-            return relation, scores
+            return labels[0], scores, labels[1]
         embeddings, negative_ids = negatives
         same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
-        more = ops.cast(ops.where(same, -1, 0), relation.dtype)
-        relation = ops.where(ops.equal(relation, POSITIVE), relation, -1)
+        own, more = labels[0], ops.zeros_like(same, dtype=labels[0].dtype)
+        mask = ops.concatenate([ops.equal(own, 1), ops.logical_not(same)], axis=1)
         more_scores = self._scores(queries, embeddings, from_images, scale)
-        return ops.concatenate([relation, more], axis=1), ops.concatenate([scores, more_scores], axis=1)
+        return ops.concatenate([own, more], axis=1), ops.concatenate([scores, more_scores], axis=1), mask
 
 
 def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:

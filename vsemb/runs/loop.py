@@ -59,17 +59,23 @@ def fit_run(
     devices = devices or DistributionContext()
     steps = batches.steps_per_epoch
     select = SelectBest(out / BEST, monitor, patience=training.patience, writes=devices.writes)
+    finite = RefuseNaN()
     state = TrainingState(
-        out / STATE, [select], seconds=checkpoint_seconds, every_steps=checkpoint_steps, devices=devices
+        out / STATE,
+        [select],
+        seconds=checkpoint_seconds,
+        every_steps=checkpoint_steps,
+        devices=devices,
+        before_store=finite.check,
     )
     with devices.scope():
         epoch, step = state.restore(model)
     _check_shared(devices, out, epoch, step)
     if (epoch, step) != (0, 0) and devices.writes:
         print(f"going on at epoch {epoch + 1}, step {step} of {steps}", file=sys.stderr)
-    callbacks: list[keras.callbacks.Callback] = [validation, select]
     if devices.workers > 1:
-        callbacks[0] = FirstWorkerValidation(validation, monitor, devices)
+        validation = FirstWorkerValidation(validation, monitor, devices)
+    callbacks: list[keras.callbacks.Callback] = [finite, validation, select]
     if devices.writes:
         callbacks += [
             MetricsLog(out / METRICS, epoch),
@@ -77,7 +83,7 @@ def fit_run(
             ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), unit),
             *checks,
         ]
-    callbacks += [RefuseNaN(), state]
+    callbacks.append(state)
     # The rest of an epoch that was interrupted is a `fit` of its own, see `PairBatches.dataset`.
     parts = [(epoch, step, epoch + 1), (epoch + 1, 0, training.epochs)] if step else []
     try:
@@ -87,7 +93,7 @@ def fit_run(
             if first != epoch:
                 # With a moving average Keras leaves that in the weights at the end of each `fit`.
                 state.restore(model)
-            # Not in the scope: what the chief alone does there would make variables that all workers share.
+            # Not in the scope: what worker 0 alone does there would make variables that all workers share.
             with devices.guarded(), warnings.catch_warnings():
                 # Keras does not know how long a distributed dataset is, and an epoch ends with it.
                 warnings.filterwarnings("ignore", "Your input ran out of data")
@@ -124,7 +130,7 @@ def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int
     there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]
     if not (out / STATUS).exists() or there != [epoch, step]:
         raise DataError(
-            f"Worker {devices.worker} of {devices.workers} does not see in {out} what the chief does. Name a "
+            f"Worker {devices.worker} of {devices.workers} does not see in {out} what worker 0 does. Name a "
             "directory of a file system that all workers share with --out."
         )
 

@@ -8,6 +8,7 @@ from noise. It reads training data only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -133,6 +134,8 @@ _WORD_DEVIATION = 0.1
 @dataclass(frozen=True)
 class CCA(Initialization, kind="cca"):
     """Word vectors and image map that canonical correlation makes agree from the start."""
+
+    accepts: ClassVar[str | None] = "vector"
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         encoder, text_encoder = model.image_encoder, model.text_encoder

@@ -9,19 +9,20 @@ from typing import Any
 import keras
 
 from vsemb.errors import DataError
-from vsemb.losses.hinge import HingeLoss
 
 _TOLERANCE = 0.01
+# Reading the loss waits for the step, so it is read this often and wherever weights are about to be kept.
+_EVERY = 50
 
 
 class CollapseWarning(keras.callbacks.Callback):
-    """Says so when an epoch's loss stays at the value of a collapsed model.
+    """Warns when an epoch's loss stays at the value of a collapsed model.
 
-    All embeddings at one point is a saddle of the loss on hardest negatives, at 2 x batch x margin;
-    the cure is a longer warm-up or a smaller learning rate.
+    All embeddings at one point is a saddle of losses on hardest negatives; the cure is a longer warm-up or a smaller
+    learning rate. The value is `InBatchLoss.collapsed_value`.
 
     Args:
-        batch_size: pairs a batch, over all replicas.
+        batch_size: pairs per batch, over all replicas.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -30,16 +31,15 @@ class CollapseWarning(keras.callbacks.Callback):
         self.collapsed = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        loss = self.model.loss
-        if not isinstance(loss, HingeLoss) or loss.negatives != "hardest" or not logs:
+        plateau = self.model.loss.collapsed_value(self.batch_size, self.batch_size)
+        if plateau is None or not logs:
             return
-        plateau = loss.collapsed_value(self.batch_size, self.batch_size)
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
         self.collapsed = abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
             print(
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
-                "point. Raise loss.warmup_epochs or lower optimizer.learning_rate.",
+                "point. Raise loss.negatives.warmup_epochs or lower optimizer.learning_rate.",
                 file=sys.stderr,
             )
 
@@ -47,15 +47,36 @@ class CollapseWarning(keras.callbacks.Callback):
 class RefuseNaN(keras.callbacks.Callback):
     """Ends a training whose loss is not finite, before such weights are measured or stored.
 
-    Put it before `TrainingState`, so that the state on disk is the last one that was sound.
+    The loss in the logs is the mean of the epoch so far, which stays NaN once a step was, so reading it now and then is
+    enough: every 50 steps, at the end of an epoch before it is measured, and before a state is stored
+    (`vsemb.training.resume.TrainingState` calls `check`). Put it before callbacks that measure.
 
     Raises:
-        DataError: at the end of the step, with what to do.
+        DataError: with what to do.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+        self._logs: dict[str, Any] = {}
+
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if logs and not math.isfinite(float(logs["loss"])):
+        self._logs = logs or {}
+        self._steps += 1
+        if self._steps % _EVERY == 0:
+            self.check()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Reads the loss.
+
+        Raises:
+            DataError: if it is not finite.
+        """
+        if "loss" in self._logs and not math.isfinite(float(self._logs["loss"])):
             raise DataError(
-                "The loss is not finite any more. Lower optimizer.learning_rate or set optimizer.clip, "
+                "The loss is not finite any more. Lower optimizer.learning_rate or set optimizer.global_clipnorm, "
                 "and choose another --out."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +14,13 @@ from vsemb.parts import Part
 
 @dataclass(frozen=True)
 class Initialization(Part, family="initialization"):
-    """How weights start; base of the family `initialization`."""
+    """How weights start; base of the family `initialization`.
+
+    Class attributes:
+        accepts: the embeddings it is for, see `vsemb.similarities.Similarity.accepts`; None for all.
+    """
+
+    accepts: ClassVar[str | None] = None
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         """Sets weights before the first step.

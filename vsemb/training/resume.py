@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,6 +47,7 @@ class TrainingState(keras.callbacks.Callback):
         callbacks: the callbacks whose state belongs to the training's.
         seconds: time between two stored states within an epoch; one is stored after each epoch too.
         every_steps: store after so many steps instead.
+        before_store: called before a state is written; what it raises keeps the last state.
         devices: what the model is trained on. Of several workers the chief writes, all read the same file,
             and all end where one is interrupted. A state goes on with any other number of replicas too.
 
@@ -64,6 +66,7 @@ class TrainingState(keras.callbacks.Callback):
         seconds: float = 60.0,
         every_steps: int | None = None,
         devices: DistributionContext | None = None,
+        before_store: Callable[[], None] | None = None,
     ) -> None:
         super().__init__()
         self.path = Path(path)
@@ -71,6 +74,7 @@ class TrainingState(keras.callbacks.Callback):
         self.seconds = seconds
         self.every_steps = every_steps
         self.devices = devices or DistributionContext()
+        self._before_store = before_store
         self._position = (0, 0)
         self._metrics: list[np.ndarray] | None = None
         self._stored = time.monotonic()
@@ -113,6 +117,8 @@ class TrainingState(keras.callbacks.Callback):
 
     def store(self) -> None:
         """Writes the state as it is now, replacing the last one at once; of several workers all call this."""
+        if self._before_store is not None:
+            self._before_store()
         epoch, step = self._position
         variables = _variables(self.model)
         metrics = _metric_variables(self.model) if step else []

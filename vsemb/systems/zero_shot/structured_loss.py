@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import ClassVar
+
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import HingeLoss
-from vsemb.losses.in_batch import Tensor, is_negative, positive_scores
-from vsemb.ops.relation import OWN_CLASS
+from vsemb.losses.hinge import All, HingeLoss, Negatives
+from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
+from vsemb.parts import NonNegative
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -17,8 +20,8 @@ class StructuredJointEmbedding(HingeLoss):
     Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
     sum of both is the symmetric DS-SJE, one of them alone the asymmetric DA-SJE. Delta is the 0-1 loss
     (times `margin`), and the expectation runs over the batch's items of a class, the query's own class
-    included, where Delta is 0; `vsemb.ops.relation.class_rows` computes it. With one item a class, as
-    `vsemb.data.ClassBatches` draws them, it is that item's score.
+    included, where Delta is 0; `vsemb.ops.labels.class_labels` computes it. With one item a class, as
+    `vsemb.systems.zero_shot.class_batches.ClassBatches` draws them, it is that item's score.
 
     Which one to use: `"hardest"` is the paper's equation; `"all"` is what its authors' released code
     computes, the hinges of all wrong classes over the number of classes, and learns from more pairs a
@@ -57,16 +60,16 @@ class StructuredJointEmbedding(HingeLoss):
     ) -> None:
         super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
 
-    def call(self, relation: Tensor, scores: Tensor) -> Tensor:
-        ahead = scores - positive_scores(relation, scores)  # (queries, candidates)
-        wrong = is_negative(relation)
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        ahead = scores - positive_scores(labels, scores)  # (queries, candidates)
+        wrong = is_negative(labels, mask)
         hinge = ops.where(wrong, ops.relu(self.margin + ahead), 0.0)
 
         def over_all() -> Tensor:
             return ops.sum(hinge, axis=1) / (1.0 + ops.sum(ops.cast(wrong, "float32"), axis=1))
 
         def hardest() -> Tensor:
-            own_class = ops.where(ops.equal(relation, OWN_CLASS), ops.relu(ahead), 0.0)
+            own_class = ops.where(ops.equal(labels, 1), ops.relu(ahead), 0.0)
             return ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
 
         return self.choose(over_all, hardest)
@@ -80,3 +83,23 @@ class StructuredJointEmbedding(HingeLoss):
         """
         share = 1.0 if self.negatives == "hardest" else (candidates - 1) / candidates
         return 2 * self.margin * share * (queries if self.reduction == "sum" else 1)
+
+
+@dataclass(frozen=True)
+class Structured(LossPart, kind="structured"):
+    """A pair must score above every wrong class by a margin (Reed et al. 2016).
+
+    Attributes:
+        margin: by which a pair scores above the wrong classes.
+        negatives: which wrong classes count.
+    """
+
+    over_classes: ClassVar[bool] = True
+
+    margin: NonNegative = 1.0
+    negatives: Negatives = field(default_factory=All)
+
+    def build(self, steps_per_epoch: int) -> StructuredJointEmbedding:
+        warmup = self.negatives.warmup_steps(steps_per_epoch)
+        reduction = REDUCTIONS[self.reduction]
+        return StructuredJointEmbedding(self.margin, self.negatives.name, warmup, reduction=reduction)
