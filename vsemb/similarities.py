@@ -32,6 +32,9 @@ class Similarity(Part, family="similarity"):
     #: Whether the space has composition and abstraction, see `vsemb.search.compose`.
     composes: ClassVar[bool] = False
 
+    #: What all embeddings have in common, as a phrase.
+    geometry: ClassVar[str] = "that of the similarity"
+
     #: What it compares: one `vector`, (dim,), or `multi_vector`, (items, dim), per image and text.
     accepts: ClassVar[str] = "vector"
 
@@ -97,6 +100,7 @@ class Dot(Similarity, kind="dot"):
     """
 
     linear: ClassVar[bool] = True
+    geometry: ClassVar[str] = "raw"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return ops.cast(embeddings, "float32")
@@ -114,6 +118,8 @@ class Cosine(Dot, kind="cosine"):
     """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
 
     unit_length: ClassVar[bool] = True
+
+    geometry: ClassVar[str] = "unit length"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)
@@ -136,6 +142,8 @@ class OrderViolation(Similarity, kind="order"):
 
     unit_length: ClassVar[bool] = True
     composes: ClassVar[bool] = True
+
+    geometry: ClassVar[str] = "unit length, no negative entry"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return ops.abs(l2_normalize(embeddings))

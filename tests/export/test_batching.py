@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.export import ServedModel
-from vsemb.export.golden import compare, golden_images, golden_k, golden_texts
+from vsemb.export.reference_outputs import compare, golden_images, golden_k, golden_texts
 from vsemb.models import DualEncoder
 from vsemb.runs.serve import run_encoders
 from vsemb.systems.zero_shot.convolutional import ConvolutionalSentenceEncoder

@@ -17,7 +17,7 @@ import tensorflow as tf
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.errors import DataError
 from vsemb.export import ClassPrompts, ServedModel, savedmodel
-from vsemb.export.golden import golden_images, golden_texts
+from vsemb.export.reference_outputs import golden_images, golden_texts
 from vsemb.export.savedmodel import export_savedmodel
 from vsemb.models import DualEncoder
 from vsemb.runs.serve import image_input

@@ -1,17 +1,22 @@
 """Export room: a trained model as a SavedModel with string and byte inputs."""
 
 from vsemb.export.card import ModelFacts
+from vsemb.export.contract import About
 from vsemb.export.corpus import Corpus
+from vsemb.export.exportable import Exportable, Signature
 from vsemb.export.image_input import ImageInput
-from vsemb.export.savedmodel import export_captioner, export_savedmodel
-from vsemb.export.signatures import ClassPrompts, ServedModel
+from vsemb.export.savedmodel import export_savedmodel
+from vsemb.export.signatures import ServedModel
+from vsemb.export.text_input import TextInput
 
 __all__ = [
-    "ClassPrompts",
+    "About",
     "Corpus",
+    "Exportable",
     "ImageInput",
     "ModelFacts",
     "ServedModel",
-    "export_captioner",
+    "Signature",
+    "TextInput",
     "export_savedmodel",
 ]

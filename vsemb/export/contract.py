@@ -9,30 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-from vsemb.export.description import written_shape
-from vsemb.export.golden import Arrays, from_json, to_json
+from vsemb.export.reference_outputs import Arrays, Tie, from_json, to_json
 from vsemb.export.versions import CONTRACTS
 from vsemb.files import read_json, replacing, sha256_file
 
 FORMAT, VERSION = "vsemb-contract", 1
 
-# Fields that contracts of earlier exports do not have.
-_LATER = ("max_tokens", "captions")
 # A list of strings is written on one line if none is longer.
 _SHORT = 40
-
-_GEOMETRIES = {
-    "Dot": "raw",
-    "Cosine": "unit length",
-    "OrderViolation": "unit length, no negative entry",
-}
-_SETS = "sets of vectors; a row of zeros is padding"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +32,35 @@ class Golden:
     Attributes:
         inputs: by name.
         outputs: by name.
-        scale: the least that differences are relative to: 1, or more where scores may be larger.
+        scale: by output, the least that differences are relative to; 1 where it says nothing.
+        ties: by output, which differences count for nothing.
     """
 
     inputs: Arrays
     outputs: Arrays
-    scale: float = 1.0
+    scale: Mapping[str, float] = field(default_factory=dict)
+    ties: Mapping[str, Tie] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model is, in sentences for its model card.
+
+    Attributes:
+        what: what it does.
+        reading: how to read what it gives.
+        made: what it makes, such as `embeddings`.
+        invalid: what a row that cannot be read is answered by.
+        limits: what bounds what it takes and gives.
+        cannot: what it cannot do.
+    """
+
+    what: str = ""
+    reading: str = ""
+    made: str = "outputs"
+    invalid: str = "zeros"
+    limits: Sequence[str] = ()
+    cannot: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +85,11 @@ class Contract:
         libraries: those beside TensorFlow that a server needs.
         versions: of vsemb and TensorFlow, as exported.
         sha256: of the files of the SavedModel.
-        max_tokens: the words, or other pieces, of a text or tree that are read; None where there is no limit
-            or, in contracts of earlier exports, it is not said.
-        captions: how captions are written, see `vsemb.systems.captions.signature.ServedCaptioner`; None where
-            none are.
+        max_tokens: the words, or other subwords, of a text that are read; None where there is no limit.
+        settings: numbers that only this kind of model has, such as the width of a beam search.
+        instance: one row of `serving_default` as TensorFlow Serving's REST API takes it, to try the model with;
+            `{"b64": FILE}` for the content of a file.
+        about: what the model is, in sentences.
     """
 
     model: str
@@ -94,22 +108,23 @@ class Contract:
     versions: dict[str, str] = field(default_factory=dict)
     sha256: dict[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
-    captions: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    instance: Any = None
+    about: About = field(default_factory=About)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of the file."""
         plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "golden"}
-        if self.captions is None:
-            del plain["captions"]
         golden = {
             name: {
-                "scale": rows.scale,
+                "scale": dict(rows.scale),
+                "ties": {output: list(tie) for output, tie in rows.ties.items()},
                 "inputs": {key: to_json(values) for key, values in rows.inputs.items()},
                 "outputs": {key: to_json(values) for key, values in rows.outputs.items()},
             }
             for name, rows in self.golden.items()
         }
-        return {"format": FORMAT, "version": VERSION, **plain, "golden": golden}
+        return {"format": FORMAT, "version": VERSION, **plain, "about": asdict(self.about), "golden": golden}
 
     @classmethod
     def from_json(cls, content: Any) -> Contract:
@@ -123,8 +138,10 @@ class Contract:
         if content.get("version") != VERSION:
             raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
         try:
-            values = {key.name: content[key.name] for key in fields(cls) if key.name not in _LATER}
-            values |= {name: content[name] for name in _LATER if name in content}
+            optional = {key.name for key in fields(cls) if (key.default, key.default_factory) != (MISSING, MISSING)}
+            names = [key.name for key in fields(cls) if key.name in content or key.name not in optional]
+            values = {name: content[name] for name in names}
+            values["about"] = About(**content.get("about", {}))
             values["golden"] = {
                 name: _golden(rows, values["signatures"][name]) for name, rows in content["golden"].items()
             }
@@ -167,7 +184,8 @@ def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
     lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
     if len(lengths) != 1 or lengths == {(0,)}:
         raise ValueError("its golden inputs and outputs have different numbers of rows, or none")
-    return Golden(sides["inputs"], sides["outputs"], float(rows["scale"]))
+    scale = {name: float(value) for name, value in rows["scale"].items()}
+    return Golden(sides["inputs"], sides["outputs"], scale, {name: Tie(*tie) for name, tie in rows["ties"].items()})
 
 
 def _text(value: Any, indent: str = "") -> str:
@@ -187,23 +205,6 @@ def _text(value: Any, indent: str = "") -> str:
     return f"{opened}\n{more}" + f",\n{more}".join(parts) + f"\n{indent}{closed}"
 
 
-def geometry(similarity: object) -> str:
-    """Returns what the embeddings of a similarity have in common, as a phrase.
-
-    Example:
-
-    >>> from vsemb.similarities import Cosine
-    >>> geometry(Cosine())
-    'unit length'
-    """
-    if getattr(similarity, "sets", False):
-        return _SETS
-    for kind in type(similarity).__mro__:
-        if kind.__name__ in _GEOMETRIES:
-            return _GEOMETRIES[kind.__name__]
-    return "that of the similarity"
-
-
 def hashes(directory: Path) -> dict[str, str]:
     """Returns the SHA-256 of a SavedModel's files by relative path, those in `assets.extra` left out."""
     return {
@@ -211,6 +212,18 @@ def hashes(directory: Path) -> dict[str, str]:
         for path in sorted(directory.rglob("*"))
         if path.is_file() and path.relative_to(directory).parts[0] != "assets.extra"
     }
+
+
+def written_shape(sizes: Sequence[int | None]) -> str:
+    """Writes a shape: `B` for the batch, `?` for another size that is open.
+
+    Example:
+
+    >>> written_shape([None, 512]), written_shape([None, None])
+    ('[B, 512]', '[B, ?]')
+    """
+    named = ["?" if size is None else str(size) for size in sizes]
+    return "[" + ", ".join(["B", *named[1:]] if sizes and sizes[0] is None else named) + "]"
 
 
 def contract_path(base: str | os.PathLike[str]) -> Path:

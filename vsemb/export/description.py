@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
+from vsemb.export.contract import Contract, version_contract_path, written_shape
 from vsemb.export.servable import signature_specs
 
 Signatures = dict[str, dict[str, list[list[str]]]]
@@ -30,40 +31,26 @@ def signature_table(path: str | os.PathLike[str]) -> Signatures:
     }
 
 
-def written_shape(sizes: Sequence[int | None]) -> str:
-    """Writes a shape: `B` for the batch, `?` for another size that is open.
-
-    Example:
-
-    >>> written_shape([None, 512]), written_shape([None, None])
-    ('[B, 512]', '[B, ?]')
-    """
-    named = ["?" if size is None else str(size) for size in sizes]
-    return "[" + ", ".join(["B", *named[1:]] if sizes and sizes[0] is None else named) + "]"
-
-
-def serving_command(path: str | os.PathLike[str], trees: bool = False, captions: bool = False) -> str:
+def serving_command(path: str | os.PathLike[str]) -> str:
     """Returns shell lines that verify a version's model, serve it and ask it once.
 
     Args:
-        path: the directory of a version.
-        trees: whether the model takes dependency trees in place of texts.
-        captions: whether it takes images alone, and writes captions of them.
+        path: the directory of a version, with its contract.
 
     Example:
 
-    >>> print(serving_command("/models/flickr8k/1").splitlines()[1].strip())
-    vsemb serve /models/flickr8k
+        print(serving_command("/models/flickr8k/1"))
     """
-    base = Path(path).absolute().parent
+    path = Path(path).absolute()
+    base, instance = path.parent, Contract.read(version_contract_path(path)).instance
     name, where = shlex.quote(base.name), shlex.quote(str(base))
-    tree = '{"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}'
-    asked = tree if trees else '"a dog running on a beach"'
     url = shlex.quote(f"http://localhost:8501/v1/models/{base.name}:predict")
-    curl = f"curl -d '{{\"instances\": [{asked}]}}' {url}"
-    if captions:
-        image = """printf '{"instances": [{"b64": "%s"}]}' "$(base64 -w0 dog.jpg)\""""
-        curl = f"{image} |\n    curl -d @- {url}"
+    if isinstance(instance, dict) and "b64" in instance:
+        curl = (
+            f"""printf '{{"instances": [{{"b64": "%s"}}]}}' "$(base64 -w0 {instance["b64"]})" |\n    curl -d @- {url}"""
+        )
+    else:
+        curl = f"curl -d {shlex.quote(json.dumps({'instances': [instance]}))} {url}"
     return (
         f"  vsemb verify {where}\n"
         f"  vsemb serve {where}\n"

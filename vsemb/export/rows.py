@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,21 @@ Outputs = dict[str, tf.Tensor]
 
 def function_of(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
     """Returns a compiled function, traced once, whose inputs are named as the specs are."""
-    return tf.function(rows, input_signature=inputs, autograph=False)
+    names = [spec.name for spec in inputs]
+
+    def compiled(*tensors: tf.Tensor) -> Outputs:
+        return rows(**dict(zip(names, tensors, strict=True)))
+
+    # TensorFlow reads names from here; inputs that `rows` may do without are none of these.
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    compiled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return tf.function(compiled, input_signature=inputs, autograph=False)
+
+
+def embedding_rows(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
+    """Returns embeddings as they are served: zeros where a row is not valid."""
+    here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
+    return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
 
 
 def one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
@@ -30,6 +45,26 @@ def one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
 def first_rows(outputs: Outputs, rows: tf.Tensor) -> Outputs:
     """Returns so many rows of each output."""
     return {name: values[:rows] for name, values in outputs.items()}
+
+
+def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
+    """Fills rows up with zeros or "" to a fixed number of steps, and cuts longer ones.
+
+    Args:
+        values: (batch, any number, ...).
+        steps: of the result.
+
+    Returns:
+        (batch, steps, ...), the same type.
+
+    Example:
+
+    >>> filled_up(tf.constant([["a", "dog"]]), 3).numpy().tolist()
+    [[b'a', b'dog', b'']]
+    """
+    missing = tf.maximum(steps - tf.shape(values)[1], 0)
+    wider = tf.pad(values, [[0, 0], [0, missing], *[[0, 0]] * (values.shape.rank - 2)])
+    return tf.ensure_shape(wider[:, :steps], [values.shape[0], steps, *values.shape[2:]])
 
 
 @contextlib.contextmanager

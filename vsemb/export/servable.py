@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from vsemb.errors import DataError
-from vsemb.export.probing import known_operations
+from vsemb.export.isolated_checks import known_operations
 
 #: Types of inputs and outputs. No bfloat16, which few clients can read.
 DTYPES = ("float32", "int64", "int32", "string", "bool")

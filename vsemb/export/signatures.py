@@ -1,131 +1,62 @@
-"""The functions that serving, search and export share: raw strings, trees and image bytes in, embeddings out.
+"""The functions that serving, search and export share: raw strings and image bytes in, embeddings out.
 
 They exist once, so that what TensorFlow Serving answers is what was searched and measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.export.contract import Golden
+from vsemb.export.contract import About, Golden
 from vsemb.export.corpus import Corpus
-from vsemb.export.embedding_cases import embedding_cases, embedding_promises
+from vsemb.export.exportable import Exportable, Signature, tensors, tolerance_of
 from vsemb.export.image_input import ImageInput
-from vsemb.export.rows import (
-    Outputs,
-    first_rows,
-    function_of,
-    kernels_for_any_device,
-    one_row_at_least,
-)
-from vsemb.export.served import Case, tables_of, tolerance_of
-from vsemb.models import DualEncoder
-from vsemb.similarities import Similarity
+from vsemb.export.reference_outputs import Arrays, Tie, golden_k
+from vsemb.export.rows import Outputs, embedding_rows, filled_up, first_rows, kernels_for_any_device
+from vsemb.export.text_input import TextInput
+from vsemb.image.decode import MAX_PIXELS
 
-if TYPE_CHECKING:
-    from vsemb.systems.entailment.model import EntailmentModel
-    from vsemb.systems.trees.signature import Parse
+_K = tf.TensorSpec([None], tf.int32, name="k")
+_RANKED = {"ids": Tie("ranked", "scores"), "keys": Tie("ranked", "scores")}
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPrompts:
-    """Classes to tell images apart by, each the same number of prompts made from its name.
-
-    Attributes:
-        names: c names, in the order in which scores are given.
-        embeddings: (c, prompts, dim) float32 text embeddings in the geometry of the model's similarity;
-            (c, prompts, words, dim) where these are sets.
-
-    Example:
-
-    >>> prompts = ClassPrompts(("dog", "cat"), np.zeros((2, 1, 4), np.float32))
-    """
-
-    names: tuple[str, ...]
-    embeddings: np.ndarray
-
-    def __post_init__(self) -> None:
-        if self.embeddings.ndim not in (3, 4) or len(self.embeddings) != len(self.names):
-            allowed = f"a shape ({len(self.names)}, prompts, dim)"
-            raise invalid_argument("embeddings", self.embeddings.shape, allowed)
-
-    def scores(self, images: tf.Tensor, similarity: Similarity) -> tf.Tensor:
-        """Scores images against the classes by the mean of the scores of their prompts, in graph.
-
-        Args:
-            images: (n, dim) float32 embeddings.
-            similarity: the model's.
-
-        Returns:
-            (n, c) float32.
-        """
-        if similarity.linear:
-            means = self.embeddings.mean(axis=1, dtype=np.float64).astype(np.float32)
-            return similarity.scores(images, tf.constant(means))
-        # Not `scores`: an order's is compiled for the shapes at hand, which a served graph does not know.
-        prompts = tf.constant(self.embeddings)
-        each = [
-            similarity.pair_scores(images[:, None], prompts[None, :, number])
-            for number in range(self.embeddings.shape[1])
-        ]
-        return tf.add_n(each) / float(len(each))
-
-
-class ServedModel:
+class ServedModel(Exportable):
     """A trained model as it is served.
 
-    All functions take a batch of any size, zero included, and return `embedding`, float32
-    (batch, dim) in the geometry of the model's similarity (or scores of classes), and `valid`, bool
-    (batch,). A text without a word, what is no tree, or bytes that are no image, give `valid` false and a
-    zero row, and leave the other rows as they are. They can be called from Python, and are what a
-    SavedModel's signatures hold.
+    All functions take a batch of any size, zero included, and return `embedding`, float32 (batch, dim) in the
+    geometry of the model's similarity, and `valid`, bool (batch,). A text without a word, or bytes that are no image,
+    give `valid` false and a zero row, and leave the other rows as they are. They can be called from Python, and are
+    what a SavedModel's signatures hold: `encode_text`, `encode_image`, with a corpus `search_text` and `search_image`,
+    and those that systems add.
 
-    A model that takes dependency trees has `encode_tree` and `search_tree` in place of the signatures of
-    texts, since a SavedModel cannot parse; `encode_text` parses in Python and is no signature then.
-
-    A model whose similarity compares sets gives `embedding` (batch, items, dim): items are the words of a
-    text, as many as the tokenizer reads at most, or the regions of an image, and a row of zeros is none. It
-    has `align`, and neither classes nor a corpus. Where regions are not proposed in graph, `encode_image`
-    and `align` take candidates too, `boxes` float32 (batch, candidates, 4), see
-    `vsemb.systems.regions.signature.find_regions`.
+    A model whose similarity compares sets gives `embedding` (batch, items, dim), of texts as many items as the
+    tokenizer reads at most, and a row of zeros is none; it has no corpus.
 
     Args:
-        model: the trained model; one for entailment embeds texts alone.
-        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no word, or a
-            `vsemb.systems.trees.tree_tokenizer.TreeTokenizer`.
+        model: the trained model, with `encode_texts` and a `similarity`.
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no token; or a `TextInput` where texts
+            are something else than strings.
         image_input: from bytes to the model's image input; None where images cannot be embedded.
-        classes: what images are classified among, if at all.
         corpus: what is searched, if anything.
-        parse: for a model that takes trees, from raw texts to parsed texts; None where none is raw.
+        extras: functions of this object that make further signatures, such as
+            `vsemb.systems.zero_shot.signature.ClassPrompts.signature`.
 
     Raises:
-        InvalidArgumentError: for classes where images cannot be embedded, or a corpus of another size of
-            embedding than the model's; for a model of sets see `vsemb.systems.regions.signature.check_sets`.
+        InvalidArgumentError: for a corpus of another size of embedding than the model's, and for a model of sets with
+            a corpus, images that are none, or a tokenizer that does not say how long texts may be.
 
     Attributes:
-        encode_text: `text` string (batch,) -> {"embedding", "valid"}.
-        encode_tree: `tokens` string (batch, steps), "" as padding on either side, and `heads` int32
-            (batch, steps), the number of each word's head among the words of its row, counted from 1, and 0
-            for the root and padding -> {"embedding", "valid"}, or None.
-        encode_image: `image_bytes` string (batch,) -> {"embedding", "valid"}, and of a model of sets also
-            {"boxes"}, as `align` has them; or None.
-        align: `image_bytes` string (batch,), `text` string (batch,), `affinity` float32 (batch,), what two
-            neighbouring words on one region are worth -> {"boxes" float32 (batch, regions, 4), `[x, y, w, h]`
-            as fractions of the image, the whole of it first; "words" string, "" for padding; "regions"
-            int64, the row of each word's box, -1 for padding; "scores" float32, how well the word fits it,
-            each (batch, steps); "valid", false where image, text or affinity is not}, or None.
-        classify: `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order
-            given, "scores" float32 (batch, c), "valid"}, or None.
-        search_text: `text` string (batch,), `k` int32 (batch,) -> {"ids", "scores", "keys", "valid"}, see
-            `Corpus.search`, or None.
-        search_tree: `tokens` and `heads` as above, `k` int32 (batch,) -> the same, or None.
-        search_image: `image_bytes` string (batch,), `k` int32 (batch,) -> the same, or None.
+        encode_text: strings (batch,) -> {"embedding", "valid"}. Where strings cannot be read in a graph, this
+            function works in Python alone.
+        encode_image: `image_bytes` string (batch,), and what else the image input takes -> {"embedding", "valid"},
+            and what else it gives; or None.
+        functions: all signatures by name: also `search_text` (`text`, `k` int32 (batch,)) and `search_image`
+            (`image_bytes`, `k`) -> {"ids", "scores", "keys", "valid"}, see `Corpus.search`.
 
     Example:
 
@@ -133,184 +64,104 @@ class ServedModel:
         served.encode_text(tf.constant(["a dog"]))["embedding"]
     """
 
+    made: ClassVar[str] = "embeddings"
+
     def __init__(
         self,
-        model: DualEncoder | EntailmentModel,
-        tokenizer: Callable[[tf.Tensor], tf.Tensor],
+        model: Any,
+        tokenizer: Callable[[tf.Tensor], tf.Tensor] | TextInput,
         image_input: ImageInput | None = None,
-        classes: ClassPrompts | None = None,
+        *,
         corpus: Corpus | None = None,
-        parse: Parse | None = None,
+        extras: Sequence[Callable[[ServedModel], Signature]] = (),
     ) -> None:
-        from vsemb.systems.regions.signature import check_sets, of_sets
-        from vsemb.systems.trees.signature import takes_trees
-
-        if classes is not None and image_input is None:
-            fix = "A run on precomputed features, or one for sentences alone, holds no image network."
-            raise invalid_argument("classes", list(classes.names), "none where images cannot be embedded", fix)
-        #: Whether embeddings are sets of vectors.
-        self.multi_vector = of_sets(model)
-        if self.multi_vector:
-            regions = None if image_input is None else image_input.regions is not None
-            names = None if classes is None else list(classes.names)
-            check_sets(tokenizer, regions, names, None if corpus is None else f"{len(corpus)} items")
         self.model = model
-        self.tokenizer = tokenizer
+        self.text_input = tokenizer if isinstance(tokenizer, TextInput) else TextInput(tokenizer)
+        self.tokenizer = self.text_input.tokenizer
         self.image_input = image_input
-        self.classes = classes
         self.corpus = corpus
-        self.parse = parse
-        text, image_bytes = (tf.TensorSpec([None], tf.string, name=name) for name in ("text", "image_bytes"))
-        tree = (
-            tf.TensorSpec([None, None], tf.string, name="tokens"),
-            tf.TensorSpec([None, None], tf.int32, name="heads"),
+        #: Whether embeddings are sets of vectors.
+        self.multi_vector: bool = model.similarity.multi_vector
+        self._check()
+        name = self.text_input.name
+        self._text = Signature(
+            f"encode_{name}",
+            self.text_input.specs,
+            self.text_rows,
+            lambda: self.text_input.examples(short=self.multi_vector),
+            instance=self.text_input.instance,
         )
-        k = tf.TensorSpec([None], tf.int32, name="k")
-        self.encode_text: Any = self.text_rows
-        self.encode_tree: Any = None
+        self.offered: list[Signature] = [self._text]
         self.encode_image: Any = None
-        self.align: Any = None
-        self.classify: Any = None
-        self.search_text: Any = None
-        self.search_tree: Any = None
-        self.search_image: Any = None
-        #: Which of the signatures embeds texts or trees, and is the default.
-        self.default = "encode_tree" if takes_trees(tokenizer) else "encode_text"
-        if takes_trees(tokenizer):
-            self.encode_tree = function_of(self.tree_rows, *tree)
-            # Parsing is none of TensorFlow's business, but what follows it is compiled.
-            self._encode_ids = function_of(self._id_rows, tf.TensorSpec([None, None, 2], tf.int32))
-        else:
-            self.encode_text = function_of(self.text_rows, text)
-            self._encode_ids = self._id_rows
-        affinity = tf.TensorSpec([None], tf.float32, name="affinity")
-        if image_input is not None and image_input.wants_boxes:
-            boxes = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
-            self.encode_image = function_of(self.image_rows, image_bytes, boxes)
-            self.align = function_of(self.align_rows, image_bytes, text, affinity, boxes)
-        elif image_input is not None:
-            # Not the methods themselves: boxes, which they may be given too, would be an input that is None.
-            self.encode_image = function_of(lambda image_bytes: self.image_rows(image_bytes), image_bytes)
-            if self.multi_vector:
-                self.align = function_of(
-                    lambda image_bytes, text, affinity: self.align_rows(image_bytes, text, affinity),
-                    *(image_bytes, text, affinity),
-                )
-        if classes is not None:
-            self.classify = function_of(self.class_rows, image_bytes)
+        if image_input is not None:
+            self._image = Signature("encode_image", image_input.specs, self.image_rows, image_input.examples)
+            self.encode_image = self._image.function
+            self.offered += [self._image, *image_input.signatures(self)]
+        self.encode_text: Any = self.text_input.from_strings(self)
+        self.offered += [extra(self) for extra in extras]
         if corpus is not None:
             dim = self.signatures["serving_default"].structured_outputs["embedding"].shape[-1]
             if corpus.embeddings.shape[1] != dim:
                 raise invalid_argument("corpus", corpus.embeddings.shape, f"embeddings of the model's size, {dim}")
-            if takes_trees(tokenizer):
-                self.search_tree = function_of(self.tree_search_rows, *tree, k)
-            else:
-                self.search_text = function_of(self.text_search_rows, text, k)
+            self.offered.append(self._search(f"search_{name}", self._text, "text"))
             if image_input is not None:
-                self.search_image = function_of(self.image_search_rows, image_bytes, k)
+                self.offered.append(self._search("search_image", self._image, "image"))
 
-    def text_rows(self, text: tf.Tensor) -> Outputs:
+    def _check(self) -> None:
+        if self.image_input is not None and self.image_input.multi_vector != self.multi_vector:
+            allowed = "one that gives a set of vectors" if self.multi_vector else "one that gives one vector"
+            fix = f"The model compares those ({type(self.model.similarity).__name__})."
+            raise invalid_argument("image_input", type(self.image_input).__name__, f"{allowed} an image", fix)
+        if not self.multi_vector:
+            return
+        if self.text_input.max_tokens is None or getattr(self.tokenizer, "token_shape", ()):
+            allowed = "a tokenizer of words where texts are sets of their words' vectors"
+            raise invalid_argument("tokenizer", type(self.tokenizer).__name__, allowed)
+        if self.corpus is not None:
+            allowed = "no index, since a corpus holds one vector an item, and the model embeds each as a set of vectors"
+            fix = "Search with the run: vsemb search RUN"
+            raise invalid_argument("index", f"{len(self.corpus)} items", allowed, fix)
+
+    def text_rows(self, **inputs: tf.Tensor) -> Outputs:
         """What `encode_text` computes, step by step where it is called outside a graph."""
-        from vsemb.systems.trees.signature import parsed_texts
+        rows = tf.shape(next(iter(inputs.values())))[0]
+        return first_rows(self.id_rows(self.text_input.ids(**inputs)), rows)
 
-        rows = tf.shape(text)[0]
-        if self.encode_tree is not None:
-            given = tf.convert_to_tensor(text).numpy().tolist()
-            text = tf.constant(parsed_texts(given, self.parse), tf.string)
-        return first_rows(self._encode_ids(self.tokenizer(one_row_at_least(text))), rows)
-
-    def tree_rows(self, tokens: tf.Tensor, heads: tf.Tensor) -> Outputs:
-        """What `encode_tree` computes, step by step where it is called outside a graph."""
-        from vsemb.systems.trees.signature import from_the_left, takes_trees
-
-        assert takes_trees(self.tokenizer)
-        rows = tf.shape(tokens)[0]
-        ids = self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))
-        return first_rows(self._id_rows(ids), rows)
-
-    def _id_rows(self, ids: tf.Tensor) -> Outputs:
-        from vsemb.systems.regions.signature import filled_up
-
+    def id_rows(self, ids: tf.Tensor) -> Outputs:
+        """Embeds texts by their token ids, (batch, steps) or whatever the tokenizer gives."""
         with kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
         if self.multi_vector:
-            embedding = filled_up(embedding, self.tokenizer.max_length)  # type: ignore[attr-defined]
-        return _outputs(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
+            assert self.text_input.max_tokens is not None
+            embedding = filled_up(embedding, self.text_input.max_tokens)
+        return embedding_rows(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
 
-    def image_rows(self, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> Outputs:
+    def image_rows(self, **inputs: tf.Tensor) -> Outputs:
         """What `encode_image` computes, step by step where it is called outside a graph."""
-        from vsemb.systems.regions.signature import find_regions, row_counts
-
         assert self.image_input is not None
-        rows = tf.shape(image_bytes)[0]
-        if self.image_input.regions is None:
-            images, valid = self.image_input(one_row_at_least(image_bytes))
-            return first_rows(_outputs(self.model.encode_images(images), valid), rows)
-        if boxes is not None:
-            with tf.control_dependencies(row_counts(image_bytes, boxes)):
-                boxes = one_row_at_least(boxes)
-        found = find_regions(self.image_input.regions, one_row_at_least(image_bytes), boxes)
-        outputs = _outputs(self.model.encode_images(found.features), found.valid)
-        return first_rows({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
+        return self.image_input.rows(self.model, **inputs)
 
-    def align_rows(
-        self,
-        image_bytes: tf.Tensor,
-        text: tf.Tensor,
-        affinity: tf.Tensor,
-        boxes: tf.Tensor | None = None,
-    ) -> Outputs:
-        """What `align` computes, step by step where it is called outside a graph."""
-        from vsemb.systems.regions.signature import aligned, padded_words, row_counts
+    def _search(self, name: str, query: Signature, kind: str) -> Signature:
+        corpus, similarity = self.corpus, self.model.similarity
+        assert corpus is not None
 
-        rows = tf.shape(image_bytes)[0]
-        given = [image_bytes, text, affinity, *([] if boxes is None else [boxes])]
-        with tf.control_dependencies(row_counts(*given)):
-            image_bytes, text, affinity, *candidates = map(one_row_at_least, given)
-        images = self.image_rows(image_bytes, *candidates)
-        words = padded_words(self.tokenizer, text)
-        found = aligned(self.model.similarity, images, self.text_rows(text), words, affinity)
-        return first_rows(found, rows)
+        def rows(k: tf.Tensor, **inputs: tf.Tensor) -> Outputs:
+            queries = query.rows(**inputs)
+            return corpus.search(queries["embedding"], queries["valid"], k, similarity, kind)
 
-    def class_rows(self, image_bytes: tf.Tensor) -> Outputs:
-        """What `classify` computes, step by step where it is called outside a graph."""
-        assert self.classes is not None
-        outputs = self.image_rows(image_bytes)
-        scores = self.classes.scores(outputs["embedding"], self.model.similarity)
-        scores = tf.where(outputs["valid"][:, None], scores, 0.0)
-        names = tf.tile(tf.constant([self.classes.names], tf.string), [tf.shape(scores)[0], 1])
-        return {"classes": names, "scores": scores, "valid": outputs["valid"]}
+        def examples() -> Arrays:
+            inputs = query.examples()
+            return {**inputs, "k": golden_k(len(next(iter(inputs.values()))))}
 
-    def text_search_rows(self, text: tf.Tensor, k: tf.Tensor) -> Outputs:
-        """What `search_text` computes, step by step where it is called outside a graph."""
-        return self._search(self.text_rows(text), k, "text")
+        def scale() -> dict[str, float]:
+            return {"scores": score_scale(query, corpus.embeddings)}
 
-    def tree_search_rows(self, tokens: tf.Tensor, heads: tf.Tensor, k: tf.Tensor) -> Outputs:
-        """What `search_tree` computes, step by step where it is called outside a graph."""
-        return self._search(self.tree_rows(tokens, heads), k, "text")
-
-    def image_search_rows(self, image_bytes: tf.Tensor, k: tf.Tensor) -> Outputs:
-        """What `search_image` computes, step by step where it is called outside a graph."""
-        return self._search(self.image_rows(image_bytes), k, "image")
-
-    def _search(self, queries: Outputs, k: tf.Tensor, kind: str) -> Outputs:
-        assert self.corpus is not None
-        return self.corpus.search(queries["embedding"], queries["valid"], k, self.model.similarity, kind)
-
-    @property
-    def signatures(self) -> dict[str, Any]:
-        """The concrete functions by signature name, `serving_default` first."""
-        sentences = getattr(self, self.default).get_concrete_function()
-        named = {"serving_default": sentences, self.default: sentences}
-        for name in ("encode_image", "align", "classify", "search_text", "search_tree", "search_image"):
-            if getattr(self, name) is not None:
-                named[name] = getattr(self, name).get_concrete_function()
-        return named
+        return Signature(name, (*query.inputs, _K), rows, examples, scale, _RANKED)
 
     @property
     def tables(self) -> list[Any]:
         """The tokenizer's lookup tables."""
-        return tables_of(self.tokenizer)
+        return self.text_input.tables
 
     @property
     def tolerance(self) -> float:
@@ -320,15 +171,56 @@ class ServedModel:
             encoders.append(self.model.image_encoder)
         return tolerance_of(encoder.compute_dtype for encoder in encoders)
 
-    def cases(self) -> list[Case]:
-        """Returns what each signature is tried with before it is published."""
-        return embedding_cases(self)
-
     def promises(self, golden: Mapping[str, Golden]) -> dict[str, Any]:
         """Returns what the contract says of the embeddings, given what the signatures gave."""
-        return embedding_promises(self, golden)
+        similarity = self.model.similarity
+        return {
+            "dim": golden[self.default.name].outputs["embedding"].shape[-1],
+            "similarity": {"name": type(similarity).__name__, "config": similarity.get_config()},
+            "geometry": similarity.geometry,
+            "max_text_bytes": self.text_input.max_bytes,
+            "max_tokens": self.text_input.max_tokens,
+            "max_pixels": None if self.image_input is None else MAX_PIXELS,
+        }
+
+    def about(self, golden: Mapping[str, Golden]) -> About:
+        """Returns what the model card says of the model."""
+        promised = self.promises(golden)
+        each = f"{promised['dim']} numbers each"
+        images = "" if self.image_input is None else " and images"
+        if self.multi_vector:
+            each = f"sets of vectors of {each}, one a word{' or region' if images else ''}"
+        config = ", ".join(f"{name}={value}" for name, value in promised["similarity"]["config"].items())
+        compared = f"`{promised['similarity']['name']}`{f' ({config})' if config else ''}"
+        limits = [*self.text_input.limits(), *(self.image_input.limits() if self.image_input else ())]
+        limits += [limit for signature in self.offered for limit in signature.limits]
+        return About(
+            what=f"Embeds {self.text_input.takes}{images} as {each}, which can be compared.",
+            reading=f"Two embeddings are compared by {compared}; their geometry is: {promised['geometry']}.",
+            made=self.made,
+            invalid=self.invalid,
+            limits=[*limits, "Embeddings of two versions are not comparable."],
+            cannot=[*self.text_input.cannot(), *self._missing()],
+        )
+
+    def _missing(self) -> list[str]:
+        found = [] if self.image_input else ["It embeds no images: it holds no image network."]
+        if self.multi_vector:
+            found.append("It searches nothing, since a corpus holds one vector an item: `vsemb search RUN` does.")
+        elif self.corpus is None:
+            found.append("It searches nothing: it was exported without a corpus.")
+        return [*found, "It makes no captions: it compares what it is given, by no more than the signatures above."]
 
 
-def _outputs(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
-    here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
-    return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
+def score_scale(query: Signature, others: np.ndarray) -> float:
+    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0.
+
+    Args:
+        query: a signature that embeds.
+        others: embeddings that its examples are compared with.
+    """
+    embedded = query.function(**tensors(query.examples()))["embedding"].numpy()
+    largest = [np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]
+    scale = float(np.prod(largest))
+    # What is not finite is reported where it is found.
+    return max(1.0, scale) if np.isfinite(scale) else 1.0

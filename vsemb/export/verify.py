@@ -15,10 +15,17 @@ import numpy as np
 from tqdm import tqdm
 
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.export.contract import Contract, Golden, contract_path, hashes, interface, version_contract_path
-from vsemb.export.description import written_shape
-from vsemb.export.golden import Arrays, compare, part
-from vsemb.export.probing import PROBES, ProbeError, decode, encode, run_probe
+from vsemb.export.contract import (
+    Contract,
+    Golden,
+    contract_path,
+    hashes,
+    interface,
+    version_contract_path,
+    written_shape,
+)
+from vsemb.export.isolated_checks import PROBES, ProbeError, decode, encode, run_probe
+from vsemb.export.reference_outputs import Arrays, compare, part
 from vsemb.export.versions import existing_versions
 
 # Packages that must not be imported in a probe, see its name.
@@ -229,7 +236,7 @@ def _compared(name: str, signature: str, contract: Contract, results: list[dict[
             reason = one_line(result["error"], 200)
             return Check(name, signature, rows, problem=f"{what[place]}: {reason}")
         got = {key: decode(values) for key, values in result["outputs"].items()}
-        difference, problem = compare(wanted[place], got, contract.tolerance, golden.scale)
+        difference, problem = compare(wanted[place], got, contract.tolerance, golden.scale, golden.ties)
         largest = max(largest, difference)
         if problem:
             shown = float(largest) if np.isfinite(largest) else None

@@ -15,6 +15,7 @@ import keras
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
+from vsemb.export.signatures import ServedModel
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
@@ -68,9 +69,10 @@ class Retrieval(Recipe, kind="retrieval"):
                 allowed = f"a part that makes one {self.similarity.accepts} per item"
                 fix = f"The similarity {self.similarity.kind!r} compares those."
                 raise invalid_argument(name, part.kind, f"{allowed}, not one {part.produces}", fix)
-        if self.validation.accepts not in (None, self.similarity.accepts):
-            allowed = f"another with similarity={self.similarity.kind!r}"
-            raise invalid_argument("validation", self.validation.kind, allowed)
+        for name in ("validation", "initialization"):
+            part = getattr(self, name)
+            if part.accepts not in (None, self.similarity.accepts):
+                raise invalid_argument(name, part.kind, f"another with similarity={self.similarity.kind!r}")
         projection = getattr(self.image, "projection", None)
         keeps_size = projection is not None and projection.keeps_size
         if keeps_size != (self.embedding_dim is None):
@@ -112,6 +114,21 @@ class Retrieval(Recipe, kind="retrieval"):
         tokens = (None, None, *self.text.tokenizer.token_shape)
         model.build({"image": self.image.input_shape(info), "text": tokens})
         return model
+
+    def served(
+        self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
+    ) -> ServedModel:
+        if options:
+            raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
+        text_input = self.text.tokenizer.text_input(run.tokenizer, run.reader)
+        return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
+
+    def card_facts(self, run: Any) -> dict[str, Any]:
+        facts = super().card_facts(run)
+        if "preset" in run.info:
+            own = "with its weights" if getattr(self.text.encoder, "weights", None) else "with random weights"
+            facts["notes"] = [f"It was not trained here: it is the preset {run.info['preset']} of keras-hub, {own}."]
+        return facts
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
         option = f" {self.validation.option}" if self.validation.option else ""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import keras
 
 from vsemb.data.batches import BatchSource
-from vsemb.errors import invalid_argument
+from vsemb.errors import DataError, invalid_argument
 from vsemb.ops.processor import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
 from vsemb.text.vocabulary import Vocabulary
@@ -170,6 +170,39 @@ class Recipe(Part, family="task"):
         """Returns values of `run.json` beyond the base's own that a run's fingerprint covers."""
         del info
         return []
+
+    def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
+        """Returns what a run is searched and exported with.
+
+        Args:
+            run: the run, a `vsemb.runs.Run`.
+            images: whether images will be embedded; without, no backbone is built.
+            corpus: a `vsemb.export.Corpus` to be searched in graph.
+            extras: further signatures, see `vsemb.export.ServedModel`.
+            **options: what only this task takes.
+
+        Returns:
+            A `vsemb.export.Exportable`.
+
+        Raises:
+            DataError: if runs of this task cannot be exported.
+            InvalidArgumentError: for what this task does not take.
+        """
+        del images, corpus, extras, options
+        raise DataError(f"{run.path} cannot be exported: it is for {self.kind}. Export a run of another task.")
+
+    def card_facts(self, run: Any) -> dict[str, Any]:
+        """Returns fields of `vsemb.export.ModelFacts` that the task knows: `images`, `features_fingerprint`, `notes`.
+
+        Args:
+            run: the run, a `vsemb.runs.Run`.
+        """
+        if not run.sees_images:
+            return {"images": "none, sentences alone"}
+        return {
+            "images": run.recipe.image.facts(run.path),
+            "features_fingerprint": run.info.get("features") or "",
+        }
 
     def finish(self, run: Any, data: Any) -> None:
         """Does what is left after training, such as tuning on validation; may be called again.

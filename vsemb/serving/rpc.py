@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from vsemb.serving.answers import metadata_message, status_message
+from vsemb.serving.model_messages import metadata_message, status_message
 from vsemb.serving.models import Arrays
-from vsemb.serving.predicting import Predictor, aside
+from vsemb.serving.request_handler import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid
 from vsemb.serving.tensors import from_protos, to_proto
 

@@ -14,7 +14,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra
 from vsemb.serving.batching import Batcher
 from vsemb.serving.http import HTTP_LOG, RestApi
 from vsemb.serving.metrics import Metrics
-from vsemb.serving.predicting import Predictor
+from vsemb.serving.request_handler import Predictor
 from vsemb.serving.rpc import ModelService, PredictionService
 from vsemb.serving.versions import LOG, ModelVersions, Policy
 

@@ -230,6 +230,19 @@ class TokenizerPart(Part, family="tokenizer"):
         del run
         return TextReader(vocabulary)
 
+    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> Any:
+        """Returns how texts come into a served model: the tokenizer itself where it reads raw strings.
+
+        Args:
+            tokenizer: what `build` returned.
+            reader: what `reader` returned.
+
+        Returns:
+            The tokenizer, or a `vsemb.export.TextInput`.
+        """
+        del reader
+        return tokenizer
+
 
 class WordReader(TextReader):
     """Raw texts of tokenizers that know a closed list of words."""

@@ -1,4 +1,4 @@
-"""Golden rows: inputs that a SavedModel is tried with, what it gives for them, and how two answers compare.
+"""Reference outputs: golden inputs that a SavedModel is tried with, what it gives, and how two answers compare.
 
 Good rows and bad ones, since that a bad row costs its neighbours nothing is part of what is promised.
 """
@@ -6,8 +6,8 @@ Good rows and bad ones, since that a bad row costs its neighbours nothing is par
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,58 +15,37 @@ import tensorflow as tf
 #: Values by the name of an input or output, each with the batch as 0th dimension; strings are bytes.
 Arrays = dict[str, np.ndarray]
 
-# Results of a search, which two computations may order otherwise where scores are as good as equal.
-_RANKED = ("ids", "keys")
 # A text of more bytes is a row of many vectors where words have one each.
 _LONG = 200
 
 
-def golden_texts(tokenizer: Any) -> list[bytes]:
-    """Returns texts to try an export with: of the vocabulary's words where there is one, and odd ones."""
+class Tie(NamedTuple):
+    """Where two computations may give different values, because scores are as good as equal.
+
+    Attributes:
+        how: `ranked` for the results of a search, best first, -1 or "" behind the last: neighbours may change places,
+            and the last may be another; `permuted` for a row whose values may change places; `chosen` for the best of
+            several, of which another may be as good, -1 for none.
+        by: the output with the scores.
+    """
+
+    how: str
+    by: str
+
+
+def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:
+    """Returns texts to try an export with: of the vocabulary's words where there is one, and odd ones.
+
+    Args:
+        tokenizer: of the model.
+        short: whether long texts are left out, as for embeddings of a vector a word.
+    """
     words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
     # Single ones too, since a word may be the name of a class, which is a text of its own.
     known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
-    return [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
-
-
-def golden_sets(tokenizer: Any) -> list[bytes]:
-    """Returns those of the golden texts that are short, for embeddings of a vector a word."""
-    return [text for text in golden_texts(tokenizer) if len(text) <= _LONG]
-
-
-def golden_trees(tokenizer: Any) -> Arrays:
-    """Returns trees to try an export with, and rows that are none: `tokens` and `heads`, padded alike.
-
-    Args:
-        tokenizer: a `vsemb.systems.trees.tree_tokenizer.TreeTokenizer`.
-    """
-    # A vocabulary may be of one word.
-    words = (tokenizer.vocabulary.words or ("dog",)) * 6
-    longest = tokenizer.max_length + 6
-    rows: list[tuple[list[str | bytes], list[int]]] = [
-        ([words[0]], [0]),
-        ([*words[:6]], [0, 1, 2, 3, 4, 5]),
-        ([*words[:5]], [3, 3, 0, 3, 3]),
-        ([*words[1:5]], [3, 4, 0, 3]),  # Not projective: the arcs 1-3 and 2-4 cross.
-        ([words[2].upper(), words[2].title(), words[2].lower()], [2, 0, 2]),
-        (["zyzzyva", b"\xff\xfe"], [2, 0]),
-        (["", words[0], words[1]], [0, 2, 0]),  # Padding may come first.
-        ([words[number % 6] for number in range(longest)], [*range(longest)]),
-        ([], []),
-        ([*words[:2]], [2, 1]),
-        ([*words[:3]], [0, 3, 2]),
-        ([*words[:2]], [0, 0]),
-        ([*words[:2]], [0, 3]),
-        ([*words[:2]], [0, -1]),
-        ([words[0], "", words[1]], [0, 1, 1]),
-    ]
-    tokens = np.full((len(rows), longest), b"", object)
-    heads = np.zeros((len(rows), longest), np.int32)
-    for row, (sentence, numbers) in enumerate(rows):
-        tokens[row, : len(sentence)] = [word.encode() if isinstance(word, str) else word for word in sentence]
-        heads[row, : len(numbers)] = numbers
-    return {"tokens": tokens, "heads": heads}
+    texts = [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
+    return [text for text in texts if len(text) <= _LONG] if short else texts
 
 
 def golden_images() -> list[bytes]:
@@ -75,59 +54,6 @@ def golden_images() -> list[bytes]:
     jpeg = tf.io.encode_jpeg(random.integers(0, 256, (37, 53, 3), dtype=np.uint8)).numpy()
     png = tf.io.encode_png(random.integers(0, 256, (64, 64, 4), dtype=np.uint8)).numpy()
     return [jpeg, b"not an image", png, png[: len(png) // 2], b""]
-
-
-def golden_pictures(count: int) -> Iterator[bytes]:
-    """Yields good images to try an export with, the first two those of `golden_images`.
-
-    Args:
-        count: so many; JPEG and PNG in turn, all different.
-    """
-    jpeg, _, png, *_ = golden_images()
-    yield from (jpeg, png)[:count]
-    for number in range(2, count):
-        random = np.random.default_rng(number)
-        # Few large areas of colour, other than noise, which networks tell apart badly.
-        pixels = random.integers(0, 256, (4, 5, 3)).astype(np.uint8).repeat(12, axis=0).repeat(12, axis=1)
-        yield (tf.io.encode_png if number % 2 else tf.io.encode_jpeg)(pixels).numpy()
-
-
-def golden_regions() -> Arrays:
-    """Returns images and candidate boxes to try an export with, padding and what is no box among them."""
-    images = golden_images()
-    return {"image_bytes": np.array([*images, images[0]], object), "boxes": _boxes(len(images) + 1)}
-
-
-def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
-    """Returns images, texts and affinities to try `align` with, and rows in which one of them is none.
-
-    Args:
-        tokenizer: of the model.
-        boxes: whether candidate boxes come with the images.
-    """
-    # One that is known, and the odd ones.
-    texts, (jpeg, no_image, png, *_) = golden_texts(tokenizer)[1:], golden_images()
-    images = [(jpeg, png)[row % 2] for row in range(len(texts))]
-    affinities = np.resize(np.array([0, 0.25, 2, 1e6], np.float32), len(texts) + 3)
-    affinities[-2] = -1
-    rows = {
-        "image_bytes": np.array([*images, no_image, png, jpeg], object),
-        "text": np.array([*texts, *texts[:1] * 3], object),
-        "affinity": affinities,
-    }
-    return {**rows, "boxes": _boxes(len(affinities))} if boxes else rows
-
-
-def _boxes(rows: int) -> np.ndarray:
-    """Returns (rows, 5, 4) float32; the last row has one without a height."""
-    good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
-    none = np.zeros((2, 4), np.float32)
-    # Padding may come first, since TensorFlow Serving fills a request up with its own first element.
-    kinds = np.stack([np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)])
-    boxes = np.resize(kinds, (rows, 5, 4))
-    boxes[-1] = kinds[0]
-    boxes[-1, -1, 3] = -0.25
-    return boxes
 
 
 def golden_k(rows: int) -> np.ndarray:
@@ -200,7 +126,13 @@ def part(rows: Arrays, row: int) -> Arrays:
     return {name: values[row : row + 1] for name, values in rows.items()}
 
 
-def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -> tuple[float, str | None]:
+def compare(
+    wanted: Arrays,
+    got: Arrays,
+    tolerance: float,
+    scale: Mapping[str, float] | None = None,
+    ties: Mapping[str, Tie] | None = None,
+) -> tuple[float, str | None]:
     """Compares two answers of a signature.
 
     A row that was asked for alone may have fewer columns than in a batch, where another row wants more
@@ -210,7 +142,8 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
         wanted: outputs by name.
         got: outputs by name.
         tolerance: the largest difference allowed, relative to the largest entry.
-        scale: the least that differences are relative to.
+        scale: by output, the least that differences are relative to; 1 where it says nothing.
+        ties: by output, which differences count for nothing.
 
     Returns:
         The largest relative difference of floats, and what is wrong: a phrase, or None.
@@ -221,9 +154,11 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
     >>> compare(one, other, 0.1)
     (0.5, 'differs by 5.0e-01 > 1e-01')
     """
+    scale, ties = scale or {}, ties or {}
     if sorted(wanted) != sorted(got):
         return 0.0, f"gives {', '.join(sorted(got))}, not {', '.join(sorted(wanted))}"
-    wanted, got, problem = _same_width(wanted, got)
+    ranked = [name for name, tie in ties.items() if tie.how == "ranked"]
+    wanted, got, problem = _same_width(wanted, got, ranked)
     if problem:
         return 0.0, problem
     largest = 0.0
@@ -235,24 +170,13 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
                 # Named as the reader knows them: embeddings, scores.
                 return np.inf, f"gives {name.rstrip('s')}s that are not finite"
             if here.size:
-                least = 1.0 if name == "boxes" else scale
-                difference = float(np.abs(here - there).max()) / max(least, _largest(here))
+                difference = float(np.abs(here - there).max()) / max(scale.get(name, 1.0), _largest(here))
                 largest = max(largest, difference)
             continue
         differs = here != there
-        if name in _RANKED and "scores" in wanted:
-            nothing = -1 if name == "ids" else b""
-            tied = _tied(wanted["scores"], tolerance * scale) | _last(wanted["ids"] >= 0)
-            differs &= ~tied | ((here == nothing) != (there == nothing))
-        if name == "captions":
-            # Two that are as good as equally likely may change places.
-            tied = _tied(wanted["log_probs"], tolerance * max(scale, _largest(wanted["log_probs"])))
-            same = [sorted(row) == sorted(other) for row, other in zip(here, there, strict=True)]
-            differs &= ~(tied & np.array(same, bool)[:, None])
-        if name == "regions":
-            # Of two regions that fit a word equally well, the scores tell no difference.
-            near = np.abs(wanted["scores"] - got["scores"]) <= tolerance * scale
-            differs &= ~near | ((here < 0) != (there < 0))
+        if name in ties:
+            how, by = ties[name]
+            differs &= ~_excused(how, here, there, wanted[by], got[by], tolerance, scale.get(by, 1.0))
         if np.any(differs):
             if name == "valid":
                 return largest, f"finds other rows valid: {there.tolist()}, not {here.tolist()}"
@@ -262,7 +186,37 @@ def compare(wanted: Arrays, got: Arrays, tolerance: float, scale: float = 1.0) -
     return largest, None
 
 
-def _same_width(wanted: Arrays, got: Arrays) -> tuple[Arrays, Arrays, str | None]:
+def _excused(
+    how: str, here: np.ndarray, there: np.ndarray, wanted: np.ndarray, got: np.ndarray, tolerance: float, scale: float
+) -> np.ndarray:
+    """Returns where values may differ, (rows, k) bool.
+
+    Args:
+        how: see `Tie`.
+        here: the values wanted.
+        there: those that came.
+        wanted: the scores of the former.
+        got: the scores of the latter.
+        tolerance: relative to the scale.
+        scale: of the scores.
+    """
+    if how == "permuted":
+        tied = _tied(wanted, tolerance * max(scale, _largest(wanted)))
+        same = [sorted(row) == sorted(other) for row, other in zip(here, there, strict=True)]
+        return tied & np.array(same, bool)[:, None]
+    if how == "ranked":
+        tied = _tied(wanted, tolerance * scale) | _last(~_is_nothing(here))
+    else:
+        # Of two that fit equally well, the scores tell no difference.
+        tied = np.abs(wanted - got) <= tolerance * scale
+    return tied & (_is_nothing(here) == _is_nothing(there))
+
+
+def _is_nothing(values: np.ndarray) -> np.ndarray:
+    return values == b"" if values.dtype == object else values < 0
+
+
+def _same_width(wanted: Arrays, got: Arrays, ranked: Sequence[str]) -> tuple[Arrays, Arrays, str | None]:
     narrow: tuple[Arrays, Arrays] = ({}, {})
     for name in wanted:
         pair = (wanted[name], got[name])
@@ -271,12 +225,12 @@ def _same_width(wanted: Arrays, got: Arrays) -> tuple[Arrays, Arrays, str | None
             return wanted, got, f"gives {name} as {pair[1].dtype}, not {pair[0].dtype}"
         if len(shapes[0]) != len(shapes[1]) or shapes[0][:1] != shapes[1][:1]:
             return wanted, got, f"gives {name} of shape {shapes[1]}, not {shapes[0]}"
-        if shapes[0] != shapes[1] and ("ids" not in wanted or len(shapes[0]) != 2):
+        if shapes[0] != shapes[1] and (not ranked or len(shapes[0]) != 2):
             return wanted, got, f"gives {name} of shape {shapes[1]}, not {shapes[0]}"
         width = min(shape[1] for shape in shapes) if len(shapes[0]) > 1 else None
         for side, values in zip(narrow, pair, strict=True):
             side[name] = values if width is None else values[:, :width]
-            if width is not None and name == "ids" and (values[:, width:] >= 0).any():
+            if width is not None and name in ranked and not _is_nothing(values[:, width:]).all():
                 return wanted, got, "gives another number of results"
     return *narrow, None
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from vsemb.export.golden import compare, from_json, golden_k, to_json
+from vsemb.export.reference_outputs import compare, from_json, golden_k, to_json
 
 
 @pytest.mark.parametrize(
