@@ -149,6 +149,31 @@ def check_padding(layer: keras.layers.Layer, token_ids: np.ndarray, pad: int = 3
     assert np.isfinite(nothing).all()
 
 
+def check_similarity(similarity: Any, images: np.ndarray, texts: np.ndarray) -> None:
+    """Checks a similarity: config, geometry, pairs, and that blocks score as the whole.
+
+    Args:
+        similarity: the similarity.
+        images: random encoder outputs of images, rows first.
+        texts: the same of texts.
+    """
+    import tensorflow as tf
+
+    check_config(similarity)
+    normalised = similarity.normalize(tf.cast(images, tf.bfloat16))
+    assert normalised.dtype == tf.float32
+    # In the similarity's own geometry already: a second time changes nothing.
+    np.testing.assert_allclose(similarity.normalize(normalised), normalised, rtol=1e-6)
+    images, texts = similarity.normalize(images), similarity.normalize(texts)
+    whole = similarity.scores(images, texts)
+    assert whole.shape == (len(images), len(texts)) and whole.dtype == tf.float32
+    pairs = similarity.pair_scores(images[:, None], texts[None])
+    np.testing.assert_allclose(pairs, whole, rtol=1e-5, atol=1e-6)
+    for size in (1, 3, len(images)):
+        blocks = [similarity.scores(images[i : i + size], texts) for i in range(0, len(images), size)]
+        np.testing.assert_allclose(tf.concat(blocks, 0), whole, rtol=1e-5, atol=1e-6)
+
+
 def check_loss(loss: keras.losses.Loss, relation: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Checks a row-wise loss: config, one finite value a query, dtypes, symbolic and compiled calls.
 

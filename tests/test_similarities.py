@@ -6,49 +6,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.contract import check_config
+from tests.contract import check_similarity
 from tests.oracles import TOLERANCE, oracle
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation, Similarity
-from vsemb.systems.regions.attention import cross_attention_scores
-from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, RegionWord
+from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation
 
 
-def embeddings(similarity: Similarity, rows: int, seed: int, items: int = 4) -> np.ndarray:
-    """Random embeddings of a similarity's shape, sets of up to `items` with padding."""
-    generator = np.random.default_rng(seed)
-    if not similarity.multi_vector:
-        return generator.normal(size=(rows, 8))
-    vectors = generator.normal(size=(rows, items, 8))
-    vectors[np.arange(items) >= generator.integers(1, items + 1, (rows, 1))] = 0
-    return vectors
+KINDS = ("cosine", "dot", "order", "order-reversed")
 
 
-@pytest.mark.parametrize("name", similarities.SIMILARITIES)
-def test_contract(name: str) -> None:
-    similarity = similarities.get(name)
-    check_config(similarity)
-    x = tf.cast(embeddings(similarity, 3, 0), tf.bfloat16)
-    normalised = similarity.normalize(x)
-    assert normalised.dtype == tf.float32
-    # In the similarity's own geometry already: a second time changes nothing.
-    np.testing.assert_allclose(similarity.normalize(normalised), normalised, rtol=1e-6)
-    scores = similarity.scores(normalised, normalised[:2])
-    assert scores.shape == (3, 2) and scores.dtype == tf.float32
-    pairs = similarity.pair_scores(normalised[:, None], normalised[None, :2])
-    np.testing.assert_allclose(pairs, scores, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", similarities.SIMILARITIES)
-def test_blocks_equal_the_whole(name: str) -> None:
-    similarity = similarities.get(name)
-    images, texts = (similarity.normalize(embeddings(similarity, n, n)) for n in (7, 5))
-    whole = similarity.scores(images, texts)
-    for size in (1, 3, 7):
-        blocks = [similarity.scores(images[i : i + size], texts) for i in range(0, 7, size)]
-        np.testing.assert_allclose(tf.concat(blocks, 0), whole, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_contract(kind: str) -> None:
+    check_similarity(similarities.get(kind), *(np.random.default_rng(n).normal(size=(n, 8)) for n in (7, 5)))
 
 
 def test_by_hand() -> None:
@@ -95,61 +66,3 @@ def test_order_is_geometry_with_a_direction() -> None:
     np.testing.assert_allclose(order.scores(points, points), [[0, -0.04], [-0.36, 0]], atol=1e-6)
     reversed_ = ReversedOrderViolation().scores(points, points)
     np.testing.assert_allclose(reversed_, [[0, -0.36], [-0.04, 0]], atol=1e-6)
-
-
-def test_regions_and_words_by_hand() -> None:
-    # Regions (1, 0), (0, 2) with word (3, 1) give 3 and 2, with (-1, -1) -1 and -2; the rest is padding.
-    image = np.array([[[1, 0], [0, 2], [0, 0]]], np.float32)
-    text = np.array([[[3, 1], [-1, -1], [0, 0]]], np.float32)
-    assert float(similarities.get("region-word").scores(image, text)[0, 0]) == 3 - 1
-    assert float(similarities.get("region-word-all").scores(image, text)[0, 0]) == 3 + 2
-    for name in ("region-word", "region-word-all"):
-        found = similarities.get(name).word_region_scores(image, text)
-        assert found.numpy().tolist() == [[[3, 2, 0], [-1, -2, 0], [0, 0, 0]]]
-
-
-def test_late_interaction_by_hand() -> None:
-    # Unit regions (1, 0), (0, -1); words (3, 4), (0, 2), (0, 0): cosines 0.6, -0.8 and 0, -1, then padding.
-    similarity = similarities.get("late-interaction")
-    image = similarity.normalize(np.array([[[2, 0], [0, -5], [0, 0]]], np.float32))
-    text = similarity.normalize(np.array([[[3, 4], [0, 2], [0, 0]]], np.float32))
-    np.testing.assert_allclose(similarity.scores(image, text), [[(0.6 + 0) / 2]], rtol=1e-6)
-    # A padded region would win the second word of this image, where all cosines are negative.
-    image = similarity.normalize(np.array([[[-1, -1], [0, 0]]], np.float32))
-    np.testing.assert_allclose(similarity.scores(image, text), [[-(1.4 + 1) / 2 / np.sqrt(2)]], rtol=1e-6)
-    assert float(similarity.scores(image, 0 * text)[0, 0]) == 0
-
-
-@pytest.mark.parametrize("name", ["cross-attention", "cross-attention-image"])
-def test_attention_compares_unit_vectors(name: str) -> None:
-    similarity = similarities.get(name)
-    assert isinstance(similarity, CrossAttention)
-    assert similarity.temperature == {"regions": 9.0, "words": 4.0}[similarity.attend]
-    raw = [embeddings(similarity, 4, seed) for seed in (0, 1)]
-    images, texts = (similarity.normalize(x) for x in raw)
-    longer = [similarity.normalize(7 * x) for x in raw]
-    np.testing.assert_allclose(similarity.scores(*longer), similarity.scores(images, texts), rtol=1e-5)
-    found = similarity.word_region_scores(images, texts).numpy()
-    assert np.abs(found).max() <= 1 + 1e-6
-    np.testing.assert_allclose(found[2, 0, 0], np.dot(images[2, 0], texts[2, 0]), rtol=1e-5, atol=1e-6)
-
-
-def test_options_of_attention_arrive() -> None:
-    options = {"attend": "words", "temperature": 2.5, "pooling": "lse", "lse_temperature": 5.0}
-    similarity = CrossAttention(**options)
-    check_config(similarity)
-    images, texts = (similarity.normalize(embeddings(similarity, 3, seed)) for seed in (0, 1))
-    scores = similarity.scores(images, texts)
-    np.testing.assert_allclose(scores, cross_attention_scores(images, texts, **options), rtol=1e-6)
-    assert np.abs(scores - CrossAttention("words").scores(images, texts)).max() > 0.01
-
-
-def test_which_are_of_sets() -> None:
-    sets = {name for name in similarities.SIMILARITIES if similarities.get(name).sets}
-    attention = {"cross-attention", "cross-attention-image"}
-    assert sets == {"region-word", "region-word-all", "late-interaction", *attention}
-    assert all(isinstance(similarities.get(name), MultiVectorSimilarity) for name in sets)
-    with pytest.raises(InvalidArgumentError, match="max, sum"):
-        RegionWord("mean")
-    with pytest.raises(InvalidArgumentError, match="regions, words"):
-        CrossAttention("images")

@@ -29,7 +29,7 @@ from vsemb.files import sha256_bytes
 from vsemb.runs.run import Run
 from vsemb.systems.captions.snippets import Snippets
 from vsemb.systems.regions.regions import RegionStore
-from vsemb.systems.regions.score_spread import ScoreSpread
+from vsemb.systems.regions.pointing_metrics import ScoreSpread
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain, phrases

@@ -15,14 +15,15 @@ from PIL import Image
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
-from vsemb.runs.image_run import ImageRun
-from vsemb.runs.images import find_key, propose_boxes, read_image_file, wants_boxes
+from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.pictures import Rectangle, pixel_box, read_picture
 from vsemb.runs.queries import read_text
 from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.regions.drawing import FADE, draw_alignment
+from vsemb.systems.regions.image import propose_boxes
+from vsemb.systems.regions.run import feature_regions, regions_of, require_regions
 from vsemb.systems.regions.viterbi import phrases
 from vsemb.text.normalize import split_words
 
@@ -140,23 +141,23 @@ def align_image(
         found = align_image(Run.open("runs/dvsa"), "dog.jpg", "a brown dog chases a child")
         found.drawn().save("aligned.png")
     """
-    run.need_regions()
+    require_regions(run)
     if not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
     # What is wrong with the inputs is said before the network is built.
     place = Place.of(image, dataset)
     candidates = candidate_boxes(run, place, dataset, boxes, report)
-    encoders = run_encoders(run)
-    if encoders.align is None:
+    align = run_encoders(run).functions.get("align")
+    if align is None:
         raise DataError(
-            f"{run.path} was trained on regions whose network is not known, so it cannot look at images. "
+            f"{run.path} was trained on regions whose network is not known, so it cannot read new images. "
             "Train it on regions made by `vsemb regions`."
         )
     inputs = [tf.constant([place.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
-    outputs = {name: values.numpy()[0] for name, values in encoders.align(*inputs).items()}
+    outputs = {name: values.numpy()[0] for name, values in align(*inputs).items()}
     if not outputs["valid"]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     words = np.flatnonzero(outputs["regions"] >= 0)
@@ -214,7 +215,7 @@ class Place:
 
 
 def candidate_boxes(
-    run: ImageRun,
+    run: Run,
     place: Place,
     dataset: Dataset | None,
     boxes: str | os.PathLike[str] | None,
@@ -236,7 +237,8 @@ def candidate_boxes(
         InvalidArgumentError: if boxes are given to such a run.
         DataError: if boxes are wanted and there are none, or they cannot be read.
     """
-    if not wants_boxes(run):
+    regions = feature_regions(run)
+    if regions is None or regions.in_graph:
         if boxes is not None:
             raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
         return None
@@ -248,11 +250,12 @@ def candidate_boxes(
     if place.found is not None and dataset is not None:
         split, row = place.found
         try:
-            cached = run.regions_of(dataset).boxes(split.ids[[row]])[0]
+            cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
         except DataError:
-            if run.feature_regions is not None and run.feature_regions.source == "detections":
+            if regions.source == "detections":
                 raise
         else:
             # The whole image is added anew.
             return cached[1:][np.any(cached[1:] != 0, axis=1)]
-    return propose_boxes(run, place.picture, place.name, "Name its results with --boxes FILE, or give")
+    fix = "Name its results with --boxes FILE, or give"
+    return propose_boxes(regions, np.asarray(place.picture), place.name, fix)

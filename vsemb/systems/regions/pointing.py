@@ -24,6 +24,7 @@ from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
 from vsemb.systems.regions.pointing_metrics import (
     PointingMetrics,
+    ScoreSpread,
     check_bootstrap,
     check_threshold,
     evaluate_pointing,
@@ -31,8 +32,8 @@ from vsemb.systems.regions.pointing_metrics import (
     object_nouns,
     right_regions,
 )
-from vsemb.systems.regions.regions import RegionStore
-from vsemb.systems.regions.score_spread import ScoreSpread
+from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.run import regions_of
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain
@@ -106,7 +107,7 @@ class PointingTask:
         check_threshold(threshold)
         self.run = run
         self._part = dataset.split(split)
-        self._store = run.regions_of(dataset)
+        self._store = regions_of(run, dataset)
         alignments = _alignments(self._part, dataset)
         self._words = _words(run, self._part, self._store, alignments, threshold)
 
@@ -115,9 +116,9 @@ class PointingTask:
         """The scores of the captions that have words to measure, some captions at a time."""
         part = self._part
         every = np.unique(self._words.captions)
-        texts = self.run.captions_of(part)
+        texts = self.run.texts_of(part)[0]
         similarity = self.run.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `Run.regions_of` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `regions_of` has seen to it.
         embedder = Embedder(self.run.model)
         embed = tf.function(
             self.run.model.encode_images,

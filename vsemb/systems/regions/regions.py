@@ -18,8 +18,7 @@ from vsemb.data.all_images import dataset_ids, encoded_images, name_images, read
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME, FeatureWriter
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
-from vsemb.systems.regions.region_checks import refuse_wrong_regions
-from vsemb.systems.regions.region_store import KIND, RegionStore, region_fingerprint
+from vsemb.systems.regions.region_store import KIND, RegionStore, refuse_wrong_regions, region_fingerprint
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset

@@ -1,40 +1,34 @@
-"""Similarities of sets: they compare the regions of an image with the words of a sentence.
+"""Multi-vector similarities: they compare the regions of an image with the words of a sentence.
 
-An embedding is (items, dim), where a row of zeros is padding and no item.
+An embedding is (items, dim); a row of zeros is padding.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
+from vsemb.parts import Positive
 from vsemb.similarities import Similarity
-from vsemb.systems.regions.attention import (
-    check_attention,
-    cross_attention_pair_scores,
-    cross_attention_scores,
-)
-from vsemb.systems.regions.set_scores import (
-    check_reduction,
-    item_mask,
-    item_products,
-    region_word_pair_scores,
-    region_word_scores,
-)
+from vsemb.systems.regions.attention import check_attention, cross_attention_pair_scores, cross_attention_scores
+from vsemb.systems.regions.set_scores import item_mask, item_products, region_word_pair_scores, region_word_scores
 
 Tensor = Any
 
 
+@dataclass(frozen=True)
 class MultiVectorSimilarity(Similarity):
-    """Base of the similarities of sets: images are (rows, M, dim), sentences (rows, T, dim).
+    """Base of the multi-vector similarities: images are (rows, M, dim), sentences (rows, T, dim).
 
     What the base says of shapes holds with two axes in the place of `dim`.
     """
 
-    multi_vector: ClassVar[bool] = True
+    accepts: ClassVar[str] = "multi_vector"
+    geometry: ClassVar[str] = "sets of vectors; a row of zeros is padding"
 
     def word_region_scores(self, images: Tensor, texts: Tensor) -> Tensor:
         """Scores every word of a text with every region of the image in its place.
@@ -50,33 +44,26 @@ class MultiVectorSimilarity(Similarity):
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class RegionWord(MultiVectorSimilarity):
+@dataclass(frozen=True)
+class MaxSim(MultiVectorSimilarity, kind="max-sim"):
     """Sum over the words of a sentence of the best inner product with a region of the image.
 
-        S_kl = sum over t of max over i of v_i . s_t            (reduce="max")
-        S_kl = sum over t of sum over i of max(0, v_i . s_t)    (reduce="sum")
+        S_kl = sum over t of max over i of v_i . s_t
 
-    Karpathy and Fei-Fei 2015, equations 8 and 7. Vectors are compared as they are: their lengths say how much
-    a word or a region counts (section 6.1). Longer sentences have larger scores.
-
-    Args:
-        reduce: `"max"`, each word with its best region, or `"sum"`, with all that it goes with.
-
-    Raises:
-        InvalidArgumentError: for another `reduce`.
+    Karpathy and Fei-Fei 2015, equation 8. Vectors are compared as they are: their norms say how much a word or a
+    region counts (section 6.1). Longer sentences have larger scores.
 
     Example: the words' best regions give 1 and 2.
 
     >>> regions, words = ops.array([[[1.0, 0.0], [0.0, 2.0]]]), ops.array([[[1.0, 0.0], [-3.0, 1.0]]])
-    >>> float(RegionWord().scores(regions, words)[0, 0])
+    >>> float(MaxSim().scores(regions, words)[0, 0])
     3.0
-    >>> RegionWord().word_region_scores(regions, words).numpy().tolist()
+    >>> MaxSim().word_region_scores(regions, words).numpy().tolist()
     [[[1.0, 0.0], [-3.0, 2.0]]]
     """
 
-    def __init__(self, reduce: str = "max") -> None:
-        check_reduction(reduce)
-        self.reduce = reduce
+    #: How the regions of a word are reduced, see `region_word_scores`.
+    reduce: ClassVar[str] = "max"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return ops.cast(embeddings, "float32")
@@ -87,12 +74,23 @@ class RegionWord(MultiVectorSimilarity):
     def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
         return region_word_pair_scores(images, texts, self.reduce)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"reduce": self.reduce}
+
+@keras.saving.register_keras_serializable("vsemb")
+@dataclass(frozen=True)
+class SumSim(MaxSim, kind="sum-sim"):
+    """Sum over the words of a sentence of all positive inner products with regions of the image.
+
+        S_kl = sum over t of sum over i of max(0, v_i . s_t)
+
+    Karpathy and Fei-Fei 2015, equation 7.
+    """
+
+    reduce: ClassVar[str] = "sum"
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class LateInteraction(MultiVectorSimilarity):
+@dataclass(frozen=True)
+class LateInteraction(MultiVectorSimilarity, kind="late-interaction"):
     """Mean over the words of a sentence of the best cosine with a region of the image.
 
         S_kl = mean over t of max over i of cos(v_i, s_t)
@@ -110,6 +108,8 @@ class LateInteraction(MultiVectorSimilarity):
     0.8
     """
 
+    unit_length: ClassVar[bool] = True
+
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)
 
@@ -126,25 +126,22 @@ def _word_counts(texts: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class CrossAttention(MultiVectorSimilarity):
-    """Stacked cross attention: how well each word fits what it sees of the image (Lee et al. 2018).
+@dataclass(frozen=True)
+class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
+    """Stacked cross attention: how well each word fits its attention-weighted regions (Lee et al. 2018).
 
-    Words and regions have unit length. With `attend="regions"` every word looks at the regions, weighted by a
-    softmax over their rectified cosines, and the score is the mean cosine of a word and what it saw; with
-    `attend="words"` every region looks at the words. Equations:
+    Words and regions have unit length. With `attend="regions"` every word attends to the regions, weighted by a
+    softmax over their rectified cosines, and the score is the mean cosine of a word and the vector it attends to;
+    with `attend="words"` every region attends to the words. Equations:
     `vsemb.systems.regions.attention.cross_attention_scores`.
     `word_region_scores` are the cosines, before any attention, in both cases.
 
-    Args:
-        attend: `"regions"` (text-image in the paper) or `"words"` (image-text).
-        temperature: inverse temperature of the softmax; None for the published one, 9 for regions and 4 for
-            words.
-        pooling: `"mean"` over the words, or the regions, that look, or `"lse"`: log(sum of
+    Attributes:
+        attend: `regions` (text-image in the paper) or `words` (image-text): what is attended to.
+        temperature: inverse temperature of the softmax; null for the published one, 9 for regions and 4 for words.
+        pooling: over the words, or the regions, that attend: `mean`, or `lse` for log(sum of
             exp(lse_temperature R)) / lse_temperature, where the best count most.
         lse_temperature: published 6.
-
-    Raises:
-        InvalidArgumentError: for an option that is not allowed.
 
     Example: the first word finds its region; the second, at right angles to all, scores 0.
 
@@ -153,34 +150,30 @@ class CrossAttention(MultiVectorSimilarity):
     0.5
     """
 
-    def __init__(
-        self,
-        attend: str = "regions",
-        temperature: float | None = None,
-        pooling: str = "mean",
-        lse_temperature: float = 6.0,
-    ) -> None:
-        if temperature is None:
-            temperature = 9.0 if attend == "regions" else 4.0
-        check_attention(attend, temperature, pooling, lse_temperature)
-        self.attend = attend
-        self.temperature = temperature
-        self.pooling = pooling
-        self.lse_temperature = lse_temperature
+    unit_length: ClassVar[bool] = True
+
+    attend: Literal["regions", "words"] = "regions"
+    temperature: Positive | None = None
+    pooling: Literal["mean", "lse"] = "mean"
+    lse_temperature: Positive = 6.0
+
+    def check(self) -> None:
+        check_attention(**self._options())
+
+    def _options(self) -> dict[str, Any]:
+        published = {"regions": 9.0, "words": 4.0}
+        return {
+            "attend": self.attend,
+            "temperature": published[self.attend] if self.temperature is None else self.temperature,
+            "pooling": self.pooling,
+            "lse_temperature": self.lse_temperature,
+        }
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        return cross_attention_scores(images, texts, **self.get_config())
+        return cross_attention_scores(images, texts, **self._options())
 
     def pair_scores(self, images: Tensor, texts: Tensor) -> Tensor:
-        return cross_attention_pair_scores(images, texts, **self.get_config())
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "attend": self.attend,
-            "temperature": self.temperature,
-            "pooling": self.pooling,
-            "lse_temperature": self.lse_temperature,
-        }
+        return cross_attention_pair_scores(images, texts, **self._options())

@@ -11,7 +11,7 @@ from vsemb.systems.regions.image.objectness import objectness
 from vsemb.systems.regions.image.pooling import pool_regions
 from vsemb.systems.regions.image.proposals import propose
 from vsemb.systems.regions.image.ranking import best_boxes
-from vsemb.systems.regions.image.selective_search import selective_search
+from vsemb.systems.regions.image.selective_search import propose_boxes, selective_search
 
 __all__ = [
     "REGIONS_VERSION",
@@ -26,6 +26,7 @@ __all__ = [
     "objectness",
     "pool_regions",
     "propose",
+    "propose_boxes",
     "save_classifier_weights",
     "selective_search",
 ]

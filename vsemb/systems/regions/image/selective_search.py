@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from vsemb.errors import invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.systems.regions.image.config import RegionConfig
 
 # Larger images are shrunk to this longer side: as wide as images were for R-CNN, and seconds each as it is.
 _LONGEST = 500
@@ -52,3 +53,27 @@ def selective_search(pixels: np.ndarray) -> np.ndarray:
     height, width = pixels.shape[:2]
     boxes = (found / [width, height, width, height]).astype(np.float32)
     return boxes[(boxes[:, 2:] >= _SHORTEST).all(axis=1)]
+
+
+def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str = "") -> np.ndarray:
+    """Proposes candidate boxes of a new image where they are not proposed in graph.
+
+    Args:
+        regions: which regions, with `in_graph` false.
+        pixels: uint8 (height, width, 3), RGB.
+        name: what the image is called in an error.
+        fix: what else helps where boxes are a detector's, the beginning of a sentence.
+
+    Returns:
+        (boxes, 4) float32 fractions of the image's width and height.
+
+    Raises:
+        DataError: if the boxes are a detector's.
+        MissingExtraError: for selective search without the extra `regions`.
+    """
+    if regions.source == "detections":
+        raise DataError(
+            f"The regions of the run are detections, and there are none for the image {name!r}. {fix or 'Give'} the "
+            "key of an image of the dataset."
+        )
+    return selective_search(pixels)

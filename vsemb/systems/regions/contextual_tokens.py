@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.encoders.rectified import ReLUCell
 from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Positive, Share, Size
 
 Tensor = Any
 
@@ -18,7 +21,7 @@ CELLS = ("brnn", "gru", "lstm")
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class WordSequenceEncoder(keras.layers.Layer):
+class ContextualTokenEncoder(keras.layers.Layer):
     """A sentence as a sequence of word vectors, each read in its context (Karpathy, Fei-Fei 2015, 3.1.2).
 
     With `cell="brnn"`, f being the ReLU:
@@ -33,7 +36,7 @@ class WordSequenceEncoder(keras.layers.Layer):
 
     With `"gru"` or `"lstm"`, Keras' cells over x_t stand in the place of (3) to (5), and (6) stays as it is,
     its ReLU included: then no s_t has a negative entry with any cell, and a word that says nothing can be
-    exactly zero and counts for nothing in `vsemb.systems.regions.similarities.RegionWord`.
+    exactly zero and counts for nothing in `vsemb.systems.regions.similarities.MaxSim`.
 
     Dropout acts everywhere but inside the recurrence: on x_t (the dropout of `words`), on e_t and on
     h^f_t + h^b_t.
@@ -62,7 +65,7 @@ class WordSequenceEncoder(keras.layers.Layer):
 
     >>> import numpy as np
     >>> words = WordEmbedding(vocabulary_size=10, dim=4)
-    >>> vectors = WordSequenceEncoder(words, dim=8, units=6)(np.array([[2, 3, 0]]))
+    >>> vectors = ContextualTokenEncoder(words, dim=8, units=6)(np.array([[2, 3, 0]]))
     >>> vectors.shape, bool(ops.any(vectors[0, 2] != 0))
     (TensorShape([1, 3, 8]), False)
 
@@ -157,5 +160,40 @@ class WordSequenceEncoder(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> WordSequenceEncoder:
+    def from_config(cls, config: dict[str, Any]) -> ContextualTokenEncoder:
         return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
+
+
+@dataclass(frozen=True)
+class ContextualTokens(TextEncoderPart, kind="contextual-tokens"):
+    """One vector per word, read in both directions (Karpathy, Fei-Fei 2015, section 3.1.2).
+
+    Attributes:
+        words: the word vectors.
+        cell: `brnn` (the paper's), `gru` or `lstm`.
+        units: size of the hidden states.
+        dropout: share of entries dropped in training before and behind the recurrence.
+        init_scale: all matrices are uniform in +- this; null for Glorot's range and orthogonal recurrences.
+    """
+
+    produces: ClassVar[str] = "multi_vector"
+
+    words: WordVectors = field(default_factory=WordVectors)
+    cell: Literal["brnn", "gru", "lstm"] = "brnn"
+    units: Size = 512
+    dropout: Share = 0.0
+    init_scale: Positive | None = None
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ContextualTokenEncoder:
+        return ContextualTokenEncoder(
+            self.words.build(spec.vocabulary_size, dtype),
+            self.units if dim is None else dim,
+            cell=self.cell,
+            units=self.units,
+            dropout=self.dropout,
+            init_scale=self.init_scale,
+            dtype=dtype,
+        )
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

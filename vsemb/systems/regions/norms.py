@@ -1,7 +1,7 @@
-"""How long the vectors of words and regions are: what a run finds worth saying, and worth looking at.
+"""Norms of the embeddings of words and regions.
 
-A score is a sum of inner products, so that longer vectors weigh more (Karpathy and Fei-Fei 2015, section 6.1,
-table 4 and figure 8).
+A score is a sum of inner products, so embeddings with larger norms weigh more (Karpathy and Fei-Fei 2015, section
+6.1, table 4 and figure 8).
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from tqdm import tqdm
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
-from vsemb.runs.build import similarity_name
 from vsemb.runs.run import Run
 from vsemb.systems.regions.region_search import FoundRegion, best_regions
+from vsemb.systems.regions.run import regions_of, require_regions
 
 # Captions embedded at once.
 _BLOCK = 2048
 
 
 @dataclass(frozen=True)
-class WordMagnitude:
+class WordNorm:
     """A word of a run's vocabulary.
 
     Attributes:
         word: it.
-        magnitude: the mean length of its vectors, over all its places in the captions.
+        norm: the mean norm of its vectors, over all its occurrences in the captions.
         count: of these.
     """
 
     word: str
-    magnitude: float
+    norm: float
     count: int
 
 
 @dataclass(frozen=True)
-class Magnitudes:
+class Norms:
     """Of one split.
 
     Attributes:
-        smallest: the words of smallest magnitude, the smallest first.
-        largest: those of largest magnitude, the largest first.
-        regions: those of largest magnitude, the largest first; the score is the length of the vector.
+        smallest: the words of smallest norm, the smallest first.
+        largest: the words of largest norm, the largest first.
+        regions: the regions of largest norm, the largest first; the score is the norm.
     """
 
-    smallest: list[WordMagnitude]
-    largest: list[WordMagnitude]
+    smallest: list[WordNorm]
+    largest: list[WordNorm]
     regions: list[FoundRegion]
 
     def to_json(self) -> dict[str, Any]:
@@ -58,24 +58,24 @@ class Magnitudes:
         return {**words, "regions": [region.to_json() for region in self.regions]}
 
 
-def word_magnitudes(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> list[WordMagnitude]:
+def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> list[WordNorm]:
     """Measures the words of a split's captions.
 
-    The vector of a word depends on its sentence, so that the mean over its places is measured. Words that the
+    The vector of a word depends on its sentence, so that the mean over its occurrences is measured. Words that the
     run does not know share one vector and are left out.
 
     Args:
         run: the run, whose texts are sequences of word vectors.
         dataset: the dataset.
         split: name of the split.
-        min_count: words with fewer places are left out.
+        min_count: words with fewer occurrences are left out.
 
     Returns:
-        The smallest magnitude first.
+        The smallest norm first.
 
     Raises:
-        InvalidArgumentError: if no word has so many places, or there is no such split.
-        DataError: if the run has no regions, lengths of vectors say nothing in it, or they are not finite.
+        InvalidArgumentError: if no word has so many occurrences, or there is no such split.
+        DataError: if the run has no regions, its embeddings are unit vectors, or a norm is not finite.
     """
     _check(run)
     if min_count < 1:
@@ -98,17 +98,17 @@ def word_magnitudes(run: Run, dataset: Dataset, split: str, min_count: int = 5) 
     if not np.any(known & (counts >= min_count)):
         most = int(counts[known].max(initial=0))
         fix = f"The most frequent word of the split {split!r} has {most}."
-        raise invalid_argument("min_count", min_count, "a number of places that some word has", fix)
+        raise invalid_argument("min_count", min_count, "a number of occurrences that some word has", fix)
     rows = np.flatnonzero(known & (counts >= min_count))
     means = sums[rows] / counts[rows]
     if not np.isfinite(means).all():
         raise DataError("The vectors of words hold NaN or infinity. The model is broken; nothing was measured.")
     order = np.argsort(means, kind="stable")
     words = run.vocabulary.tokens
-    return [WordMagnitude(words[rows[place]], float(means[place]), int(counts[rows[place]])) for place in order]
+    return [WordNorm(words[rows[at]], float(means[at]), int(counts[rows[at]])) for at in order]
 
 
-def measure_magnitudes(
+def measure_norms(
     run: Run,
     dataset: Dataset,
     split: str = "val",
@@ -117,7 +117,7 @@ def measure_magnitudes(
     min_count: int = 5,
     every: bool = False,
     parts: bool = False,
-) -> Magnitudes:
+) -> Norms:
     """Finds the words and regions of a split that weigh most, and the words that weigh least.
 
     Args:
@@ -125,34 +125,33 @@ def measure_magnitudes(
         dataset: the dataset.
         split: name of the split.
         k: words of each kind, and regions.
-        min_count: as for `word_magnitudes`.
+        min_count: as for `word_norms`.
         every, parts: as for `vsemb.systems.regions.region_search.search_regions`.
 
     Raises:
-        VsembError: as `word_magnitudes` and `search_regions`.
+        VsembError: as `word_norms` and `search_regions`.
 
     Example:
 
-        found = measure_magnitudes(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"))
+        found = measure_norms(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"))
         print([word.word for word in found.largest])
     """
     _check(run)
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
     # Opened first: what the dataset lacks is said before the work of embedding.
-    run.regions_of(dataset)
-    words = word_magnitudes(run, dataset, split, min_count)
+    regions_of(run, dataset)
+    words = word_norms(run, dataset, split, min_count)
     regions = best_regions(
         run, dataset, [split], lambda vectors: np.linalg.norm(vectors, axis=2), k, every=every, parts=parts
     )
-    return Magnitudes(words[:k], words[: -k - 1 : -1], regions)
+    return Norms(words[:k], words[: -k - 1 : -1], regions)
 
 
 def _check(run: Run) -> None:
-    run.need_regions()
-    name = similarity_name(run.recipe)
-    if not name.startswith("region-word"):
+    require_regions(run)
+    if run.recipe.similarity.unit_length:
         raise DataError(
-            f"{run.path} compares directions alone (similarity {name!r}), so the lengths of its vectors say "
-            "nothing. A run with similarity 'region-word' has lengths: vsemb train dvsa --variant paper"
+            f"{run.path} must be a run whose embeddings have norms; its similarity {run.recipe.similarity.kind!r} "
+            "compares unit vectors. Train one with norms: vsemb train dvsa --variant paper"
         )
