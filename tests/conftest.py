@@ -162,7 +162,7 @@ def parsed_scenes(scenes_path: Path, spacy_pipeline: Path, tmp_path_factory: pyt
 @pytest.fixture(scope="session")
 def tree_recipe(tiny_recipe):
     """`tiny_recipe` over dependency trees."""
-    return tiny_recipe.with_overrides(["text.tokenizer=trees", "text.encoder=tree-lstm", "text.pooling=last"])
+    return tiny(tiny_recipe.with_overrides(["text.tokenizer=trees", "text.encoder=tree-lstm"]))
 
 
 @pytest.fixture(scope="session")

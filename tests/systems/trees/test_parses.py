@@ -51,11 +51,11 @@ def pipeline(tmp_path) -> Path:
 
 def test_what_was_written_is_read_back(dataset, tiny):
     before = tiny.contents(dataset.path)
-    assert dataset.parses is None
+    assert dataset.annotation("parses") is None
     trees = some_trees(dataset)
     written = write_parses(dataset, trees, parser={"name": "mine", "version": (1, 2)})
     assert {name: data for name, data in tiny.contents(dataset.path).items() if name in before} == before
-    for parses in (written, dataset.parses, Dataset.open(dataset.path).parses):
+    for parses in (written, dataset.annotation("parses"), Dataset.open(dataset.path).annotation("parses")):
         assert parses is not None
         assert (parses.count, parses.parser_folder) == (12, None)
         assert parses.parser == {"name": "mine", "version": [1, 2]}
@@ -215,7 +215,7 @@ def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, 
         write_parses(dataset, trees, **given)
     assert tiny.contents(dataset.path) == before
     assert write_parses(dataset, trees, **given, overwrite=True).trees(dataset.split("val")) == trees["val"]
-    assert Dataset.open(dataset.path).parses.parser == given["parser"]
+    assert Dataset.open(dataset.path).annotation("parses").parser == given["parser"]
 
 
 def test_a_parser_can_be_added_later(dataset, pipeline):
@@ -246,8 +246,11 @@ def edit_list(path: Path, **changes) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: os.truncate(path / "val.conllu.gz", 9), "val.conllu.gz has other content.*vsemb parse"),
-        (lambda path: (path / "train.trees.gz").unlink(), "train.trees.gz is missing.*vsemb parse"),
+        (
+            lambda path: os.truncate(path / "val.conllu.gz", 9),
+            "val.conllu.gz has other content.*vsemb annotate",
+        ),
+        (lambda path: (path / "train.trees.gz").unlink(), "train.trees.gz is missing.*vsemb annotate"),
         (lambda path: (path / "parses.json").unlink(), "No list of parses"),
         (lambda path: (path / "parses.json").write_text("[]"), "is no list of parses"),
         (lambda path: edit_list(path, version=2), "version 2; this vsemb reads version 1"),
@@ -276,7 +279,7 @@ def test_damage_is_noticed(dataset, damage, message):
     write_parses(dataset, some_trees(dataset))
     damage(dataset.path / "parses")
     with pytest.raises(DataError, match=message):
-        _ = Dataset.open(dataset.path).parses
+        _ = Dataset.open(dataset.path).annotation("parses")
     with pytest.raises(DataError, match=message):
         write_parses(dataset, some_trees(dataset))
     assert write_parses(dataset, some_trees(dataset), overwrite=True).count == 12
@@ -291,7 +294,7 @@ def test_a_damaged_parser_is_noticed_when_asked_for(dataset, pipeline):
 
 
 def test_there_may_be_none(dataset):
-    with pytest.raises(DataError, match="has no parses. Make them with `vsemb parse`"):
+    with pytest.raises(DataError, match="has no parses. Make them with `vsemb annotate --dependencies`"):
         Parses.open(dataset)
     parses = write_parses(dataset, some_trees(dataset))
     with pytest.raises(InvalidArgumentError, match="one of train, val"):

@@ -1,4 +1,4 @@
-"""`vsemb parse` as functions: what is written, what an interruption leaves, and trees from files."""
+"""`vsemb annotate --dependencies` as functions: what is written, what an interruption leaves, and trees from files."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_every_caption_gets_its_tree(scenes_copy, parser):
     assert done.seconds > 0 and lines == []
     for name in scenes_copy.splits:
         split = scenes_copy.split(name)
-        assert scenes_copy.parses.trees(split) == parser(split.captions)
-    assert scenes_copy.parses.parser == parser.info.to_json()
+        assert scenes_copy.annotation("parses").trees(split) == parser(split.captions)
+    assert scenes_copy.annotation("parses").parser == parser.info.to_json()
     assert not list(scenes_copy.path.glob(".parses*"))
     # New sentences are parsed as the captions were.
-    kept = open_parser(scenes_copy.parses.parser_folder)
+    kept = open_parser(scenes_copy.annotation("parses").parser_folder)
     assert kept.info == parser.info
     assert kept(["Two dogs chase a ball ."]) == parser(["Two dogs chase a ball ."])
 
@@ -92,17 +92,17 @@ def test_parses_of_another_parser_stay_unless_overwritten(scenes_copy, parser, o
         parse_dataset(scenes_copy, other_parser)
     assert contents(scenes_copy) == before
     parse_dataset(scenes_copy, other_parser, overwrite=True)
-    assert scenes_copy.parses.parser["version"] == "0.0.1"
+    assert scenes_copy.annotation("parses").parser["version"] == "0.0.1"
     # By the copy that lies in what is replaced.
-    kept = open_parser(scenes_copy.parses.parser_folder)
+    kept = open_parser(scenes_copy.annotation("parses").parser_folder)
     assert parse_dataset(scenes_copy, kept, overwrite=True).count == captions_of(scenes_copy)
-    assert open_parser(scenes_copy.parses.parser_folder).info == kept.info
+    assert open_parser(scenes_copy.annotation("parses").parser_folder).info == kept.info
 
 
 def test_an_interrupted_run_goes_on(scenes_copy, parser, small_chunks):
     with pytest.raises(KeyboardInterrupt):
         parse_dataset(scenes_copy, Interrupted(parser))
-    assert scenes_copy.parses is None
+    assert scenes_copy.annotation("parses") is None
     lines: list[str] = []
     # As another process would see it.
     dataset = Dataset.open(scenes_copy.path)
@@ -136,7 +136,7 @@ def test_a_damaged_chunk_is_parsed_again(scenes_copy, parser, small_chunks, cont
         second.write_bytes(content)
     assert parse_dataset(scenes_copy, parser).count == captions_of(scenes_copy) - 100
     split = scenes_copy.split("train")
-    assert scenes_copy.parses.trees(split) == parser(split.captions)
+    assert scenes_copy.annotation("parses").trees(split) == parser(split.captions)
 
 
 def test_two_at_once_are_refused(scenes_copy, parser):
@@ -201,9 +201,9 @@ def test_trees_from_a_file(scenes_copy, parser, tmp_path, name):
     file = conllu_of(scenes_copy, parser, tmp_path / name)
     done = import_conllu(scenes_copy, [file])
     assert (done.count, done.agreement) == (0, None)
-    assert scenes_copy.parses.parser is None and scenes_copy.parses.parser_folder is None
+    assert scenes_copy.annotation("parses").parser is None and scenes_copy.annotation("parses").parser_folder is None
     for split in map(scenes_copy.split, scenes_copy.splits):
-        assert scenes_copy.parses.trees(split) == parser(split.captions)
+        assert scenes_copy.annotation("parses").trees(split) == parser(split.captions)
     with pytest.raises(DataError, match="parses from files; replace them with --overwrite"):
         parse_dataset(scenes_copy, parser)
 

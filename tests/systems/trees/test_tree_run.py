@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tiny import tiny
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.demo import Demo
@@ -25,10 +26,11 @@ from vsemb.runs.train import train
 from vsemb.search import StaleIndexError
 from vsemb.serving import Server
 from vsemb.serving.client import Client
-from vsemb.systems.trees.parse_texts import keep_parser, stored_parser, stored_parser_name
+from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser
 from vsemb.systems.trees.parses import Parses, write_parses
 from vsemb.systems.trees.trees import Tree, is_parsed
 from vsemb.systems.zero_shot.classify import embed_classes
+from vsemb.text.vocabulary import Vocabulary
 
 SENTENCE = "a red circle above a blue square"
 
@@ -50,23 +52,26 @@ def parsed_copy(parsed_scenes, tmp_path: Path) -> Dataset:
 def flatten(dataset: Dataset, parser: dict[str, str] | None = None) -> Parses:
     """Hangs all words of each caption on its first."""
     flat = {
-        name: [Tree(tree.words, (0, *[1] * (len(tree) - 1))) for tree in dataset.parses.trees(dataset.split(name))]
+        name: [
+            Tree(tree.words, (0, *[1] * (len(tree) - 1)))
+            for tree in dataset.annotation("parses").trees(dataset.split(name))
+        ]
         for name in dataset.splits
     }
     return write_parses(dataset, flat, parser=parser, overwrite=True)
 
 
 def test_what_a_run_keeps(tree_run, parsed_scenes, spacy_pipeline) -> None:
-    assert tree_run.info["parses"] == parsed_scenes.parses.fingerprint
+    assert tree_run.info["parses"] == parsed_scenes.annotation("parses").fingerprint
     assert json.loads((tree_run.path / "parser/parser.json").read_text())["language"] == "en"
     assert (tree_run.path / "parser/pipeline/config.cfg").read_bytes() == (spacy_pipeline / "config.cfg").read_bytes()
-    assert tree_run.parser.info.fingerprint == parsed_scenes.parses.parser["fingerprint"]
+    assert tree_run.reader.parser.info.fingerprint == parsed_scenes.annotation("parses").parser["fingerprint"]
 
 
 def test_captions_are_read_with_the_parses_of_the_dataset(tree_run, parsed_scenes) -> None:
     split = parsed_scenes.split("val")
     texts, rows = tree_run.texts_of(split)
-    assert texts == parsed_scenes.parses.texts(split)
+    assert texts == parsed_scenes.annotation("parses").texts(split)
     assert rows.tolist() == split.caption_rows.tolist()
     assert tree_run.shown_texts_of(split) == split.captions
     words = Tree.from_text(texts[0]).words
@@ -85,23 +90,23 @@ def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes)
 
 
 def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
-    assert without_parser.parser is None
+    assert without_parser.reader.parser is None
     parsed = "a\t2\ndog\t0"
-    assert without_parser.read([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", "  "]
-    assert without_parser.read(["\0", "red\0"]) == ["\0", "red\t0"]
+    assert without_parser.reader([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", "  "]
+    assert without_parser.reader(["\0", "red\0"]) == ["\0", "red\t0"]
     for sentence in ("a dog", "a\tdog"):
         with pytest.raises(DataError, match=r"knows no parser .*'a.*dog'.*--parser"):
-            without_parser.read([sentence])
+            without_parser.reader([sentence])
 
 
 def test_words_are_what_the_run_takes_for_words(tree_run, without_parser, monkeypatch) -> None:
     known = frozenset({"'s", "not", "t-shirt"})
     for run in (tree_run, without_parser):
-        monkeypatch.setitem(vars(run), "_known_words", known)
-    assert without_parser.read(["'s", "T-Shirt"]) == ["'s\t0", "T-Shirt\t0"]
+        monkeypatch.setitem(vars(run.reader), "_words", known)
+    assert without_parser.reader(["'s", "T-Shirt"]) == ["'s\t0", "T-Shirt\t0"]
     # A parser may split what has no gap.
-    monkeypatch.setitem(vars(tree_run), "parser", lambda texts: [Tree(("can", "not"), (0, 1))] * len(texts))
-    assert tree_run.read(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
+    monkeypatch.setitem(vars(tree_run.reader), "parser", lambda texts: [Tree(("can", "not"), (0, 1))] * len(texts))
+    assert tree_run.reader(["not", "cannot", "a\tb"]) == ["not\t0", "can\t0\nnot\t1", "can\t0\nnot\t1"]
 
 
 def test_bytes_that_are_no_text_are_a_word_that_is_not_known(tree_run, tiny_run) -> None:
@@ -114,17 +119,17 @@ def test_bytes_that_are_no_text_are_a_word_that_is_not_known(tree_run, tiny_run)
 
 def test_a_text_is_read_as_far_as_it_is_served(tree_run) -> None:
     filled = "a red circle " * 400
-    assert tree_run.read([filled]) == tree_run.read([filled[:4096]])
-    assert tree_run.read([filled]) != tree_run.read([filled[:2048]])
+    assert tree_run.reader([filled]) == tree_run.reader([filled[:4096]])
+    assert tree_run.reader([filled]) != tree_run.reader([filled[:2048]])
 
 
 def test_another_parser_can_be_named(without_parser, tiny_run, spacy_pipeline) -> None:
-    without_parser.use_parser(spacy_pipeline)
-    (read,) = without_parser.read([SENTENCE])
+    use_parser(without_parser, spacy_pipeline)
+    (read,) = without_parser.reader([SENTENCE])
     assert is_parsed(read)
     with pytest.raises(InvalidArgumentError, match="reads no trees"):
-        tiny_run.use_parser(spacy_pipeline)
-    assert tiny_run.read([SENTENCE]) == [SENTENCE]
+        use_parser(tiny_run, spacy_pipeline)
+    assert tiny_run.reader([SENTENCE]) == [SENTENCE]
 
 
 def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
@@ -183,15 +188,15 @@ def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tm
 def test_a_parser_that_is_none_of_spacy(parsed_copy, tmp_path, parser, name) -> None:
     keep_parser(flatten(parsed_copy, parser), tmp_path)
     assert stored_parser(tmp_path) is None
-    assert stored_parser_name(tmp_path) == name
+    assert TreeReader(Vocabulary(["dog"]), tmp_path).parser_name == name
 
 
 def test_the_kept_parser_can_be_removed(parsed_copy, tmp_path) -> None:
-    folder = parsed_copy.parses.parser_folder
+    folder = parsed_copy.annotation("parses").parser_folder
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        keep_parser(parsed_copy.parses, tmp_path)
+        keep_parser(parsed_copy.annotation("parses"), tmp_path)
         kept = tmp_path / "parser" / "pipeline"
         assert all(path.stat().st_mode & 0o200 for path in (kept, *kept.rglob("*")))
     finally:
@@ -232,9 +237,16 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     np.testing.assert_allclose(found.embedding, wanted["embedding"], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("changed", ["text.encoder=child-sum-tree-lstm", "twin=true"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ["text.encoder=child-sum-tree-lstm"],
+        ["image.projection=mlp", "text.encoder=projection-mlp", "text.encoder.encoder=tree-lstm"],
+    ],
+    ids=["child-sum", "twin"],
+)
 def test_variants_train(parsed_scenes, tree_recipe, tmp_path, changed) -> None:
-    run = train(tree_recipe.with_overrides([changed, "training.epochs=1"]), parsed_scenes, tmp_path / "run")
+    run = train(tiny(tree_recipe.with_overrides(changed), "training.epochs=1"), parsed_scenes, tmp_path / "run")
     assert evaluate_run(run, parsed_scenes).recall_sum > 0
 
 
@@ -246,11 +258,11 @@ def test_other_parses_are_another_training(parsed_copy, tree_recipe, tree_run, t
 
 
 def test_without_parses_the_way_to_them_is_named(scenes, tree_recipe, tmp_path, capsys) -> None:
-    with pytest.raises(DataError, match="vsemb parse"):
+    with pytest.raises(DataError, match="vsemb annotate"):
         train(tree_recipe, scenes, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert main(["train", "tree-twin", "--data", str(scenes.path), "--out", str(tmp_path / "run")]) == 1
-    assert "vsemb parse" in capsys.readouterr().err
+    assert "vsemb annotate" in capsys.readouterr().err
 
 
 def test_the_commands(without_parser, tree_run, parsed_scenes, spacy_pipeline, tmp_path, capsys) -> None:

@@ -353,7 +353,7 @@ def test_the_vocabulary_votes_for_capitals() -> None:
     # a 5 times; dog and us 3 times, dog in lower case twice; it twice, never so, and I-T before I-t.
     assert tree_vocabulary(texts).words == ("a", "dog", "US", "IT", "The")
     assert tree_vocabulary(iter(texts), min_count=3).words == ("a", "dog", "US")
-    assert tree_vocabulary(texts, max_words=1).words == ("a",)
+    assert tree_vocabulary(texts, size=1).words == ("a",)
 
 
 @pytest.mark.parametrize("word", WORDS + ("İstanbul", "ΟΔΟΣ", "ǅ", "ẞ", "K", "Å"), ids=range(len(WORDS) + 6))
@@ -386,8 +386,8 @@ def test_vocabularies_that_cannot_be() -> None:
         tree_vocabulary(["A dog", ""])
     with pytest.raises(DataError, match="No word of 0 "):
         tree_vocabulary([])
-    with pytest.raises(InvalidArgumentError, match="max_words=0"):
-        tree_vocabulary(words("a"), max_words=0)
+    with pytest.raises(InvalidArgumentError, match="size=0"):
+        tree_vocabulary(words("a"), size=0)
 
 
 def test_texts_longer_than_a_tokenizer_are_counted_whole() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from vsemb.runs.initialization import start_model, text_parts
 
 from tests.conftest import FEATURE_DIM
 from vsemb import recipes
-from vsemb.data.features.store import FeatureStore
+from vsemb.data.store import Dataset
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
@@ -21,28 +22,41 @@ from vsemb.encoders import (
     RecurrentSentenceEncoder,
     SequenceAndBagEncoder,
 )
-from vsemb.encoders.projection_mlp import unwrapped
+from vsemb.encoders.projection_mlp import MLP, MLPText
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.losses.hinge import All
+from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder
-from vsemb.recipes import Recipe
-from vsemb.runs import build, optimizers, texts
-from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
+from vsemb.recipes.retrieval import Retrieval, RetrievalJob
+from vsemb.recipes.schema import Recipe
+from vsemb.similarities import Dot
+from vsemb.systems.trees.parse_texts import Trees
+from vsemb.systems.trees.tree_lstm import TreeLSTM, TreeLSTMEncoder
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.cooccurrence import document_frequencies
 from vsemb.training import RisingMomentumSGD
+from vsemb.training.optimizers import Step
 
 VARIANTS = ["vs", "s", "m1", "m2", "l"]
-SMALL = ["text.units=6", "text.word_dim=5", "embedding_dim=8", "batches.size=6"]
-WORDS = ["text.tokenizer=words", "text.encoder=gru"]
+SMALL = ["text.encoder.encoder.units=6", "text.encoder.encoder.words.dim=5", "embedding_dim=8", "batches.size=6"]
+WORDS = ["text.tokenizer=words", "text.encoder.encoder=recurrent"]
+INFO = {"feature_dim": FEATURE_DIM}
 
 
-def small(*overrides: str) -> Recipe:
+def small(*overrides: str) -> Retrieval:
+    """The recipe `vs` with small sizes, which also hold for another encoder among the overrides."""
     return recipes.get("tree-twin").with_overrides([*SMALL, *overrides])
+
+
+def build(recipe: Any) -> DualEncoder:
+    return recipe.build(9, INFO, "float32")
 
 
 class ChainParses:
     """Parses in which every word hangs on the one before it."""
+
+    fingerprint = "chain"
 
     def texts(self, split) -> list[str]:
         return [chain(caption) for caption in split.captions]
@@ -53,10 +67,32 @@ def chain(caption: str) -> str:
     return Tree(words, tuple(range(len(words)))).text
 
 
-def test_tuned_without_trees_is_vsepp() -> None:
+@pytest.fixture
+def chained(scenes_path: Path, monkeypatch) -> Dataset:
+    """The scenes, with chains for parses."""
+    dataset = Dataset.open(scenes_path)
+    monkeypatch.setitem(dataset._annotations, "parses", ChainParses())
+    return dataset
+
+
+def train_two_steps(job: RetrievalJob) -> tuple[list[np.ndarray], DualEncoder]:
+    """Trains two steps, and returns the weights before them and the model."""
+    recipe = job.recipe
+    batches = job.batches()
+    model = job.model(recipe, "float32")
+    model.compile(recipe.optimizer.build(5, 1), job.loss(5), jit_compile=False)
+    before = model.get_weights()
+    history = model.fit(batches.dataset().take(2), shuffle=False, verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+    return before, model
+
+
+def test_tuned_with_the_text_tower_of_vsepp_is_vsepp() -> None:
     tuned, vsepp = recipes.get("tree-twin", "tuned"), recipes.get("vsepp", "tuned")
-    words = tuned.with_overrides(["text.tokenizer=words", "text.encoder=gru"])
-    assert dataclasses.replace(words, name="vsepp", variant="tuned", paper=vsepp.paper) == vsepp
+    assert (tuned.text.tokenizer.kind, tuned.text.encoder.sequence.kind) == ("trees", "tree-lstm")
+    assert (tuned.text.encoder.sequence.units, tuned.text.encoder.sequence.pooling) == (256, "mean+max")
+    same = {"name": "vsepp", "variant": "tuned", "paper": vsepp.paper, "text": vsepp.text}
+    assert dataclasses.replace(tuned, **same) == vsepp
 
 
 def test_tables_1_and_2() -> None:
@@ -71,18 +107,20 @@ def test_tables_1_and_2() -> None:
     assert list(rows) == VARIANTS and recipes.get("tree-twin").variant == "vs"
     for variant, row in rows.items():
         recipe = recipes.get("tree-twin", variant)
-        text, optimizer = recipe.text, recipe.optimizer
-        found = (text.units, text.slots, recipe.embedding_dim, recipe.batches.size, optimizer.learning_rate)
+        column, optimizer = recipe.text.encoder, recipe.optimizer
+        encoder = column.encoder
+        found = (encoder.units, encoder.slots, recipe.embedding_dim, recipe.batches.size, optimizer.learning_rate)
         assert found == row
-        assert (text.tokenizer, text.encoder, text.pooling, text.word_dim) == (
-            *("trees", "tree-lstm", "last"),
-            300,
-        )
-        assert (recipe.similarity, recipe.twin, recipe.twin_activate_first) == ("dot", True, True)
-        assert (recipe.loss.name, recipe.loss.margin, recipe.loss.negatives) == ("ranking", 1.0, "all")
-        assert (optimizer.name, optimizer.momentum_start, optimizer.momentum) == ("sgd", 0.5, 0.95)
-        assert (optimizer.schedule, optimizer.decay_rate, optimizer.decay_steps) == ("step", 0.95, 2500)
-        assert recipe.image.standardize and text.word_vectors is None
+        assert recipe.text.tokenizer == Trees()
+        assert (encoder.kind, encoder.pooling, encoder.words.dim) == ("tree-lstm", "root", 300)
+        assert (column.kind, column.activate_first, recipe.image.projection) == ("projection-mlp", True, MLP())
+        assert recipe.similarity == Dot()
+        assert recipe.loss == Ranking(margin=1.0, negatives=All(), reduction="mean")
+        assert (optimizer.kind, optimizer.momentum_start, optimizer.momentum) == ("rising-momentum-sgd", 0.5, 0.95)
+        assert optimizer.momentum_steps == 2500
+        assert optimizer.schedule == Step(factor=0.95, every=2500.0, unit="steps")
+        assert recipe.image.standardize and not recipe.image.augment and encoder.words.vectors is None
+        assert (recipe.training.epochs, recipe.training.patience) == (30, 5)
 
 
 def words_of(tokenizer: TreeTokenizer, parsed: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -100,8 +138,9 @@ def test_every_variant_builds_as_it_is() -> None:
     for variant in VARIANTS:
         recipe = recipes.get("tree-twin", variant)
         assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
-        image, text = columns(build.build_model(recipe, 9, 4096))
-        units, slots, dim = recipe.text.units, recipe.text.slots, recipe.embedding_dim
+        image, text = columns(recipe.build(9, {"feature_dim": 4096}, "float32"))
+        inner = recipe.text.encoder.encoder
+        units, slots, dim = inner.units, inner.slots, recipe.embedding_dim
         assert image.first.kernel.shape == (4096, dim) and text.first.kernel.shape == (units, dim)
         assert image.second.kernel.shape == text.second.kernel.shape == (dim, dim)
         encoder = text.encoder
@@ -112,7 +151,7 @@ def test_every_variant_builds_as_it_is() -> None:
         )
         # No layer between the root's state and the column.
         assert encoder.compute_output_shape((3, 7, 2)) == (3, units)
-        optimizer = optimizers.build_optimizer(recipe, 100)
+        optimizer = recipe.optimizer.build(100, 30)
         assert isinstance(optimizer, RisingMomentumSGD)
         rates = [float(optimizer._learning_rate(step)) for step in (0, 2499, 2500, 5000)]
         rate = recipe.optimizer.learning_rate
@@ -120,22 +159,29 @@ def test_every_variant_builds_as_it_is() -> None:
         keras.backend.clear_session()
 
 
+CHILD_SUM = ["text.encoder.encoder=child-sum-tree-lstm"]
+NO_COLUMN = ["text.encoder=tree-lstm", "text.encoder.words.dim=5", "text.encoder.units=6"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "children", "pooling", "size"),
     [
         ([], "slots", "root", 6),
-        (["text.encoder=child-sum-tree-lstm"], "sum", "root", 6),
-        (["text.pooling=mean"], "slots", "mean", 6),
-        (["text.pooling=mean+max", "text.slots=1"], "slots", "mean+max", 12),
-        (["twin=false"], "slots", "root", 8),
+        (CHILD_SUM, "sum", "root", 6),
+        (["text.encoder.encoder.pooling=mean"], "slots", "mean", 6),
+        (["text.encoder.encoder.pooling=mean+max", "text.encoder.encoder.slots=1"], "slots", "mean+max", 12),
+        (NO_COLUMN, "slots", "root", 8),
     ],
     ids=["root", "child-sum", "mean", "mean+max", "no-twin"],
 )
 def test_tree_encoders(overrides: list[str], children: str, pooling: str, size: int) -> None:
-    recipe = small(*overrides)
-    model = build.build_model(recipe, 9, FEATURE_DIM)
-    encoder = unwrapped(model.text_encoder)
-    assert isinstance(model.text_encoder, ProjectionMLP) == recipe.twin
+    recipe = recipes.get("tree-twin").with_overrides(
+        [*(each for each in SMALL if overrides is not NO_COLUMN or not each.startswith("text")), *overrides]
+    )
+    model = build(recipe)
+    encoder = model.text_encoder
+    assert isinstance(encoder, ProjectionMLP) == (overrides is not NO_COLUMN)
+    encoder = getattr(encoder, "encoder", encoder)
     assert isinstance(encoder, TreeLSTMEncoder)
     assert (encoder.children, encoder.pooling, encoder.dim) == (children, pooling, size)
     tokens = np.array([[[2, 2], [3, 0], [4, 2]], [[5, 0], [0, 0], [0, 0]]], np.int32)
@@ -148,42 +194,46 @@ def test_tree_encoders(overrides: list[str], children: str, pooling: str, size: 
 def test_words_in_their_order_in_the_same_recipe(scenes) -> None:
     recipe = small(*WORDS)
     assert dataclasses.replace(recipe, text=small().text) == small()
-    split, store = scenes.split("train"), FeatureStore.find(scenes)
-    vocabulary = texts.build_vocabulary(recipe, texts.read_texts(recipe, split).captions)
-    tokenizer = texts.build_tokenizer(recipe, vocabulary)
-    batches = build.build_batches(recipe, split, build.build_images(recipe, split, store), tokenizer)
-    model = build.build_model(recipe, len(vocabulary), store.dim)
-    assert isinstance(unwrapped(model.text_encoder), RecurrentSentenceEncoder)
-    assert unwrapped(model.text_encoder).compute_output_shape((3, 7)) == (3, 6)
-    model.compile(optimizers.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
-    before = model.get_weights()
-    history = model.fit(batches.dataset().take(2), shuffle=False, verbose=0)
-    assert np.isfinite(history.history["loss"][0])
+    before, model = train_two_steps(RetrievalJob(recipe, scenes))
+    encoder = columns(model)[1].encoder
+    assert isinstance(encoder, RecurrentSentenceEncoder)
+    assert encoder.compute_output_shape((3, 7)) == (3, 6)
     assert all((a != b).any() for a, b in zip(model.get_weights(), before, strict=True) if a.ndim > 1)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "size"),
+    ("encoder", "overrides", "size"),
     [
-        (["text.directions=concat"], 12),
-        (["text.directions=average", "text.pooling=mean+max"], 12),
-        (["text.encoder=sum"], 5),
-        (["text.encoder=average"], 8),
-        (["text.encoder=bow"], 8),
+        ("recurrent", ["units=6", "directions=concat"], 12),
+        ("recurrent", ["units=6", "directions=average", "pooling=mean+max"], 12),
+        ("linear", ["words.dim=5"], 5),
+        ("linear", ["words.dim=5", "pooling=mean", "projection=true"], 5),
     ],
-    ids=["concat", "mean+max", "sum", "average", "bow"],
+    ids=["concat", "mean+max", "sum", "average"],
 )
-def test_sentences_enter_the_column_as_large_as_they_are(overrides: list[str], size: int) -> None:
-    model = build.build_model(small(*WORDS, *overrides), 9, FEATURE_DIM)
-    assert columns(model)[1].first.kernel.shape == (size, 8)
+def test_sentences_enter_the_column_as_large_as_they_are(encoder: str, overrides: list[str], size: int) -> None:
+    inner = [f"text.encoder.encoder={encoder}", *(f"text.encoder.encoder.{each}" for each in overrides)]
+    recipe = recipes.get("tree-twin").with_overrides(["embedding_dim=8", "text.tokenizer=words", *inner])
+    assert columns(build(recipe))[1].first.kernel.shape == (size, 8)
+
+
+BAG = [
+    "text.encoder.encoder=sequence-and-bag",
+    "text.encoder.encoder.sequence=tree-lstm",
+    "text.encoder.encoder.sequence.units=6",
+    "text.encoder.encoder.sequence.words.dim=5",
+]
+
+
+def with_bag(*overrides: str) -> Retrieval:
+    return recipes.get("tree-twin").with_overrides(["embedding_dim=8", "batches.size=6", *BAG, *overrides])
 
 
 def test_a_bag_beside_the_tree() -> None:
-    model = build.build_model(small("text.bag=true"), 9, FEATURE_DIM)
-    encoder = unwrapped(model.text_encoder)
+    model = build(with_bag())
+    encoder = columns(model)[1].encoder
     assert isinstance(encoder, SequenceAndBagEncoder)
-    words, bag = text_parts(model)
-    assert words is encoder.sequence.words and isinstance(bag, BagOfWordsEncoder) and bag is encoder.bag
+    assert isinstance(encoder.sequence, TreeLSTMEncoder) and isinstance(encoder.bag, BagOfWordsEncoder)
     tokens = tf.constant([[[2, 2], [3, 0]], [[3, 0], [0, 0]]], tf.int32)
     assert model.encode_texts(tokens).shape == (2, 8)
 
@@ -191,131 +241,102 @@ def test_a_bag_beside_the_tree() -> None:
 @pytest.mark.parametrize(
     ("overrides", "field"),
     [
-        (["image.projection=false"], "image.projection"),
-        (["image.use_bias=false"], "image.use_bias"),
-        (["image.init_scale=0.1"], "image.init_scale"),
-        (["text.encoder=gru"], "text.encoder"),
-        (["text.tokenizer=words"], "text.encoder"),
-        (["text.encoder=attributes"], "text.encoder"),
-        (["text.pooling=first"], "pooling"),
-        (["twin=false", "twin_activate_first=false"], "twin_activate_first"),
+        (["image.projection=none"], "embedding_dim"),
+        (["image.projection.use_bias=false"], "image.projection.use_bias"),
+        (["image.projection.init_scale=0.1"], "image.projection.init_scale"),
+        (["text.encoder.encoder=recurrent"], "an encoder of trees"),
+        (["text.tokenizer=words"], "text.encoder.*an encoder of ids.*text.tokenizer"),
+        (["text.encoder=tree-lstm", "text.encoder.activate_first=false"], "text.encoder.activate_first"),
+        (["text.encoder.encoder.pooling=first"], "pooling"),
+        (["text.encoder.encoder.pooling=last"], "pooling"),
+        (["text.encoder.encoder.slots=0"], "slots"),
+        (["text.encoder.encoder.slots=17"], "slots"),
+        ([*CHILD_SUM, "text.encoder.encoder.slots=3"], "text.encoder.encoder.slots"),
     ],
-    ids=["projection", "bias", "scale", "gru-of-trees", "tree-of-words", "attributes", "pooling", "no-twin"],
 )
 def test_what_does_not_go_together(overrides: list[str], field: str) -> None:
     with pytest.raises(InvalidArgumentError, match=field):
-        build.build_model(small(*overrides), 9, FEATURE_DIM)
+        recipes.get("tree-twin").with_overrides(overrides)
 
 
-def test_features_do_not_set_the_size_of_the_columns(scenes) -> None:
-    store = FeatureStore.find(scenes)
-    assert build.with_feature_size(small(), store) == small()
-    with pytest.raises(InvalidArgumentError, match="image.projection"):
-        build.with_feature_size(small("image.projection=false"), store)
-
-
-def test_texts_are_parses(scenes) -> None:
-    split = scenes.split("train")
-    read = texts.read_texts(small(), split, training=True, parses=ChainParses())
+def test_texts_are_parses(chained) -> None:
+    split = chained.split("train")
+    read = Trees().select(split)
     assert read.captions == [chain(caption) for caption in split.captions]
     np.testing.assert_array_equal(read.caption_rows, split.caption_rows)
-    first = small("batches.captions_per_image=1")
-    few = texts.read_texts(first, split, training=True, parses=ChainParses())
+    job = RetrievalJob(small("batches.captions_per_image=1"), chained)
     starts = np.unique(split.caption_rows, return_index=True)[1]
-    assert few.captions == [chain(split.captions[place]) for place in starts]
-    np.testing.assert_array_equal(few.caption_rows, np.arange(len(split)))
+    assert job.train.captions == [chain(split.captions[place]) for place in starts]
+    np.testing.assert_array_equal(job.train.caption_rows, np.arange(len(split)))
     # Only in training.
-    assert len(texts.read_texts(first, split, parses=ChainParses()).captions) == len(split.captions)
+    assert len(job.val.captions) == len(chained.split("val").captions)
 
 
 def test_without_parses_nothing_is_read(scenes) -> None:
-    with pytest.raises(DataError, match="vsemb parse"):
-        texts.read_texts(small(), scenes.split("train"))
+    for read in (lambda: Trees().select(scenes.split("train")), lambda: Trees().describe(scenes)):
+        with pytest.raises(DataError, match="vsemb annotate"):
+            read()
     with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
-        texts.build_vocabulary(dataclasses.replace(small(), task="entailment"), ["a dog"])
+        Trees().learn(["a dog"])
 
 
-@pytest.mark.parametrize("overrides", [[], ["text.bag=true", "image.standardize=true"]], ids=["plain", "all"])
-def test_the_start_sees_through_the_columns(overrides: list[str], scenes, tmp_path) -> None:
+@pytest.mark.parametrize("bag", [False, True], ids=["plain", "bag"])
+def test_the_start_sees_through_the_columns(bag: bool, chained, tmp_path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("circle 1 2 3 4 5\nsquare 5 4 3 2 1\n")
-    recipe = small(f"text.word_vectors={vectors}", *overrides)
-    split, store = (
-        texts.read_texts(recipe, scenes.split("train"), parses=ChainParses()),
-        FeatureStore.find(scenes),
+    field = f"words.vectors={vectors}"
+    recipe = (
+        with_bag(f"text.encoder.encoder.sequence.{field}")
+        if bag
+        else small(f"text.encoder.encoder.{field}", "image.standardize=false")
     )
-    vocabulary = texts.build_vocabulary(recipe, split.captions)
-    tokenizer = texts.build_tokenizer(recipe, vocabulary)
-    assert isinstance(tokenizer, TreeTokenizer) and texts.token_shape(recipe) == (2,)
-    model = build.build_model(recipe, len(vocabulary), store.dim)
-    start_model(recipe, model, tokenizer, split, store)
-    words, bag = text_parts(model)
+    job = RetrievalJob(recipe, chained)
+    tokenizer, vocabulary = job.tokenizer, job.vocabulary
+    assert isinstance(tokenizer, TreeTokenizer) and recipe.text.tokenizer.token_shape == (2,)
+    model = job.model(recipe, "float32")
+    image, text = columns(model)
+    encoder = text.encoder
     place = vocabulary.tokens.index("circle")
-    np.testing.assert_array_equal(words.table[place], [1, 2, 3, 4, 5])
-    image = unwrapped(model.image_encoder)
-    assert isinstance(image, ImageEncoder)
-    if image.scaling is not None:
-        assert np.abs(image.scaling.mean).max() > 0
-    if bag is not None:
+    np.testing.assert_array_equal(encoder.words.table[place], [1, 2, 3, 4, 5])
+    assert isinstance(image.encoder, ImageEncoder)
+    assert (image.encoder.scaling is not None) == bag
+    if bag:
+        assert np.abs(image.encoder.scaling.mean).max() > 0
         # Ids of words were counted, not heads.
-        counts = document_frequencies(*words_of(tokenizer, split.captions), len(vocabulary))
-        assert np.argmin(bag.rarity[2:]) == np.argmax(counts[2:])
-    tokens = tokenizer(tf.constant(split.captions[:3]))
+        counts = document_frequencies(*words_of(tokenizer, job.train.captions), len(vocabulary))
+        assert np.argmin(encoder.bag.rarity[2:]) == np.argmax(counts[2:])
+    tokens = tokenizer(tf.constant(job.train.captions[:3]))
     assert model.encode_texts(tokens).shape == (3, 8)
 
 
 def test_canonical_correlation_has_no_map_to_set(scenes) -> None:
-    recipe = small(*WORDS, "training.start=cca")
-    split, store = scenes.split("train"), FeatureStore.find(scenes)
-    vocabulary = texts.build_vocabulary(recipe, split.captions)
-    model = build.build_model(recipe, len(vocabulary), store.dim)
-    with pytest.raises(InvalidArgumentError, match="training.start"):
-        start_model(recipe, model, texts.build_tokenizer(recipe, vocabulary), split, store)
+    recipe = small(*WORDS, "initialization=cca")
+    with pytest.raises(InvalidArgumentError, match="initialization"):
+        RetrievalJob(recipe, scenes).model(recipe, "float32")
 
 
-def test_trees_take_a_step(scenes) -> None:
-    recipe = small("loss.l2=1e-4")
-    split, store = (
-        texts.read_texts(recipe, scenes.split("train"), parses=ChainParses()),
-        FeatureStore.find(scenes),
-    )
-    vocabulary = texts.build_vocabulary(recipe, split.captions)
-    images = build.build_images(recipe, split, store)
-    batches = build.build_batches(recipe, split, images, texts.build_tokenizer(recipe, vocabulary))
-    model = build.build_model(recipe, len(vocabulary), store.dim)
+def test_trees_take_a_step(chained) -> None:
+    before, model = train_two_steps(RetrievalJob(small("l2=1e-4"), chained))
     assert model.l2 == 1e-4
-    model.compile(optimizers.build_optimizer(recipe, 5), build.build_loss(recipe, 5), jit_compile=False)
-    before = model.get_weights()
-    history = model.fit(batches.dataset().take(2), shuffle=False, verbose=0)
-    assert np.isfinite(history.history["loss"][0])
     # Chains have no child on the right, so the word vectors and the columns are what surely moves.
     moved = [(a != b).any() for a, b in zip(model.get_weights(), before, strict=True) if a.ndim > 1]
     assert sum(moved) >= 6
 
 
-def test_pixels_enter_a_column(scenes) -> None:
-    recipe = small("image.backbone=SmallConvNet", "image.size=32", "image.frozen_statistics=false")
-    model = build.build_model(recipe, 9, None)
-    image, _ = columns(model)
-    assert image.first.kernel.shape == (256, 8)
-    pixels = np.zeros((2, 32, 32, 3), np.float32)
-    assert model.encode_images(pixels).shape == (2, 8)
+def test_pixels_enter_a_column() -> None:
+    pixels = ["image=pixels", "image.size=32", "image.frozen_statistics=false", "image.projection=mlp"]
+    model = build(small(*pixels))
+    column = model.image_encoder.head
+    assert isinstance(column, ProjectionMLP) and isinstance(model.text_encoder, ProjectionMLP)
+    assert column.first.kernel.shape == (256, 8)
+    images = np.zeros((2, 32, 32, 3), np.float32)
+    assert model.encode_images(images).shape == (2, 8)
     again = DualEncoder.from_config(model.get_config())
     again.build({"image": (None, 32, 32, 3), "text": (None, None, 2)})
     again.set_weights(model.get_weights())
-    np.testing.assert_allclose(again.encode_images(pixels), model.encode_images(pixels), rtol=1e-6)
+    np.testing.assert_allclose(again.encode_images(images), model.encode_images(images), rtol=1e-6)
 
 
-def test_runs_of_earlier_versions_still_open() -> None:
-    new = {
-        "": ("twin", "twin_activate_first"),
-        "text": ("slots",),
-        "loss": ("l2",),
-        "optimizer": ("decay_steps", "momentum", "momentum_start", "momentum_steps"),
-    }
-    recipe = recipes.get("kiros2014")
-    plain = recipe.to_json()
-    for part, names in new.items():
-        for name in names:
-            del (plain[part] if part else plain)[name]
-    assert Recipe.from_json(plain) == recipe
+def test_a_column_of_its_own_defaults() -> None:
+    recipe = recipes.get("tree-twin").with_overrides(["text.encoder=projection-mlp", "text.encoder.encoder=tree-lstm"])
+    assert recipe.text.encoder == MLPText(encoder=TreeLSTM())
