@@ -63,28 +63,33 @@ def say(line: str) -> None:
 
 
 @dataclass(frozen=True)
+class _Option:
+    owner: str
+    shown: str
+    default: Any
+
+
+@dataclass(frozen=True)
 class Modes:
     """The modes of a command, and which options belong to them.
 
     Attributes:
         modules: name -> module.
-        owners: name of an argument -> the mode that adds it; `""` for the command without a mode.
-        defaults: name of an argument -> its default.
+        options: name of an argument -> the option; its owner is a mode, or `""` for the command without one.
         by_flag: whether a mode is chosen by a flag.
     """
 
     modules: dict[str, ModuleType]
-    owners: dict[str, str]
-    defaults: dict[str, Any]
-    by_flag: bool
+    options: dict[str, _Option]
+    by_flag: bool = True
 
     def chosen(self, arguments: argparse.Namespace) -> str | None:
-        """Returns the mode that was asked for; None for none.
+        """Returns the mode whose flag was given; None for none.
 
         Raises:
             InvalidArgumentError: for two of them.
         """
-        named = [name for name in self.modules if getattr(arguments, _destination(name))] if self.by_flag else []
+        named = [name for name in self.modules if getattr(arguments, name.replace("-", "_"))]
         if len(named) > 1:
             raise InvalidArgumentError(f"--{named[0]} must stand alone; got --{named[1]} too. Run one at a time.")
         return named[0] if named else None
@@ -97,24 +102,20 @@ class Modes:
             name: the mode that runs; `""` for the command without one.
 
         Raises:
-            InvalidArgumentError: naming the option and the mode that it belongs to.
+            InvalidArgumentError: naming the option and the modes that take it.
         """
-        uses = getattr(self.modules.get(name), "USES", ())
-        for argument, owner in self.owners.items():
-            if owner == name or argument in uses or getattr(arguments, argument) == self.defaults[argument]:
+        for argument, option in self.options.items():
+            takers = [option.owner, *(each for each in self.modules if argument in self._uses(each))]
+            if name in takers or getattr(arguments, argument) == option.default:
                 continue
-            option, here = f"--{argument.replace('_', '-')}", self._shown(name)
-            with_it = [other for other, module in self.modules.items() if argument in getattr(module, "USES", ())]
-            modes = " or ".join(self._shown(each) for each in [owner, *with_it] if each)
-            raise InvalidArgumentError(
-                f"{option} must go with {modes}; got it with {here}. Leave it out."
-                if modes
-                else f"{option} must not go with {here}. Leave it out."
-            )
+            needed = " or ".join(f"with {self._shown(each)}" if each else "without a mode" for each in takers)
+            here = f"with {self._shown(name)}" if name else "without it"
+            raise InvalidArgumentError(f"{option.shown} must be used {needed}; got it {here}. Leave it out.")
+
+    def _uses(self, name: str) -> Collection[str]:
+        return getattr(self.modules[name], "USES", ())
 
     def _shown(self, name: str) -> str:
-        if not name:
-            return "neither of " + ", ".join(map(self._shown, self.modules)) if len(self.modules) > 1 else "no mode"
         return f"--{name}" if self.by_flag else name
 
 
@@ -134,8 +135,7 @@ def add_modes(
         by_flag: whether to add a flag per mode.
     """
     modules = {name: registry.load(module) for name, module in registry.modes(command).items()}
-    owners: dict[str, str] = {}
-    defaults: dict[str, Any] = {}
+    options: dict[str, _Option] = {}
 
     def add(
         owner: str, configure: Callable[[argparse._ActionsContainer], None], to: argparse._ActionsContainer
@@ -143,8 +143,7 @@ def add_modes(
         before = len(parser._actions)
         configure(to)
         for action in parser._actions[before:]:
-            owners[action.dest] = owner
-            defaults[action.dest] = action.default
+            options[action.dest] = _Option(owner, action.option_strings[-1], action.default)
 
     if own is not None:
         add("", own, parser)
@@ -154,11 +153,7 @@ def add_modes(
             flags.add_argument(f"--{name}", action="store_true", help=module.SUMMARY)
     for name, module in modules.items():
         add(name, module.configure, parser.add_argument_group(f"with --{name}" if by_flag else name))
-    parser.set_defaults(modes=Modes(modules, owners, defaults, by_flag))
-
-
-def _destination(name: str) -> str:
-    return name.replace("-", "_")
+    parser.set_defaults(modes=Modes(modules, options, by_flag))
 
 
 def add_options(parser: argparse.ArgumentParser, *groups: str) -> None:

@@ -1,53 +1,45 @@
-"""Show which words and regions weigh most in a run's scores, and which words weigh least.
+"""`vsemb analyze norms`: the words and regions with the largest embeddings, and the words with the smallest.
 
-For runs on regions whose score is a sum of inner products, such as those of variant paper of the recipe
-dvsa: words and regions with long vectors decide it. A word's magnitude is the mean length of its vectors over
-its places in the captions of a split. --out draws a sheet of the regions.
+The norm of a word is the mean norm of its vectors over its places in the captions of a split.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from vsemb.systems.regions.search_command import add_choice, add_files, check_files
+from vsemb.commands import table
+from vsemb.systems.regions import search_command
+from vsemb.systems.regions.search_command import check_files, regions_table
 
-EXAMPLE = """  vsemb magnitudes runs/dvsa
-  vsemb magnitudes runs/dvsa --data data/flickr8k --split test -k 20 --parts --out salient.png"""
+SUMMARY = "norms of words and regions"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("run", metavar="RUN", help="the run directory")
-    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
-    parser.add_argument("--split", default="val", help="the split to measure (%(default)s)")
-    parser.add_argument("-k", type=int, default=40, metavar="N", help="words of each kind, and regions (%(default)s)")
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Adds the analysis' options."""
+    parser.add_argument("-k", type=int, default=40, metavar="N", help="words per list, and regions (%(default)s)")
     parser.add_argument(
-        "--min-count",
-        type=int,
-        default=5,
-        metavar="N",
-        help="leave words out that the split's captions have less often (%(default)s)",
+        "--min-count", type=int, default=5, metavar="N", help="leave rarer words of the split out (%(default)s)"
     )
-    add_choice(parser)
-    add_files(parser)
+    search_command.configure(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
-    from vsemb.cli.tables import regions_table, table
-    from vsemb.data.store import Dataset
-    from vsemb.errors import printable
+def run(arguments: argparse.Namespace) -> None:
+    """Measures and prints."""
+    from vsemb.errors import invalid_argument, printable
     from vsemb.files import write_json
     from vsemb.runs.pictures import decimals, save_picture
     from vsemb.runs.run import Run
-    from vsemb.systems.regions.magnitudes import measure_magnitudes
+    from vsemb.systems.regions.norms import measure_norms
     from vsemb.systems.regions.region_search import region_sheet
+    from vsemb.systems.regions.run import require_regions
 
+    if len(arguments.runs) > 1:
+        raise invalid_argument("run", arguments.runs[1], "one run for norms")
     check_files(arguments)
-    opened = Run.open(arguments.run)
-    opened.need_regions()
-    dataset = Dataset.open(arguments.data or opened.data_path)
-    found = measure_magnitudes(
+    opened = Run.open(arguments.runs[0])
+    require_regions(opened)
+    dataset = opened.open_data(arguments.data)
+    found = measure_norms(
         opened,
         dataset,
         arguments.split,
@@ -56,18 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
         every=arguments.all_regions,
         parts=arguments.parts,
     )
-    digits = decimals(word.magnitude for word in found.largest)
+    digits = decimals(word.norm for word in found.largest)
     words = [
-        [[f"{word.magnitude:.{digits}f}", word.word, str(word.count)] for word in side]
+        [[f"{word.norm:.{digits}f}", word.word, str(word.count)] for word in side]
         for side in (found.smallest, found.largest)
     ]
     rows = [[*low, *high] for low, high in zip(*words, strict=True)]
-    header = ["smallest", "word", "places", "largest", "word", "places"]
-    print(table(header, rows, text=(1, 4)))
-    print(f"\n{regions_table(found.regions, 'magnitude')}")
+    print(table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4)))
+    print(f"\n{regions_table(found.regions, 'norm')}")
     if arguments.out is not None and found.regions:
         save_picture(region_sheet(dataset, found.regions), arguments.out)
         print(f"\n{printable(arguments.out)}")
     if arguments.json:
         write_json(arguments.json, {"split": arguments.split, **found.to_json()})
-    return 0

@@ -19,12 +19,13 @@ preprocessing. An interrupted run goes on where it was when the same command is 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vsemb.commands import say
+
 if TYPE_CHECKING:
-    from vsemb.systems.regions.regions import RegionStore
+    from vsemb.systems.regions.region_store import RegionStore
 
 EXAMPLE = """  vsemb regions data/flickr8k
   vsemb regions data/coco --from detections.json --images annotations/instances_val2017.json
@@ -42,41 +43,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="grid, selective-search, or the FILE.json of a detector (%(default)s)",
     )
     parser.add_argument("--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids")
-    parser.add_argument(
-        "--count", type=int, default=19, help="boxes of an image, besides the whole image (%(default)s)"
-    )
+    parser.add_argument("--count", type=int, default=19, help="boxes per image, besides the whole image (%(default)s)")
     parser.add_argument(
         "--overlap",
         type=float,
-        help="of boxes whose intersection over union is above, the best is kept (0.5)",
+        help="highest intersection over union of boxes that are kept (0.5)",
     )
     parser.add_argument(
         "--pooling",
         choices=("map", "crops"),
         default="map",
-        help="means of the network's last map over each box, or each box as an image of its own: slower by "
-        "their number, and better with small images (%(default)s)",
+        help="average the last map over each box, or embed its crop (%(default)s)",
     )
     parser.add_argument(
         "--rank",
         choices=("objectness", "confidence"),
-        help="what makes a box one of the best: its contrast to its surroundings, or the score of the "
-        "detector or, with selective-search, of the network's own classifier (objectness; confidence for a "
-        "detector)",
+        help="keep boxes by contrast or by score (objectness; confidence for detectors)",
     )
     parser.add_argument("--backbone", help="a keras.applications network, or SmallConvNet (MobileNetV2)")
     parser.add_argument(
         "--weights",
         default="imagenet",
-        help="imagenet (downloaded by Keras), a .weights.h5 or .h5 file, random, or the directory "
-        "of a RUN that was trained from pixels, whose network is taken (%(default)s)",
+        help="imagenet, random, a weights file, or a run trained from pixels (%(default)s)",
     )
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument("--batch-size", type=int, default=32, help="images at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Runs the command."""
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument, unknown_name
@@ -100,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if file is not None:
         detections = read_detections(file, dataset, arguments.images)
         for note in detections.notes:
-            print(note, file=sys.stderr)
+            say(note)
     network = {"backbone": arguments.backbone, "size": arguments.size}
     with lent_backbone(arguments.weights, network) as (backbone, weights):
         store = cache_regions(
@@ -115,19 +110,18 @@ def run(arguments: argparse.Namespace) -> int:
     speed = values["images_per_second"]
     print(f"fingerprint  {store.fingerprint}")
     print(f"shape        {' x '.join(map(str, store.shape))}")
-    print(f"regions      {values['regions_mean']:.1f} an image on average, the whole image included")
+    print(f"regions      {values['regions_mean']:.1f} per image on average, the whole image included")
     print(f"images/s     {speed or 'nothing left to compute'}")
     print(f"where        {store.directory}")
     print(f"next         {values['next']}")
     if arguments.json:
         write_json(arguments.json, values)
-    return 0
 
 
 def _describe(store: RegionStore, data: Path) -> dict[str, Any]:
     speed = store.images_computed / store.seconds if store.images_computed else None
     others = list(store.directory.parent.glob("[!.]*/manifest.json"))
-    named = f" --set image.features={store.fingerprint}" if len(others) > 1 else ""
+    named = f" --set image.fingerprint={store.fingerprint}" if len(others) > 1 else ""
     return {
         "fingerprint": store.fingerprint,
         "directory": str(store.directory),

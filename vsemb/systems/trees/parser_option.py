@@ -1,4 +1,4 @@
-"""The option `--parser` of commands that read sentences with a run that wants dependency trees."""
+"""The option `--parser` of commands that read raw texts with a run."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vsemb.runs.stored_run import StoredRun
+    from vsemb.runs.run import Run
 
 
-def add_parser(parser: argparse.ArgumentParser) -> None:
-    """Adds the argument."""
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Adds the option."""
     parser.add_argument(
         "--parser",
         metavar="NAME_OR_PATH",
-        help="what parses sentences, for a run that reads dependency trees: an installed spaCy pipeline or a "
-        "folder (the parser of the training captions)",
+        help="spaCy pipeline that parses texts for runs on trees (the training's)",
     )
 
 
-def use_parser(arguments: argparse.Namespace, opened: StoredRun) -> None:
+def apply(arguments: argparse.Namespace, run: Run) -> None:
     """Gives the parser that was named to the run.
 
     Raises:
         VsembError: if the run reads no trees, or there is no such parser.
     """
-    from vsemb.errors import invalid_argument
-    from vsemb.runs.run import Run
+    if arguments.parser is not None:
+        from vsemb.systems.trees.parse_texts import use_parser
 
-    if arguments.parser is None:
-        return
-    if not isinstance(opened, Run):
-        raise invalid_argument("parser", arguments.parser, "none for a run that reads no trees")
-    opened.use_parser(arguments.parser)
+        use_parser(run, arguments.parser)

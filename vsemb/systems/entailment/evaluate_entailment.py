@@ -1,0 +1,44 @@
+"""`vsemb evaluate --entailment`: accuracy of two classes, average precision, area under ROC."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from vsemb.commands import table
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
+    from vsemb.systems.entailment.metrics import EntailmentMetrics
+
+SUMMARY = "accuracy at the threshold that is best on validation"
+TASKS = ("entailment",)
+
+
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Adds the protocol's options: none."""
+    del parser
+
+
+def run(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Measures and prints; returns what is written as JSON."""
+    from vsemb.systems.entailment.task import evaluate_entailment_run
+
+    data = opened.open_data(arguments.data)
+    metrics = evaluate_entailment_run(opened, data, arguments.split)
+    print(f"{entailment_table(metrics, arguments.split)}\n\n{data.protocol}")
+    return metrics.to_json()
+
+
+def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
+    """Lays out entailment metrics, in percent."""
+    measured = {
+        "accuracy": metrics.accuracy,
+        "majority class": metrics.majority,
+        "average precision": metrics.average_precision,
+        "area under ROC": metrics.roc_auc,
+        **{f"accuracy on {name}": share for name, share in metrics.class_accuracy.items()},
+    }
+    rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
+    rows.append(["threshold, from val", f"{metrics.threshold:.3g}  "])
+    return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)

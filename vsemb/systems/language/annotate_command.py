@@ -1,0 +1,40 @@
+"""`vsemb annotate --pos-tags`: the part of speech of every word of a dataset's captions."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+
+SUMMARY = "parts of speech, for recipes that plan sentences"
+
+
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Adds the mode's options."""
+    parser.add_argument("--file", type=Path, metavar="TAGS", help="tags of all captions, plain or .gz (NLTK's tagger)")
+
+
+def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
+    """Tags or reads, and prints; returns what is written as JSON."""
+    from vsemb.commands import say
+    from vsemb.systems.language.taggers import open_tagger
+    from vsemb.systems.language.tagging import describe_tags, import_tags, tag_captions
+
+    began = time.monotonic()
+    if arguments.file is None:
+        tags = tag_captions(dataset, open_tagger(), overwrite=arguments.overwrite)
+    else:
+        tags = import_tags(dataset, arguments.file, overwrite=arguments.overwrite, report=say)
+    values = describe_tags(dataset, tags) | {"seconds": round(time.monotonic() - began, 2)}
+    splits = ", ".join(f"{name} {count:,}" for name, count in values["splits"].items())
+    most = ", ".join(f"{tag} {100 * count / values['words']:.0f} %" for tag, count in list(values["tags"].items())[:5])
+    print(f"captions  {values['captions']:,} ({splits}), {values['words']:,} words")
+    print(f"tags      {len(values['tags'])} kinds: {most}{', ...' if len(values['tags']) > 5 else ''}")
+    print(f"from      {values['source'].get('tagger') or values['source'].get('file')}")
+    print(f"time      {values['seconds']:.1f} s")
+    print(f"where     {values['directory']}")
+    return values
