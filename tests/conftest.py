@@ -292,19 +292,6 @@ def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: py
 
 
 @pytest.fixture(scope="session")
-def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two exported models of regions: `sets` proposes them, `given` is sent candidates; read-only."""
-    from tests.region_model import region_parts
-    from vsemb.export import export_savedmodel
-
-    folder = tmp_path_factory.mktemp("models")
-    for name, options in {"sets": {}, "given": {"source": "selective-search", "pooling": "map"}}.items():
-        model, tokenizer, image_input = region_parts(**options)
-        export_savedmodel(model, tokenizer, folder / name, image_input=image_input, fingerprint="c0ffee")
-    return folder
-
-
-@pytest.fixture(scope="session")
 def preset_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Makes tiny presets by kind: `clip`, `siglip`, `vit`, `resnet` or `efficientnet`; read-only."""
     from tests.preset_files import write_clip, write_image_network, write_siglip

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.caption_model import FACTS, caption_parts, pictures
+from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
 from tests.serving.asking import ask
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import export_captioner

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.caption_model import FACTS, LONGEST, WORDS, caption_parts, pictures
+from tests.systems.captions.caption_model import FACTS, LONGEST, WORDS, caption_parts, pictures
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import ImageInput, ModelFacts, export_captioner, export_savedmodel
 from vsemb.export.card import card_path
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.golden import compare, golden_images, golden_pictures
+from vsemb.export.reference_outputs import compare, golden_images, golden_pictures
 from vsemb.export.verify import verify_model
 from vsemb.image.backbones import BackboneConfig
 from vsemb.systems.captions.captioner import Captions

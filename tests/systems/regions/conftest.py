@@ -25,3 +25,15 @@ def made(tmp_path_factory) -> Path:
 def with_regions(made: Path, tmp_path: Path):
     """A `Dataset` with cached regions, which a test may change."""
     return Dataset.open(shutil.copytree(made, tmp_path / "data"))
+
+
+@pytest.fixture(scope="session")
+def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two exported models of regions: `sets` proposes them, `given` is sent candidates; read-only."""
+    from tests.systems.regions.region_model import region_parts
+    from vsemb.export import ServedModel, export_savedmodel
+
+    folder = tmp_path_factory.mktemp("models")
+    for name, options in {"sets": {}, "given": {"source": "selective-search", "pooling": "map"}}.items():
+        export_savedmodel(ServedModel(*region_parts(**options)), folder / name, fingerprint="c0ffee")
+    return folder

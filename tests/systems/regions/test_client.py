@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
+from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from tests.serving.asking import ask
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import ServedModel

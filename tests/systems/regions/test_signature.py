@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.region_model import COUNT, DIM, LONGEST, TEXTS, WORDS, candidates, pictures, region_parts
+from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import ClassPrompts, Corpus, ImageInput, ServedModel, export_savedmodel
+from vsemb.export import Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.export.card import card_path
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.golden import compare, golden_alignments
-from vsemb.export.probing import PROBES
+from vsemb.export.isolated_checks import PROBES
+from vsemb.export.reference_outputs import compare
 from vsemb.export.servable import check_servable
 from vsemb.export.verify import verify_model
-from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
-from vsemb.text import Vocabulary
+from vsemb.systems.regions.signature import RegionInput, golden_alignments
 
 SIGNATURES = {"serving_default", "encode_text", "encode_image", "align"}
 
@@ -72,7 +71,7 @@ def test_images_are_regions_with_boxes(served):
     assert np.array_equal(found["embedding"].any(axis=2), found["boxes"].any(axis=2))
     alone = answers(served.encode_image, [second])
     np.testing.assert_allclose(found["embedding"][2:], alone["embedding"], atol=1e-6)
-    extracted = served.image_input.regions(tf.constant([first]))
+    extracted = served.image_input.extractor(tf.constant([first]))
     np.testing.assert_allclose(found["boxes"][0], extracted.boxes[0])
     wanted = served.model.encode_images(extracted.features)
     np.testing.assert_allclose(found["embedding"][:1], wanted, atol=1e-6)
@@ -81,7 +80,7 @@ def test_images_are_regions_with_boxes(served):
 @pytest.mark.parametrize("affinity", [0.0, 0.5, 5.0, 1e30, float("inf")])
 def test_every_word_has_the_region_of_the_best_chain(served, affinity):
     images = pictures()[:1] * len(TEXTS)
-    found = answers(served.align, images, TEXTS, [affinity] * len(TEXTS))
+    found = answers(served.functions["align"], images, TEXTS, [affinity] * len(TEXTS))
     assert found["valid"].all()
     regions = answers(served.encode_image, images[:1])["embedding"][0]
     vectors = answers(served.encode_text, TEXTS)["embedding"]
@@ -104,7 +103,7 @@ def test_every_word_has_the_region_of_the_best_chain(served, affinity):
 
 def test_words_are_those_that_are_read(served):
     texts = ["The zyzzyva's RED circle", "a \xff b", "a " * 30]
-    found = answers(served.align, pictures()[:1] * 3, texts, [0.0] * 3)
+    found = answers(served.functions["align"], pictures()[:1] * 3, texts, [0.0] * 3)
     assert found["words"][0].tolist() == [b"the", b"zyzzyva", b"'s", b"red", b"circle", *[b""] * 4]
     assert found["words"][2].tolist() == [b"a"] * LONGEST and (found["regions"][2] >= 0).all()
 
@@ -127,16 +126,16 @@ def test_bad_rows_are_empty_and_disturb_no_other(served):
     mixed = list(itertools.chain(*itertools.zip_longest(bad_rows(), good)))
     rows = [row for row in mixed if row is not None]
     is_good = np.array([row in good for row in rows])
-    found = answers(served.align, *map(list, zip(*rows, strict=True)))
+    found = answers(served.functions["align"], *map(list, zip(*rows, strict=True)))
     assert found["valid"].tolist() == is_good.tolist()
     assert (found["regions"][~is_good] == -1).all() and (found["words"][~is_good] == b"").all()
     assert not found["boxes"][~is_good].any() and not found["scores"][~is_good].any()
-    alone = answers(served.align, *map(list, zip(*good, strict=True)))
+    alone = answers(served.functions["align"], *map(list, zip(*good, strict=True)))
     assert compare(alone, {name: values[is_good] for name, values in found.items()}, 1e-5)[1] is None
 
 
 def test_a_batch_may_be_empty(served, given):
-    found = answers(served.align, nothing(tf.string), nothing(tf.string), nothing(tf.float32))
+    found = answers(served.functions["align"], nothing(tf.string), nothing(tf.string), nothing(tf.float32))
     shapes = {name: values.shape for name, values in found.items()}
     assert shapes == {
         "boxes": (0, COUNT, 4),
@@ -156,9 +155,9 @@ def test_a_batch_may_be_empty(served, given):
 def test_inputs_of_different_numbers_of_rows_are_refused(served, given):
     image = pictures()[:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
-        served.align(tf.constant(image * 2), tf.constant(TEXTS[:1]), tf.constant([0.0, 0.0]))
+        served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:1]), tf.constant([0.0, 0.0]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
-        served.align(tf.constant(image * 2), tf.constant(TEXTS[:2]), tf.constant([0.0]))
+        served.functions["align"](tf.constant(image * 2), tf.constant(TEXTS[:2]), tf.constant([0.0]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
         given.encode_image(tf.constant(image * 2), tf.constant(candidates(1)))
 
@@ -183,9 +182,9 @@ def test_candidates_are_given_where_none_are_proposed(given):
 )
 def test_what_is_no_box_makes_its_row_invalid_alone(given, box):
     images, boxes = pictures(2) * 2, candidates(4)
-    good = answers(given.align, images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
+    good = answers(given.functions["align"], images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
     boxes[1, 2] = box
-    found = answers(given.align, images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
+    found = answers(given.functions["align"], images, [TEXTS[0]] * 4, [0.1] * 4, boxes)
     assert good["valid"].all() and found["valid"].tolist() == [True, False, True, True]
     assert not found["boxes"][1].any() and (found["regions"][1] == -1).all()
     rows = [0, 2, 3]
@@ -241,8 +240,8 @@ def test_inputs_have_the_names_and_shapes_that_clients_see(served, given):
         "text": tf.constant(TEXTS[:1]),
         "affinity": tf.constant([0.0]),
     }
-    assert served.align(**named)["valid"].numpy().all()
-    assert given.align(**named, boxes=tf.constant(candidates(1)))["valid"].numpy().all()
+    assert served.functions["align"](**named)["valid"].numpy().all()
+    assert given.functions["align"](**named, boxes=tf.constant(candidates(1)))["valid"].numpy().all()
 
 
 def test_what_a_model_of_sets_offers(served):
@@ -250,17 +249,16 @@ def test_what_a_model_of_sets_offers(served):
     assert set(served.signatures) == SIGNATURES and list(served.signatures)[0] == "serving_default"
     # Without a network for new images there is nothing to align.
     assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text"}
-    assert ServedModel(model, tokenizer).align is None
-    classes = ClassPrompts(("dog",), np.zeros((1, 2, DIM), np.float32))
-    with pytest.raises(InvalidArgumentError, match=r"classes=\['dog'\].*one vector.*vsemb classify RUN"):
-        ServedModel(model, tokenizer, image_input, classes)
+    assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
     with pytest.raises(InvalidArgumentError, match=r"index='2 items'.*one vector an item.*vsemb search RUN"):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
-    with pytest.raises(InvalidArgumentError, match="image_input.*RegionExtractor"):
+    with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors an image.*MaxSim"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))
-    with pytest.raises(InvalidArgumentError, match="tokenizer.*TreeTokenizer"):
-        ServedModel(model, TreeTokenizer(Vocabulary(WORDS)), image_input)
+    with pytest.raises(InvalidArgumentError, match="extractor.*RegionExtractor"):
+        RegionInput(image_input.config, image_input.backbone)
+    with pytest.raises(InvalidArgumentError, match="tokenizer.*a tokenizer of words"):
+        ServedModel(model, lambda texts: tokenizer(texts), image_input)
 
 
 @pytest.fixture(params=["sets", "given"])
@@ -282,7 +280,7 @@ def test_the_export_passes_in_other_processes(name, probes, region_models):
 def test_the_contract_says_that_embeddings_are_sets(exported):
     contract = Contract.read(contract_path(exported))
     assert contract.dim == DIM and contract.geometry == "sets of vectors; a row of zeros is padding"
-    assert contract.similarity["name"] == "RegionWord" and contract.max_tokens == LONGEST
+    assert contract.similarity["name"] == "MaxSim" and contract.max_tokens == LONGEST
     specs = contract.signatures["align"]
     shapes = {name: (spec["dtype"], spec["shape"]) for name, spec in specs["outputs"].items()}
     assert shapes == {
@@ -332,21 +330,21 @@ def test_the_card_tells_of_sets(exported):
     assert f"as sets of vectors of {DIM} numbers each, one a word or region, which" in card
     assert f"An image has {COUNT} regions at most" in card
     assert ("It proposes no regions: send candidate boxes" in card) == (exported.name == "given")
-    assert "vsemb classify RUN" in card and "vsemb search RUN" in card
+    assert "vsemb search RUN" in card
 
 
 def test_cosines_in_bfloat16(tmp_path):
     # It compares the SavedModel with the Keras model before it publishes.
     model, tokenizer, image_input = region_parts("cross-attention", "mixed_bfloat16", pooling="map")
-    path = export_savedmodel(model, tokenizer, tmp_path / "sets", image_input=image_input)
+    path = export_savedmodel(ServedModel(model, tokenizer, image_input), tmp_path / "sets")
     contract = Contract.read(contract_path(path.parent))
     assert contract.similarity["name"] == "CrossAttention" and contract.geometry.startswith("sets of vectors")
     scores = contract.golden["align"].outputs["scores"]
     assert scores.any() and np.abs(scores).max() <= 1 + 1e-5
 
 
-def test_a_model_without_images_says_why_it_aligns_nothing(tmp_path):
+def test_a_model_without_images_says_so(tmp_path):
     model, tokenizer, _ = region_parts()
-    export_savedmodel(model, tokenizer, tmp_path / "sets", image_input=None)
+    export_savedmodel(ServedModel(model, tokenizer), tmp_path / "sets")
     card = (tmp_path / "contracts" / "sets.md").read_text()
-    assert "It tells no regions of words" in card and "one a word, which" in card
+    assert "It embeds no images" in card and "one a word, which" in card

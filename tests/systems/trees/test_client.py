@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.serving.asking import ask
-from tests.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
+from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import ServedModel, export_savedmodel
 from vsemb.serving import Server

@@ -1,85 +1,133 @@
-"""Sets in a served model: regions of image bytes, words padded to one length, and which word goes where.
+"""Regions in a served model: boxes beside embeddings, and `align`, which tells which word goes where.
 
 An embedding is a set of vectors here, (batch, items, dim), and a row of zeros is no item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.models import DualEncoder
+from vsemb.export import ImageInput, ServedModel, Signature
+from vsemb.export.exportable import tensors
+from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_texts
+from vsemb.export.rows import Outputs, embedding_rows, filled_up, first_rows, one_row_at_least
+from vsemb.export.signatures import score_scale
 from vsemb.similarities import Similarity
+from vsemb.systems.regions.image import RegionExtractor, Regions
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 from vsemb.text.tokenizers import Tokenizer
 
-if TYPE_CHECKING:
-    from vsemb.systems.regions.image import RegionExtractor, Regions
-
-Outputs = dict[str, tf.Tensor]
-
-_SETS = "and the model embeds images and texts as sets of vectors"
+_TEXT = tf.TensorSpec([None], tf.string, name="text")
+_AFFINITY = tf.TensorSpec([None], tf.float32, name="affinity")
+_BOXES = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
 
 
-def of_sets(model: object) -> TypeGuard[DualEncoder]:
-    """Tells whether a model's embeddings are sets of vectors."""
-    return isinstance(model, DualEncoder) and model.similarity.multi_vector
+@dataclass(frozen=True, eq=False)
+class RegionInput(ImageInput):
+    """Image bytes to a set of regions, for models that were trained on those of a cache.
+
+    `encode_image` gives `boxes` float32 (batch, regions, 4) too. Where regions are not proposed in graph, it takes
+    candidates, `boxes` float32 (batch, candidates, 4), see `find_regions`. The model gets a signature `align`.
+
+    Attributes:
+        extractor: what finds and describes the regions, as the model was trained with.
+    """
+
+    multi_vector: ClassVar[bool] = True
+
+    extractor: RegionExtractor | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.extractor is None:
+            raise invalid_argument("extractor", None, "the RegionExtractor that the model was trained with")
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        assert self.extractor is not None
+        found = self.extractor(encoded)
+        return found.features, found.valid
+
+    @property
+    def wants_boxes(self) -> bool:
+        """Whether candidate boxes have to come with an image, since none are proposed in graph."""
+        assert self.extractor is not None
+        return not self.extractor.regions.in_graph
+
+    @property
+    def specs(self) -> tuple[tf.TensorSpec, ...]:
+        return (*super().specs, _BOXES) if self.wants_boxes else super().specs
+
+    def rows(self, model: Any, image_bytes: tf.Tensor, **more: tf.Tensor) -> Outputs:
+        assert self.extractor is not None
+        rows = tf.shape(image_bytes)[0]
+        with tf.control_dependencies(row_counts(image_bytes, *more.values())):
+            boxes = one_row_at_least(more["boxes"]) if more else None
+        found = find_regions(self.extractor, one_row_at_least(image_bytes), boxes)
+        outputs = embedding_rows(model.encode_images(found.features), found.valid)
+        return first_rows({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
+
+    def examples(self) -> Arrays:
+        return golden_regions() if self.wants_boxes else super().examples()
+
+    def signatures(self, served: ServedModel) -> Sequence[Signature]:
+        return [align_signature(served, self)]
+
+    def limits(self) -> list[str]:
+        assert self.extractor is not None
+        count = self.extractor.count
+        regions = "one region, the whole of it" if count == 1 else f"{count} regions at most, the whole of it first"
+        found = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of it."]
+        if self.wants_boxes:
+            found.append("It proposes no regions: send candidate boxes, best first, and zeros as padding.")
+        return found
 
 
-def check_sets(
-    tokenizer: object,
-    regions: bool | None = None,
-    classes: Sequence[str] | None = None,
-    corpus: str | None = None,
-) -> None:
-    """Refuses what a model of sets cannot be served with.
+def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
+    """Returns the signature `align`: which region of an image each word of a text belongs to.
+
+    `image_bytes` string (batch,), `text` string (batch,), `affinity` float32 (batch,), what two neighbouring words on
+    one region are worth, and `boxes` where the model wants them -> {"boxes" float32 (batch, regions, 4), `[x, y, w,
+    h]` as fractions of the image, the whole of it first; "words" string, "" for padding; "regions" int64, the row of
+    each word's box, -1 for padding; "scores" float32, how well the word fits it, each (batch, steps); "valid", false
+    where image, text or affinity is not}.
 
     Args:
-        tokenizer: of the model.
-        regions: whether images become regions; None where they cannot be embedded.
-        classes: names of what images would be classified among; None for no classes.
-        corpus: what would be searched; None for nothing.
-
-    Raises:
-        InvalidArgumentError: for a tokenizer that does not say how long its texts may be, images without
-            regions, classes, or a corpus.
+        served: a model of sets.
+        image_input: its own.
     """
-    if not isinstance(tokenizer, Tokenizer) or tokenizer.token_shape:
-        allowed = "a tokenizer of words where texts are sets of their words' vectors"
-        raise invalid_argument("tokenizer", type(tokenizer).__name__, allowed)
-    if regions is False:
-        fix = "Give ImageInput the RegionExtractor that the model was trained with."
-        raise invalid_argument("image_input", "no regions", "regions where images are sets of them", fix)
-    if classes is not None:
-        allowed = f"no classes, since a served class is one vector, {_SETS}"
-        raise invalid_argument("classes", classes, allowed, "Classify with the run: vsemb classify RUN")
-    if corpus is not None:
-        allowed = f"no index, since a corpus holds one vector an item, {_SETS}"
-        raise invalid_argument("index", corpus, allowed, "Search with the run: vsemb search RUN")
 
+    def rows(image_bytes: tf.Tensor, text: tf.Tensor, affinity: tf.Tensor, **more: tf.Tensor) -> Outputs:
+        count = tf.shape(image_bytes)[0]
+        given = [image_bytes, text, affinity, *more.values()]
+        with tf.control_dependencies(row_counts(*given)):
+            image_bytes, text, affinity, *candidates = map(one_row_at_least, given)
+        images = served.image_rows(image_bytes=image_bytes, **dict(zip(more, candidates, strict=True)))
+        words = padded_words(served.tokenizer, text)
+        found = aligned(served.model.similarity, images, served.text_rows(text=text), words, affinity)
+        return first_rows(found, count)
 
-def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
-    """Fills rows up with zeros or "" to a fixed number of steps, and cuts longer ones.
+    def scale() -> dict[str, float]:
+        texts = served.default
+        words = texts.function(**tensors(texts.examples()))["embedding"].numpy()
+        images = next(signature for signature in served.offered if signature.name == "encode_image")
+        return {"scores": score_scale(images, words)}
 
-    Args:
-        values: (batch, any number, ...).
-        steps: of the result.
-
-    Returns:
-        (batch, steps, ...), the same type.
-
-    Example:
-
-    >>> filled_up(tf.constant([["a", "dog"]]), 3).numpy().tolist()
-    [[b'a', b'dog', b'']]
-    """
-    missing = tf.maximum(steps - tf.shape(values)[1], 0)
-    wider = tf.pad(values, [[0, 0], [0, missing], *[[0, 0]] * (values.shape.rank - 2)])
-    return tf.ensure_shape(wider[:, :steps], [values.shape[0], steps, *values.shape[2:]])
+    bytes_spec, *boxes = image_input.specs
+    return Signature(
+        "align",
+        (bytes_spec, _TEXT, _AFFINITY, *boxes),
+        rows,
+        lambda: golden_alignments(served.tokenizer, boxes=bool(boxes)),
+        scale,
+        {"regions": Tie("chosen", "scores")},
+    )
 
 
 def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.Tensor | None) -> Regions:
@@ -106,9 +154,8 @@ def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.T
     return found._replace(valid=found.valid & fine)
 
 
-def padded_words(tokenizer: Callable[[tf.Tensor], tf.Tensor], texts: tf.Tensor) -> tf.Tensor:
+def padded_words(tokenizer: Tokenizer, texts: tf.Tensor) -> tf.Tensor:
     """Returns the words that a tokenizer reads: (batch,) string to (batch, max_length) string, "" padding."""
-    assert isinstance(tokenizer, Tokenizer)
     return filled_up(tokenizer.pieces(texts).to_tensor(), tokenizer.max_length)
 
 
@@ -158,3 +205,41 @@ def row_counts(*tensors: Any) -> list[tf.Operation]:
         for other in others
     ]
     return [check for check in checks if check is not None]
+
+
+def golden_regions() -> Arrays:
+    """Returns images and candidate boxes to try an export with, padding and what is no box among them."""
+    images = golden_images()
+    return {"image_bytes": np.array([*images, images[0]], object), "boxes": _boxes(len(images) + 1)}
+
+
+def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:
+    """Returns images, texts and affinities to try `align` with, and rows in which one of them is none.
+
+    Args:
+        tokenizer: of the model.
+        boxes: whether candidate boxes come with the images.
+    """
+    # One that is known, and the odd ones.
+    texts, (jpeg, no_image, png, *_) = golden_texts(tokenizer)[1:], golden_images()
+    images = [(jpeg, png)[row % 2] for row in range(len(texts))]
+    affinities = np.resize(np.array([0, 0.25, 2, 1e6], np.float32), len(texts) + 3)
+    affinities[-2] = -1
+    rows = {
+        "image_bytes": np.array([*images, no_image, png, jpeg], object),
+        "text": np.array([*texts, *texts[:1] * 3], object),
+        "affinity": affinities,
+    }
+    return {**rows, "boxes": _boxes(len(affinities))} if boxes else rows
+
+
+def _boxes(rows: int) -> np.ndarray:
+    """Returns (rows, 5, 4) float32; the last row has one without a height."""
+    good = np.array([[0.1, 0.2, 0.5, 0.5], [0.5, 0.4, 0.75, 0.5], [0.3, 0, 0.25, 1]], np.float32)
+    none = np.zeros((2, 4), np.float32)
+    # Padding may come first, since TensorFlow Serving fills a request up with its own first element.
+    kinds = np.stack([np.concatenate([none, good]), np.concatenate([good, none]), np.zeros((5, 4), np.float32)])
+    boxes = np.resize(kinds, (rows, 5, 4))
+    boxes[-1] = kinds[0]
+    boxes[-1, -1, 3] = -0.25
+    return boxes

@@ -1,13 +1,17 @@
-"""Dependency trees on their way into a served model: rows of words and heads, and texts to be parsed."""
+"""Dependency trees in a served model: rows of words and heads, and texts that are parsed in Python first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeGuard
+from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.export import TextInput
+from vsemb.export.reference_outputs import Arrays
+from vsemb.export.rows import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import is_parsed
 from vsemb.text.normalize import readable_part
@@ -16,9 +20,62 @@ from vsemb.text.normalize import readable_part
 Parse = Callable[[list[str]], Sequence[str]]
 
 
-def takes_trees(tokenizer: object) -> TypeGuard[TreeTokenizer]:
-    """Tells whether a tokenizer takes dependency trees in place of texts."""
-    return isinstance(tokenizer, TreeTokenizer)
+class TreeInput(TextInput):
+    """Dependency trees, since a SavedModel cannot parse: `encode_tree` and `search_tree` in place of texts.
+
+    They take `tokens` string (batch, steps), "" as padding on either side, and `heads` int32 (batch, steps), the number
+    of each word's head among the words of its row, counted from 1, and 0 for the root and padding. What is no tree is
+    not valid.
+
+    Args:
+        tokenizer: of parsed texts.
+        parse: from raw texts to parsed texts; None where none is raw.
+        parser: what the parser of the training is called; "" where it is not known.
+    """
+
+    name: ClassVar[str] = "tree"
+    specs: ClassVar[tuple[tf.TensorSpec, ...]] = (
+        tf.TensorSpec([None, None], tf.string, name="tokens"),
+        tf.TensorSpec([None, None], tf.int32, name="heads"),
+    )
+    max_bytes: ClassVar[int | None] = None
+    instance: ClassVar[Any] = {"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}
+
+    def __init__(self, tokenizer: TreeTokenizer, parse: Parse | None = None, parser: str = "") -> None:
+        super().__init__(tokenizer)
+        self.parse = parse
+        self.parser = parser
+
+    @property
+    def takes(self) -> str:
+        return "dependency trees"
+
+    def ids(self, tokens: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
+        return self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))
+
+    def from_strings(self, served: Any) -> Callable[[tf.Tensor], Outputs]:
+        # Parsing is none of TensorFlow's business, but what follows it is compiled.
+        encode_ids = function_of(served.id_rows, tf.TensorSpec([None, None, 2], tf.int32, name="ids"))
+
+        def encode_text(text: tf.Tensor) -> Outputs:
+            given = tf.convert_to_tensor(text).numpy().tolist()
+            texts = one_row_at_least(tf.constant(parsed_texts(given, self.parse), tf.string))
+            return first_rows(encode_ids(self.tokenizer(texts)), len(given))
+
+        return encode_text
+
+    def examples(self, short: bool = False) -> Arrays:
+        return golden_trees(self.tokenizer)
+
+    def limits(self) -> list[str]:
+        return [f"A tree is read up to {self.max_tokens} tokens."]
+
+    def cannot(self) -> list[str]:
+        return [
+            "A SavedModel cannot parse: send tokens and heads (`encode_tree`). The parser used for training was "
+            f"{self.parser or 'not recorded'}. `vsemb.serving.Client(parser=…)` and `vsemb search` parse before the "
+            "call."
+        ]
 
 
 def from_the_left(tokens: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -80,3 +137,37 @@ def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
         for row, text in zip(raw, parse([decoded[row] for row in raw]), strict=True):
             decoded[row] = text
     return decoded
+
+
+def golden_trees(tokenizer: TreeTokenizer) -> Arrays:
+    """Returns trees to try an export with, and rows that are none: `tokens` and `heads`, padded alike.
+
+    Args:
+        tokenizer: of the model.
+    """
+    # A vocabulary may be of one word.
+    words = (tokenizer.vocabulary.words or ("dog",)) * 6
+    longest = tokenizer.max_length + 6
+    rows: list[tuple[list[str | bytes], list[int]]] = [
+        ([words[0]], [0]),
+        ([*words[:6]], [0, 1, 2, 3, 4, 5]),
+        ([*words[:5]], [3, 3, 0, 3, 3]),
+        ([*words[1:5]], [3, 4, 0, 3]),  # Not projective: the arcs 1-3 and 2-4 cross.
+        ([words[2].upper(), words[2].title(), words[2].lower()], [2, 0, 2]),
+        (["zyzzyva", b"\xff\xfe"], [2, 0]),
+        (["", words[0], words[1]], [0, 2, 0]),  # Padding may come first.
+        ([words[number % 6] for number in range(longest)], [*range(longest)]),
+        ([], []),
+        ([*words[:2]], [2, 1]),
+        ([*words[:3]], [0, 3, 2]),
+        ([*words[:2]], [0, 0]),
+        ([*words[:2]], [0, 3]),
+        ([*words[:2]], [0, -1]),
+        ([words[0], "", words[1]], [0, 1, 1]),
+    ]
+    tokens = np.full((len(rows), longest), b"", object)
+    heads = np.zeros((len(rows), longest), np.int32)
+    for row, (sentence, numbers) in enumerate(rows):
+        tokens[row, : len(sentence)] = [word.encode() if isinstance(word, str) else word for word in sentence]
+        heads[row, : len(numbers)] = numbers
+    return {"tokens": tokens, "heads": heads}

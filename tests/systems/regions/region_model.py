@@ -13,15 +13,15 @@ WORDS = ["a", "red", "circle", "above", "the", "blue", "square"]
 TEXTS = ["a red circle", "a blue square above the red circle", "Square!"]
 
 
-def region_parts(similarity: str = "region-word", dtype: str | None = None, **options: Any):
+def region_parts(similarity: str = "max-sim", dtype: str | None = None, **options: Any):
     """Returns a model, its tokenizer and its image input; options are those of the regions."""
     from vsemb.encoders import WordEmbedding
-    from vsemb.export import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.models import DualEncoder
     from vsemb.systems.regions.image import RegionConfig, RegionExtractor
+    from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
     from vsemb.systems.regions.region_encoder import RegionEncoder
-    from vsemb.systems.regions.word_sequence import WordSequenceEncoder
+    from vsemb.systems.regions.signature import RegionInput
     from vsemb.text import Vocabulary, WordTokenizer
 
     keras.utils.set_random_seed(8)
@@ -31,7 +31,7 @@ def region_parts(similarity: str = "region-word", dtype: str | None = None, **op
     regions = RegionConfig(**{"count": COUNT - 1, "pooling": "crops", **options})
     extractor = RegionExtractor(config, regions, backbone)
     words = WordEmbedding(len(tokenizer.vocabulary), 5, dtype=dtype)
-    text = WordSequenceEncoder(words, DIM, units=4, dtype=dtype)
+    text = ContextualTokenEncoder(words, DIM, units=4, dtype=dtype)
     model = DualEncoder(RegionEncoder(DIM, dtype=dtype), text, similarity)
     model.build({"image": (None, None, extractor.dim), "text": (None, None)})
     # Without training, words are nearly alike, and so are regions.
@@ -40,7 +40,7 @@ def region_parts(similarity: str = "region-word", dtype: str | None = None, **op
     for matrix in (words.table, text.outer.kernel, affine.kernel):
         matrix.assign(random.normal(size=matrix.shape))
     text.outer.bias.assign(np.full(DIM, 0.5))
-    return model, tokenizer, ImageInput(config, backbone, extractor)
+    return model, tokenizer, RegionInput(config, backbone, extractor)
 
 
 def pictures(count: int = 2) -> list[bytes]:

@@ -25,10 +25,11 @@ def parse(texts: Sequence[str]) -> list[str]:
     return ["\n".join(f"{word}\t{head}" for word, head in zip(*chain(text), strict=True)) for text in texts]
 
 
-def tree_parts(similarity: str = "dot", **options: Any):
-    """Returns a model and its tokenizer; options are those of the encoder."""
+def tree_parts(similarity: str = "dot", parse: Any = None, **options: Any):
+    """Returns a model and its text input; options are those of the encoder."""
     from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.models import DualEncoder
+    from vsemb.systems.trees.signature import TreeInput
     from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
     from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
     from vsemb.text import Vocabulary
@@ -39,7 +40,7 @@ def tree_parts(similarity: str = "dot", **options: Any):
     text = TreeLSTMEncoder(words, DIM, units=4, **options)
     model = DualEncoder(ImageEncoder(DIM), text, similarity)
     model.build({"image": (None, 8), "text": (None, None, 2)})
-    return model, tokenizer
+    return model, TreeInput(tokenizer, parse)
 
 
 def tree_corpus(items: int = 5):
