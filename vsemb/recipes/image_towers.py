@@ -135,6 +135,23 @@ class ImageTower(Part, family="image tower"):
         del dataset, info, path
         return False
 
+    def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
+        """Returns what the model takes of a new image beside its bytes, such as candidate boxes; most take nothing.
+
+        Args:
+            path: the run directory.
+            encoded: the bytes of the image.
+            name: what the image is called in an error.
+
+        Returns:
+            Name of a further argument of `ServedModel.encode_image` -> its value for a batch of this image.
+
+        Raises:
+            DataError: if it cannot be known of new images.
+        """
+        del path, encoded, name
+        return {}
+
     def facts(self, path: Path) -> str:
         """Returns what is known of the images, as a phrase for the model card."""
         raise NotImplementedError

@@ -62,7 +62,7 @@ class Gallery:
         self.space = space
         self._image_groups, self._text_groups = np.arange(len(space.part)), space.text_rows
         self._texts, self._text_list = space.texts, space.text_list
-        if space.reads_classes:
+        if space.by_class:
             names, self._image_groups = space.part.class_ids()
             first = [space.text_list.index(name) for name in names]
             self._texts, self._text_list = space.texts[first], names

@@ -1,49 +1,108 @@
-"""Putting the report's sections together and writing the page."""
+"""The page about a run: its head, and the sections that the base and the systems make for it.
+
+A section maker, named in `vsemb.registry.System.report_sections`, is a function of a `View` that returns sections, or
+none for runs that it has nothing to say about.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
-from vsemb import __version__
-from vsemb.data.store import Dataset
-from vsemb.errors import invalid_argument
-from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
-from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb import __version__, registry
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
-from vsemb.presets import display_name
 from vsemb.report import curves
-from vsemb.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
-from vsemb.report.facts import run_facts
-from vsemb.report.gallery import Gallery
-from vsemb.report.plane import draw_plane
 from vsemb.report.space import Space
 from vsemb.report.template import page_template
-from vsemb.report.words import families
-from vsemb.runs.build import similarity_name
-from vsemb.runs.run import Run
-from vsemb.runs.stored_run import METRICS
-
-if TYPE_CHECKING:
-    from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
-
+from vsemb.runs.run import METRICS, Run
 
 #: The file inside a run where its report lies.
 REPORT = "report.html"
-_BOOTSTRAP, _EXAMPLES, _ALIGNED = 1000, 6, 6
-_COLUMNS = {
-    "R@1": "R@1",
-    "R@5": "R@5",
-    "R@10": "R@10",
-    "median_rank": "median",
-    "mean_rank": "mean rank",
-}
-_SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
-_STEPS = ("embedding", "measuring", "queries", "alignments", "arithmetic", "picture", "writing")
+#: Places of sections: those of smaller numbers come first.
+MEASURED, TRAINING, FOUND, EXPLAINED, WORST = 10, 20, 30, 40, 90
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Attributes:
+        place: where it stands among the others, see `MEASURED`.
+        html: its markup, from a template, in which whatever is filled in is escaped.
+        style: rules of CSS for it.
+        summary: what it says in a sentence; that of the first section stands in the page's head.
+        facts: names and values for the page's head.
+        lines: what was measured, as a table for a terminal.
+        measured: the same as plain values.
+    """
+
+    place: int
+    html: str
+    style: str = ""
+    summary: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    lines: str = ""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a page is asked to show.
+
+    Attributes:
+        run: the run.
+        dataset: the dataset.
+        part: the split that is shown.
+        shown: queries shown in each direction, or images with what is written of them.
+        limit: images looked at where that is slow; None for the task's own choice.
+        arithmetic: examples shown (image key, word taken away, word added).
+        seed: of all draws.
+        step: called with what is done now.
+    """
+
+    run: Run
+    dataset: Dataset
+    part: Split
+    shown: int
+    limit: int | None
+    arithmetic: Sequence[tuple[str, str, str]]
+    seed: int
+    step: Callable[[str], None]
+
+    @cached_property
+    def space(self) -> Space:
+        """The split, embedded by the run."""
+        self.step("embedding")
+        return Space(self.run, self.dataset, self.part.name)
+
+
+class SectionMaker(Protocol):
+    """Makes sections of a page."""
+
+    def __call__(self, view: View) -> list[Section]:
+        """Returns sections; none for a run of another kind."""
+
+
+class Report(NamedTuple):
+    """The result of `write_report`.
+
+    Attributes:
+        path: the file.
+        lines: what was measured, as a table for a terminal.
+        measured: the same as plain values; empty where an extra that measures it is not installed.
+    """
+
+    path: Path
+    lines: str
+    measured: dict[str, Any]
 
 
 def write_report(
@@ -52,147 +111,98 @@ def write_report(
     split: str = "val",
     out: str | os.PathLike[str] | None = None,
     *,
-    queries: int = 12,
+    shown: int = 12,
+    limit: int | None = None,
     arithmetic: Sequence[tuple[str, str, str]] = (),
     seed: int = 0,
-) -> tuple[Path, RetrievalMetrics]:
-    """Writes a page about a run: what it scores, how it was trained, what it finds and where it fails.
+) -> Report:
+    """Writes a page about a run: what it scores, how it was trained, what it finds or writes and where it fails.
 
     The page is one file that loads nothing: styles and pictures are inside, and there are no scripts. The
-    same run, dataset and arguments give the same page. A run whose embeddings are sets has alignments of
-    words with regions in the place of arithmetic and the plane, which want one vector an image.
+    same run, dataset and arguments give the same page.
 
     Args:
-        run: the run.
+        run: the run, of a task that has a report.
         dataset: the dataset.
         split: name of the split that is shown.
         out: the file; None for `report.html` inside the run.
-        queries: queries shown in each direction, drawn at random, and half as many of the worst.
+        shown: queries shown in each direction, or images with captions, drawn at random, and half as many of the
+            worst.
+        limit: for a run that writes captions: images captioned and measured; None for all, or for 100 where each
+            takes seconds.
         arithmetic: examples shown (image key, word taken away, word added); none for a choice.
         seed: of all draws, >= 0.
 
     Returns:
-        path: the file.
-        metrics: the retrieval metrics in it, with 95 % intervals.
+        The file, and what was measured.
 
     Raises:
         InvalidArgumentError: for a number out of range, a directory as `out`, or an example that cannot be
-            shown, as none can of a run whose embeddings are sets.
-        DataError: if run and dataset do not fit, the split is not there, or the file system refuses.
+            shown of the run.
+        DataError: if the run's task has no report, run and dataset do not fit, the split is not there, or the file
+            system refuses.
         MissingExtraError: without jinja2.
 
     Example:
 
         write_report(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
     """
-    from vsemb.systems.regions.report import align
-    from vsemb.systems.zero_shot.metrics import evaluate_zero_shot
-
-    if queries < 1:
-        raise invalid_argument("queries", queries, "an integer >= 1")
+    for name, value in (("shown", shown), ("limit", 1 if limit is None else limit)):
+        if value < 1:
+            raise invalid_argument(name, value, "an integer >= 1")
     if seed < 0:
         raise invalid_argument("seed", seed, "an integer >= 0")
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
-    if arithmetic and run.multi_vector:
-        fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
-        raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
-    template = page_template("page.html.jinja")
-    with tqdm(total=len(_STEPS), unit="step", disable=None) as bar:
+    template, pieces = page_template("page.html.jinja"), page_template("pieces.html.jinja").module
+    with tqdm(unit="step", disable=None) as bar:
 
         def step(name: str) -> None:
-            bar.update(_STEPS.index(name) - bar.n)
+            bar.update(1)
             bar.set_description(name)
 
-        step("embedding")
-        space = Space(run, dataset, split)
-        if arithmetic and space.reads_classes:
-            fix = "It reads the names of classes, so there are no words to add."
-            raise invalid_argument("arithmetic", arithmetic[0], "nothing for this run", fix)
-        check_arithmetic(space, arithmetic)
-        step("measuring")
-        ids, text_ids = space.part.ids, space.part.ids[space.text_rows]
-        embedded = (space.images, space.texts, ids, text_ids, run.model.similarity)
-        metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=seed)
-        recognition = None
-        if space.reads_classes:
-            # Images of a class share their text, so that no image has one of its own to be found.
-            names, classes = space.part.class_ids()
-            grouped = (space.images, classes, space.texts, classes[space.text_rows])
-            recognition = evaluate_zero_shot(*grouped, run.model.similarity, names=names)
-        step("queries")
-        gallery = Gallery(space)
-        drawn = gallery.draw(queries, seed)
-        worst = None
-        if not space.reads_classes:
-            worst = gallery.worst(*retrieval_ranks(*embedded), max(1, queries // 2))
-        step("alignments")
-        aligned = align(space, dataset, _ALIGNED, seed) if run.multi_vector else []
-        step("arithmetic")
-        kinds = [] if space.reads_classes or run.multi_vector else families(space)
-        examples = arithmetic or choose_arithmetic(kinds, _EXAMPLES, seed, space)
-        worked_out = work_out(space, examples)
-        step("picture")
-        plane = draw_plane(space, kinds[0], seed) if kinds else None
+        view = View(run, dataset, dataset.split(split), shown, limit, arithmetic, seed, step)
+        makers: list[SectionMaker] = [registry.load(name) for name in registry.references("report_sections")]
+        sections = [section for maker in makers for section in maker(view)]
+        if not sections:
+            raise DataError(f"There is no report of runs for {run.recipe.kind}, as {run.path} is one.")
         step("writing")
-        logged = curves.read_metrics(run.path / METRICS)
+        charts = curves.charts(curves.read_metrics(run.path / METRICS), run.info.get("best_epoch"))
+        sections.append(Section(TRAINING, pieces.training(charts, curves)))
+        sections.sort(key=lambda section: section.place)
         page = template.render(
             name=run.path.resolve().name,
-            facts=run_facts(run, run.model, run, dataset.split(split), _facts(run)),
-            summary=_summary(metrics, recognition),
-            table=_table(metrics),
-            columns=list(_COLUMNS.values()),
-            metrics=metrics,
-            recognition=recognition,
-            charts=curves.charts(logged, run.info.get("best_epoch")),
-            by_text=drawn[0],
-            by_image=drawn[1],
-            worst=worst,
-            sets=run.multi_vector,
-            alignments=aligned,
-            examples=worked_out,
-            plane=plane,
-            reads_classes=space.reads_classes,
-            curves=curves,
+            facts=_facts(view, [fact for section in sections for fact in section.facts]),
+            summary=next((section.summary for section in sections if section.summary), ""),
+            style="".join(section.style for section in sections),
+            sections=[section.html for section in sections],
             version=__version__,
         )
         with replacing(out) as temporary:
             temporary.write_text(page, encoding="utf-8")
-        bar.update(1)
-    return out, metrics
+    lines = "\n".join(section.lines for section in sections if section.lines)
+    return Report(out, lines, {name: value for section in sections for name, value in section.measured.items()})
 
 
-def _facts(run: Run) -> list[tuple[str, str]]:
-    """Returns what the page's head tells of retrieval, names and values."""
-    sets = "sets of vectors, " if run.multi_vector else ""
-    return [
-        ("Space", f"{sets}{run.recipe.embedding_dim} dimensions, {similarity_name(run.recipe)}"),
+def _facts(view: View, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns what the page's head tells of the run and the split, names and values."""
+    run, part = view.run, view.part
+    recipe, info = run.recipe, run.info
+    epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
+    facts = [
+        ("Recipe", f"{recipe.name} ({recipe.variant})"),
+        ("Paper", recipe.paper),
+        ("Trained on", info.get("dataset_name", "unknown")),
         (
-            "Text encoder",
-            f"{display_name(run.recipe.text.encoder)} over {display_name(run.recipe.text.tokenizer)}",
+            "Measured on",
+            f"{view.dataset.name}, {part.name}: {len(part):,} images, {len(part.captions):,} captions",
         ),
+        *own,
+        ("Images", recipe.card_facts(run).get("images", "")),
+        ("Parameters", f"{run.model.count_params():,}"),
+        ("Selected epoch", epoch),
+        ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),
+        ("Fingerprint", run.fingerprint),
     ]
-
-
-def _summary(metrics: RetrievalMetrics, recognition: ZeroShotMetrics | None) -> str:
-    if recognition is not None:
-        return (
-            f"{recognition.top1_images:.0f} % of {recognition.images:,} images are recognised among "
-            f"{recognition.classes:,} classes."
-        )
-    return (
-        f"Of {metrics.images:,} images, the one that a sentence describes is among the first ten for "
-        f"{metrics.text_to_image['R@10']:.0f} % of {metrics.texts:,} sentences."
-    )
-
-
-def _table(metrics: RetrievalMetrics) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the rows of the recall table: name, and of each column the value and its interval."""
-    assert metrics.intervals is not None
-    rows = []
-    for side, name in _SIDES.items():
-        values, bounds = getattr(metrics, side), metrics.intervals[side]
-        cells = [(f"{values[key]:.1f}", f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}") for key in _COLUMNS]
-        rows.append((name, cells))
-    return rows
+    return [(name, value) for name, value in facts if value]

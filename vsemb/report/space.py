@@ -12,8 +12,8 @@ from keras import ops
 
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
+from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
-from vsemb.runs.thumbnails import data_uri, thumbnail
 from vsemb.text.normalize import split_words
 
 #: Longer side of a thumbnail in pixels.
@@ -88,11 +88,9 @@ class Space:
         self._pictures: dict[int, Picture] = {}
 
     @property
-    def reads_classes(self) -> bool:
-        """Whether the run reads the names of classes, and no words."""
-        from vsemb.systems.zero_shot.class_names import ClassTokenizer
-
-        return isinstance(self.run.tokenizer, ClassTokenizer)
+    def by_class(self) -> bool:
+        """Whether images of a class share their text, its name, so that no image has one of its own."""
+        return not self.run.recipe.text.tokenizer.per_caption
 
     def embed(self, texts: list[str]) -> np.ndarray:
         """Embeds texts: (len(texts), dim) float32."""
@@ -123,4 +121,4 @@ class Space:
 
     def knows(self, word: str) -> bool:
         """Whether the run can embed a word by itself."""
-        return self.run.knows(word)
+        return self.run.reader.knows(word)

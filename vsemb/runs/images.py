@@ -55,8 +55,7 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
     Raises:
         DataError: if it cannot be embedded.
     """
-    # A run on precomputed features has none, and is refused below.
-    further = {} if run.image_input is None else run.image_input.inputs_for(encoded, name)
+    further = run.recipe.image.further_inputs(run.path, encoded, name)
     return embed_image_bytes(encoders, tf.constant([encoded]), [name], **further)[0]
 
 
@@ -105,7 +104,7 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
         encoders: the run's.
         encoded: string (n,).
         names: n names, for the error.
-        **further: (n, ...), what the encoders take beside the bytes, see `ImageInput.inputs_for`.
+        **further: (n, ...), what the encoders take beside the bytes, see `ImageTower.further_inputs`.
 
     Returns:
         (n, dim) float32; (n, regions, dim) for a run of several vectors an item.

@@ -4,6 +4,22 @@ from vsemb.registry import System
 
 SYSTEM = System(
     name="captions",
+    recipes={
+        "multimodal-rnn": "vsemb.systems.captions.karpathy2015_captions:MULTIMODAL_RNN",
+        "multimodal-rnn-regions": "vsemb.systems.captions.karpathy2015_captions:MULTIMODAL_RNN_REGIONS",
+    },
+    parts={
+        "task": {
+            "captions": "vsemb.systems.captions.recipe",
+            "region-captions": "vsemb.systems.captions.region_recipe",
+        },
+        "image tower": {"snippet-regions": "vsemb.systems.captions.region_recipe"},
+        "decoder": {
+            "recurrent": "vsemb.systems.captions.multimodal_rnn",
+            "attentive": "vsemb.systems.captions.attentive_rnn",
+        },
+        "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
+    },
     commands={"caption": ("vsemb.systems.captions.caption_command", "write captions of images or of their regions")},
     modes={
         "evaluate": {
@@ -17,4 +33,6 @@ SYSTEM = System(
         "export": ("vsemb.systems.captions.export_options",),
     },
     train_inputs={"alignment": "the dvsa run that cuts captions into snippets of regions"},
+    report_sections=("vsemb.systems.captions.report:sections",),
+    demo_tabs=("vsemb.systems.captions.demo:tabs",),
 )

@@ -1,33 +1,28 @@
-"""The page about a run that writes captions: what it scores, how it was trained, and what it writes."""
+"""The report's sections about a run that writes captions: what it scores, and what it writes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vsemb import __version__
+from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
-from vsemb.files import replacing
-from vsemb.report import curves
-from vsemb.report.facts import run_facts
-from vsemb.report.page import REPORT
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.report.template import page_template
-from vsemb.runs.stored_run import METRICS
-from vsemb.runs.thumbnails import data_uri
+from vsemb.runs.pictures import data_uri
+from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
-from vsemb.systems.captions.caption_run import CaptionRun
-from vsemb.systems.captions.caption_writer import CaptioningRun, Written, images_run
-from vsemb.systems.captions.captioning import CaptionOptions, caption_split
+from vsemb.systems.captions.caption_writer import Written
+from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.novelty import TrainingCaptions
 from vsemb.systems.captions.region_captions import caption_regions
-from vsemb.systems.language.language_run import LanguageRun
+from vsemb.systems.captions.region_recipe import RegionCaptioning
+from vsemb.systems.captions.task import NextWordTask
 
 # Images captioned where each takes seconds, unless more are asked for.
 _SLOW = 100
@@ -57,95 +52,58 @@ class Captioned:
     score: float | None
 
 
-def write_caption_report(
-    run: CaptioningRun,
-    dataset: Dataset,
-    split: str = "val",
-    out: str | os.PathLike[str] | None = None,
-    *,
-    images: int = 12,
-    limit: int | None = None,
-    options: CaptionOptions | None = None,
-    seed: int = 0,
-) -> tuple[Path, CaptionMetrics | None]:
-    """Writes a page about a run that writes captions; one file that loads nothing, as `write_report`.
-
-    Args:
-        run: the run.
-        dataset: the dataset.
-        split: name of the split that is shown.
-        out: the file; None for `report.html` inside the run.
-        images: images shown, drawn at random, and half as many of the worst.
-        limit: images captioned and measured, drawn at random; None for all, or for 100 with `sc-nlm`, which
-            takes seconds for each.
-        options: how captions are looked for; None for the recipe's ways.
-        seed: of all draws, >= 0.
-
-    Returns:
-        path: the file.
-        metrics: those in it; None without the extra `captions`, which measures them.
+def sections(view: View) -> list[Section]:
+    """Returns the sections, see `vsemb.report.page.SectionMaker`.
 
     Raises:
-        InvalidArgumentError: for a number out of range, or a directory as `out`.
-        DataError: if run and dataset do not fit, the split is not there, or the file system refuses.
-        MissingExtraError: without jinja2.
-
-    Example:
-
-        write_caption_report(open_captioning_run("runs/captions"), Dataset.open("data/flickr8k"), "test")
+        InvalidArgumentError: for examples of arithmetic.
+        DataError: if the run writes no captions, or run and dataset do not fit.
     """
-    if images < 1:
-        raise invalid_argument("images", images, "an integer >= 1")
-    if limit is not None and limit < 1:
-        raise invalid_argument("limit", limit, "an integer >= 1")
-    if seed < 0:
-        raise invalid_argument("seed", seed, "an integer >= 0")
-    out = run.path / REPORT if out is None else Path(out)
-    if out.is_dir():
-        raise invalid_argument("out", str(out), "a file, not a directory")
-    options = options or CaptionOptions()
-    template = page_template("captions.html.jinja")
-    part = dataset.split(split)
-    order = np.random.default_rng(seed).permutation(len(part))
-    rows = order[: limit or (_SLOW if isinstance(run, LanguageRun) else None)]
-    written = caption_split(run, dataset, split, options, rows=rows)
-    train = training_captions(run, dataset)
+    run, part = view.run, view.part
+    if not isinstance(run.recipe, NextWordTask):
+        return []
+    if view.arithmetic:
+        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for a run that writes captions")
+    templates = page_template("report.html.jinja", __package__).module
+    order = np.random.default_rng(view.seed).permutation(len(part))
+    rows = order[: view.limit or (_SLOW if run.recipe.ranks_candidates else None)]
+    view.step("captions")
+    written = caption_split(run, view.dataset, part.name, rows=rows)
+    train = training_captions(run, view.dataset)
     notes = [] if train is not None else ["The captions it was trained on are not at hand."]
     if len(rows) < len(part):
         notes.append(f"{len(rows):,} of the {len(part):,} images were captioned, drawn at random.")
+    view.step("measuring")
     metrics = None
     try:
         metrics = evaluate_captions(_best(written), _references(part, rows), train=train, meteor=False)
         notes += metrics.notes
     except MissingExtraError as error:
         notes.append(f"Captions were not measured. {error}")
+    found = [
+        Section(
+            MEASURED,
+            templates.metrics(None if metrics is None else _table(metrics), len(rows), notes),
+            style=templates.style(),
+            summary=_summary(written, metrics),
+            facts=_facts(run),
+            lines=_lines(part.name, metrics),
+            measured={} if metrics is None else metrics.to_json(),
+        )
+    ]
     scores = None if metrics is None else metrics.each["cider"]
-    drawn = _captioned(part, rows[:images], written[:images], scores, train)
-    worst = []
+    drawn = _captioned(part, rows[: view.shown], written[: view.shown], scores, train)
+    found.append(Section(FOUND, templates.captions(drawn, run.recipe.how_written)))
+    if regions := _regions(run, view.dataset, part, rows):
+        found.append(Section(EXPLAINED, templates.regions(regions)))
     if scores is not None:
-        last = np.argsort(scores, kind="stable")[: max(1, images // 2)]
+        last = np.argsort(scores, kind="stable")[: max(1, view.shown // 2)]
         worst = _captioned(part, rows[last], [written[place] for place in last], scores[last], train)
-    page = template.render(
-        name=run.path.resolve().name,
-        facts=run_facts(run, run.model, images_run(run), part, _facts(run)),
-        summary=_summary(written, metrics),
-        table=None if metrics is None else _table(metrics),
-        captioned_images=len(rows),
-        notes=notes,
-        charts=curves.charts(curves.read_metrics(run.path / METRICS), run.info.get("best_epoch")),
-        search=_search(run, options),
-        regions=_regions(run, dataset, part, rows),
-        drawn=drawn,
-        worst=worst,
-        curves=curves,
-        version=__version__,
-    )
-    with replacing(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    return out, metrics
+        found.append(Section(WORST, templates.worst(worst)))
+    return found
 
 
-def training_captions(run: CaptioningRun, dataset: Dataset) -> TrainingCaptions | None:
+def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
     """Returns the captions that a run was trained on, of this dataset or of its own; None if neither is."""
     try:
         own = dataset if dataset.fingerprint == run.info["dataset"] else Dataset.open(run.data_path)
@@ -191,9 +149,9 @@ def _captioned(
     return shown
 
 
-def _regions(run: CaptioningRun, dataset: Dataset, part: Split, rows: np.ndarray) -> list[Picture]:
+def _regions(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> list[Picture]:
     """The first images with captions of their regions, where a run writes some: figure 7 of the paper."""
-    if not isinstance(run, CaptionRun) or not run.multi_vector or not part.has_images or not run.feature_regions:
+    if not isinstance(run.recipe, RegionCaptioning) or not part.has_images or run.image_input is None:
         return []
     pictures = []
     for row in rows[:_PICTURES].tolist():
@@ -205,22 +163,20 @@ def _regions(run: CaptioningRun, dataset: Dataset, part: Split, rows: np.ndarray
     return pictures
 
 
-def _facts(run: CaptioningRun) -> list[tuple[str, str]]:
-    caption = run.recipe.caption
-    decoder = caption.decoder if isinstance(run, LanguageRun) else f"{caption.decoder}, {caption.units} units"
-    facts = [("Decoder", decoder), ("Vocabulary", f"{len(run.vocabulary.words):,} words")]
+def _facts(run: Run) -> list[tuple[str, str]]:
+    facts = [("Decoder", run.recipe.model_name), ("Vocabulary", f"{len(run.vocabulary.words):,} words")]
     if "best_log2_likelihood" in run.info:
         facts.append(("Perplexity on val", f"{2 ** -run.info['best_log2_likelihood']:.2f}"))
     return facts
 
 
-def _search(run: CaptioningRun, options: CaptionOptions) -> str:
-    caption = run.recipe.caption
-    if isinstance(run, LanguageRun):
-        return f"the best of {options.candidates or caption.candidates:,} candidates"
-    if options.sample is not None:
-        return f"words are drawn ({options.sample})"
-    return f"a beam of {options.beam or caption.beam}"
+def _lines(split: str, metrics: CaptionMetrics | None) -> str:
+    """Returns the scores in a row, for a terminal."""
+    if metrics is None:
+        return "Not measured: pip install 'vsemb[captions]'"
+    shown = {name: value for name, value in metrics.to_json().items() if isinstance(value, float)}
+    header = [f"{split}: {metrics.images} images", *shown]
+    return table(header, [["", *(f"{value:.1f}" for value in shown.values())]])
 
 
 def _summary(written: Sequence[Sequence[Written]], metrics: CaptionMetrics | None) -> str:

@@ -21,4 +21,6 @@ SYSTEM = System(
         "search": {"regions": "vsemb.systems.regions.search_command"},
         "analyze": {"norms": "vsemb.systems.regions.norms_command"},
     },
+    searchers={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
+    report_sections=("vsemb.systems.regions.report:sections",),
 )

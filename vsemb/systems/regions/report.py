@@ -11,15 +11,18 @@ import tensorflow as tf
 from keras import ops
 
 from vsemb.data.store import Dataset
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.report.page import EXPLAINED, Section, View
 from vsemb.report.space import Picture, Space
-from vsemb.runs.pictures import read_picture
-from vsemb.runs.thumbnails import data_uri
+from vsemb.report.template import page_template
+from vsemb.runs.pictures import data_uri, read_picture
 from vsemb.systems.regions.drawing import draw_alignment
+from vsemb.systems.regions.run import regions_of
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 
-#: Longer side of an image in a picture, in pixels.
-SIDE = 320
+#: Longer side of an image in a picture, in pixels, and the number of these.
+SIDE, SHOWN = 320, 6
 
 
 @dataclass(frozen=True)
@@ -37,13 +40,25 @@ class Aligned:
     score: float
 
 
+def sections(view: View) -> list[Section]:
+    """Returns the section about alignments, see `vsemb.report.page.SectionMaker`."""
+    recipe = view.run.recipe
+    if not isinstance(recipe, Retrieval) or not recipe.similarity.multi_vector:
+        return []
+    space = view.space
+    view.step("alignments")
+    alignments = align(space, view.dataset, SHOWN, view.seed)
+    template = page_template("report.html.jinja", __package__)
+    return [Section(EXPLAINED, template.render(alignments=alignments))]
+
+
 def align(space: Space, dataset: Dataset, count: int, seed: int) -> list[Aligned]:
     """Draws images at random, and their words on the regions that these choose.
 
     The words are those of the image's own caption that scores best with it; each takes its best region.
 
     Args:
-        space: the split, embedded as sets.
+        space: the split, embedded as sets of vectors.
         dataset: the dataset.
         count: images wanted; none where the dataset has no image bytes.
         seed: of the draw.
@@ -51,7 +66,7 @@ def align(space: Space, dataset: Dataset, count: int, seed: int) -> list[Aligned
     if not space.part.has_images:
         return []
     rows = np.random.default_rng(seed).permutation(len(space.part))[:count]
-    boxes = space.run.regions_of(dataset).boxes(space.part.ids[rows])
+    boxes = regions_of(space.run, dataset).boxes(space.part.ids[rows])
     return [_aligned(space, int(row), of_image) for row, of_image in zip(rows, boxes, strict=True)]
 
 
@@ -69,7 +84,7 @@ def _aligned(space: Space, row: int, boxes: np.ndarray) -> Aligned:
 
 def _words(space: Space, text: int) -> list[str]:
     """The words of a text as the model reads them."""
-    read = tf.constant(space.run.read([space.text_list[text]]))
+    read = tf.constant(space.run.reader([space.text_list[text]]))
     return [word.decode() for word in space.run.tokenizer.pieces(read).flat_values.numpy()]
 
 

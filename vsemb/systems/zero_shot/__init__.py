@@ -34,4 +34,5 @@ SYSTEM = System(
     commands={"classify": ("vsemb.systems.zero_shot.classify_command", "classify images by the names of classes")},
     modes={"evaluate": {"zero-shot": "vsemb.systems.zero_shot.evaluate_zero_shot"}},
     options={"export": ("vsemb.systems.zero_shot.class_options",)},
+    report_sections=("vsemb.systems.zero_shot.report:sections",),
 )

@@ -1,0 +1,111 @@
+"""The sections about retrieval: recall, what is found, arithmetic, the plane, and where a run fails most."""
+
+from __future__ import annotations
+
+from vsemb.errors import invalid_argument
+from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
+from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.presets import display_name
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
+from vsemb.report.gallery import Gallery
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
+from vsemb.report.plane import draw_plane
+from vsemb.report.tables import retrieval_table
+from vsemb.report.template import page_template
+from vsemb.report.words import families
+from vsemb.runs.run import Run
+from vsemb.runs.searching import searcher_of
+
+_BOOTSTRAP, _EXAMPLES = 1000, 6
+_COLUMNS = {
+    "R@1": "R@1",
+    "R@5": "R@5",
+    "R@10": "R@10",
+    "median_rank": "median",
+    "mean_rank": "mean rank",
+}
+_SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
+
+
+def sections(view: View) -> list[Section]:
+    """Returns the sections about a run that is trained for retrieval, see `vsemb.report.page.SectionMaker`.
+
+    Of a run that reads the names of classes there is neither recall, since images of a class share their text, nor
+    anything about words. Arithmetic and the plane want one vector an image and a sentence.
+
+    Raises:
+        InvalidArgumentError: for an example that cannot be shown.
+    """
+    run = view.run
+    if not isinstance(run.recipe, Retrieval):
+        return []
+    if view.limit is not None:
+        raise invalid_argument("limit", view.limit, "nothing for a run that writes no captions")
+    combines = searcher_of(run).combines
+    if view.arithmetic and not combines:
+        fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
+        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
+    if view.arithmetic and not run.recipe.text.tokenizer.per_caption:
+        fix = "It reads the names of classes, so there are no words to add."
+        raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
+    templates = page_template("retrieval.html.jinja").module
+    space = view.space
+    check_arithmetic(space, view.arithmetic)
+    view.step("measuring")
+    ids = space.part.ids, space.part.ids[space.text_rows]
+    embedded = (space.images, space.texts, *ids, run.model.similarity)
+    metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed)
+    # What is shown of a run that recognises classes is that system's.
+    html = "" if space.by_class else templates.recall(metrics, list(_COLUMNS.values()), _table(metrics))
+    summary = "" if space.by_class else _summary(metrics)
+    table = retrieval_table(metrics)
+    facts = _facts(run, combines)
+    found = [Section(MEASURED, html, summary=summary, facts=facts, lines=table, measured=metrics.to_json())]
+    view.step("queries")
+    gallery = Gallery(space)
+    by_text, by_image = gallery.draw(view.shown, view.seed)
+    found.append(Section(FOUND, templates.found(by_text, by_image, space.by_class)))
+    view.step("arithmetic")
+    kinds = families(space) if combines and not space.by_class else []
+    examples = view.arithmetic or choose_arithmetic(kinds, _EXAMPLES, view.seed, space)
+    if examples:
+        found.append(Section(EXPLAINED, templates.arithmetic(work_out(space, examples))))
+    if kinds:
+        found.append(Section(EXPLAINED, templates.plane(draw_plane(space, kinds[0], view.seed))))
+    if not space.by_class:
+        worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
+        if worst[0] or worst[1]:
+            found.append(Section(WORST, templates.worst(worst)))
+    return found
+
+
+def _facts(run: Run, combines: bool) -> list[tuple[str, str]]:
+    recipe = run.recipe
+    sets = "" if combines else "sets of vectors, "
+    encoder, tokenizer = (
+        display_name(part.name) if hasattr(part, "name") else getattr(part, "cell", part.kind)
+        for part in (recipe.text.encoder, recipe.text.tokenizer)
+    )
+    return [
+        ("Space", f"{sets}{run.embedding_dim} dimensions, {recipe.similarity.kind}"),
+        ("Text encoder", f"{encoder} over {tokenizer}"),
+    ]
+
+
+def _summary(metrics: RetrievalMetrics) -> str:
+    return (
+        f"Of {metrics.images:,} images, the one that a sentence describes is among the first ten for "
+        f"{metrics.text_to_image['R@10']:.0f} % of {metrics.texts:,} sentences."
+    )
+
+
+def _table(metrics: RetrievalMetrics) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns the rows of the recall table: name, and of each column the value and its interval."""
+    assert metrics.intervals is not None
+    rows = []
+    for side, name in _SIDES.items():
+        values, bounds = getattr(metrics, side), metrics.intervals[side]
+        cells = [(f"{values[key]:.1f}", f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}") for key in _COLUMNS]
+        rows.append((name, cells))
+    return rows

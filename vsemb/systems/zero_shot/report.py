@@ -1,0 +1,27 @@
+"""The report's section about recognition, of a run that reads the names of classes."""
+
+from __future__ import annotations
+
+from vsemb.report.page import MEASURED, Section, View
+from vsemb.report.template import page_template
+from vsemb.systems.zero_shot.class_names import ClassNames
+from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
+
+
+def sections(view: View) -> list[Section]:
+    """Returns the section, see `vsemb.report.page.SectionMaker`; it stands in the place of recall."""
+    recipe = view.run.recipe
+    if not hasattr(recipe, "text") or not isinstance(recipe.text.tokenizer, ClassNames):
+        return []
+    space = view.space
+    view.step("recognition")
+    # Images of a class share their text, so that no image has one of its own to be found.
+    names, classes = space.part.class_ids()
+    grouped = (space.images, classes, space.texts, classes[space.text_rows])
+    found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
+    template = page_template("report.html.jinja", __package__)
+    return [Section(MEASURED, template.render(recognition=found), summary=_summary(found))]
+
+
+def _summary(found: ZeroShotMetrics) -> str:
+    return f"{found.top1_images:.0f} % of {found.images:,} images are recognised among {found.classes:,} classes."
