@@ -17,8 +17,8 @@ from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, RecurrentSentenc
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.captions.next_word import NextWordCrossEntropy
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.model import EntailmentModel
 
 WORDS, STEPS, ROWS = 9, 5, 6

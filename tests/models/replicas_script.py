@@ -21,8 +21,8 @@ from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.similarities import OrderViolation
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.systems.captions.next_word import NextWordCrossEntropy
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.systems.regions.region_encoder import RegionEncoder
 from vsemb.systems.regions.word_sequence import WordSequenceEncoder

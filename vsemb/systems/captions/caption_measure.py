@@ -22,10 +22,10 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.data.synthetic.truth import background_of, has_truth, is_true
 from vsemb.errors import invalid_argument
+from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
-from vsemb.systems.captions.caption_run import CaptionRun
-from vsemb.systems.captions.caption_writer import CaptioningRun
-from vsemb.systems.captions.captioning import CaptionOptions, caption_split
+from vsemb.systems.captions.captioner import CaptionOptions
+from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.novelty import NearestSentences, TrainingCaptions
 
 _TRAIN = "train"
@@ -123,7 +123,7 @@ class CaptionTable:
 
 
 def measure_captions(
-    runs: Sequence[CaptioningRun],
+    runs: Sequence[Run],
     dataset: Dataset,
     split: str = "val",
     *,
@@ -211,9 +211,8 @@ def measure_captions(
     return CaptionTable(split, [part.keys[row] for row in rows], wanted, train, found, notes)
 
 
-def _options_for(run: CaptioningRun, runs: Sequence[CaptioningRun], options: CaptionOptions) -> CaptionOptions:
-    beside = not isinstance(run, CaptionRun) and any(isinstance(each, CaptionRun) for each in runs)
-    if beside:
+def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions) -> CaptionOptions:
+    if run.recipe.ranks_candidates and not all(each.recipe.ranks_candidates for each in runs):
         options = dataclasses.replace(options, beam=None, length_penalty=None)
     return dataclasses.replace(options, n_best=1)
 
@@ -236,12 +235,11 @@ class _Truth:
         ]
 
 
-def _nearest_images(
-    run: CaptioningRun, dataset: Dataset, part: Split, rows: np.ndarray, train: Split
-) -> np.ndarray | None:
+def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, train: Split) -> np.ndarray | None:
     """Returns the training image nearest to each image, (n,) int64; None for a run that reads pixels."""
+    run = run.recipe.image_run(run)
     source = run.images_of(dataset, part)
-    if len(source.spec.shape) not in (1, 2):
+    if len(source.spec.shape) != 1:
         return None
     images = np.concatenate(list(_features(source, rows)))
     best = np.full(len(rows), -np.inf)
@@ -261,11 +259,10 @@ def _nearest_images(
 
 
 def _features(source: ImageSource, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields the features of images, of regions those of the whole image, scaled to length 1."""
+    """Yields the features of images, scaled to length 1."""
     for start in range(0, len(rows), _ROWS):
         gathered = tf.constant(source.gather(rows[start : start + _ROWS]))
         features = np.asarray(source.finish(gathered, None), np.float32)
-        features = features[:, 0] if features.ndim == 3 else features
         yield features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 

@@ -13,26 +13,13 @@ import tensorflow as tf
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.runs.image_run import ImageRun
 from vsemb.runs.images import has_features
-from vsemb.runs.serve import image_input
-from vsemb.systems.captions.caption_run import CaptionRun
+from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, Captions
 from vsemb.systems.captions.signature import ServedCaptioner
-from vsemb.systems.language.language_run import LanguageRun
 
-CaptioningRun: TypeAlias = CaptionRun | LanguageRun
 #: A caption and the natural logarithm of its probability.
 Written: TypeAlias = tuple[str, float]
-
-
-def images_run(run: CaptioningRun) -> ImageRun:
-    """Returns the run that says how images become the model's input: itself, or the encoder it writes for.
-
-    Raises:
-        DataError: if a language model has none.
-    """
-    return run if isinstance(run, CaptionRun) else run.need_encoder()
 
 
 class CaptionWriter:
@@ -48,8 +35,10 @@ class CaptionWriter:
         text, log_prob = writer.of_bytes([Path("dog.jpg").read_bytes()])[0][0]
     """
 
-    def __init__(self, run: CaptioningRun, captioner: Captioner) -> None:
+    def __init__(self, run: Run, captioner: Captioner) -> None:
         self.run, self.captioner = run, captioner
+        #: The run that says how images become what the captioner reads.
+        self.images: Run = run.recipe.image_run(run)
         self._compiled: dict[tuple[Any, ...], Callable[[tf.Tensor], Captions]] = {}
         self._sources: dict[tuple[Path, str], ImageSource] = {}
 
@@ -57,7 +46,7 @@ class CaptionWriter:
         """Writes captions of images as the run takes them from a dataset.
 
         Args:
-            images: (n, ...) as `ImageRun.images_of` gives them.
+            images: (n, ...) as `Run.images_of` gives them.
 
         Returns:
             For each image its captions, best first.
@@ -68,11 +57,8 @@ class CaptionWriter:
         key = (*images.shape[1:], images.dtype)
         if key not in self._compiled:
             signature = [tf.TensorSpec((None, *images.shape[1:]), images.dtype)]
-            self._compiled[key] = tf.function(self._captions, input_signature=signature)
+            self._compiled[key] = tf.function(self.captioner, input_signature=signature)
         return written_of(self._compiled[key](images))
-
-    def _captions(self, images: tf.Tensor) -> Captions:
-        return self.captioner(self.run.model_rows(images) if isinstance(self.run, CaptionRun) else images)
 
     def of_bytes(self, encoded: Sequence[bytes]) -> list[list[Written] | None]:
         """Writes captions of image bytes, with the function that is served.
@@ -94,7 +80,7 @@ class CaptionWriter:
 
     @cached_property
     def _served(self) -> ServedCaptioner:
-        taken = image_input(self.run)
+        taken = self.images.image_input
         if taken is None:
             raise DataError(
                 f"{self.run.path} was trained on precomputed features, so it cannot look at images; give the "
@@ -108,14 +94,14 @@ class CaptionWriter:
         Raises:
             DataError: if it does not decode, or run and dataset do not fit.
         """
-        if not has_features(images_run(self.run), dataset):
+        if not has_features(self.images, dataset):
             (found,) = self.of_bytes([split.read_image(row)])
             if found is None:
                 raise DataError(f"The image {split.keys[row]!r} does not decode as JPEG or PNG.")
             return found
         place = (dataset.path, split.name)
         if place not in self._sources:
-            self._sources[place] = self.run.images_of(dataset, split)
+            self._sources[place] = self.images.images_of(dataset, split)
         source = self._sources[place]
         return self.of_rows(source.finish(tf.constant(source.gather(np.array([row]))), None))[0]
 

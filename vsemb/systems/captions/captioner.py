@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from vsemb.errors import invalid_argument
 from vsemb.systems.captions.beam_search import Hypotheses, beam_search, check_search
+from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.systems.captions.sampling import Sampler, sample
 from vsemb.text.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-
 Tensor = Any
+
+
+@dataclass(frozen=True)
+class CaptionOptions:
+    """How captions are looked for; None leaves it to the run's recipe.
+
+    Attributes:
+        beam: hypotheses kept while a caption is searched for.
+        n_best: captions per image, best first; None for five, or fewer where the beam of a network is narrower, and
+            one where words are drawn greedily. A search may find fewer.
+        length_penalty: of a beam search.
+        max_words: longest caption.
+        sample: `greedy`, `random`, `top-k=5` or `top-p=0.9`: words are drawn, and no beam is searched.
+        temperature: of the draws.
+        seed: of the draws.
+        candidates: of language models, captions written before the best are chosen.
+    """
+
+    beam: int | None = None
+    n_best: int | None = None
+    length_penalty: float | None = None
+    max_words: int | None = None
+    sample: str | None = None
+    temperature: float = 1.0
+    seed: int = 0
+    candidates: int | None = None
+
+    def check_only(self, names: Sequence[str], allowed: str) -> None:
+        """Refuses options that are given and not read.
+
+        Args:
+            names: the options that are read.
+            allowed: what the others may be, for the error.
+
+        Raises:
+            InvalidArgumentError: naming the first.
+        """
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in names and value != field.default:
+                raise invalid_argument(field.name, value, allowed)
 
 
 class Captions(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,76 +17,35 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line, printable
 from vsemb.runs.images import find_key, read_image_file
-from vsemb.runs.stored_run import read_recipe
-from vsemb.systems.captions.caption_run import CaptionRun
-from vsemb.systems.captions.caption_writer import CaptioningRun, CaptionWriter, Written
-from vsemb.systems.captions.captioner import Captioner, NeuralCaptioner
-from vsemb.systems.captions.sampling import Sampler
-from vsemb.systems.language.generation import load_captioner
-from vsemb.systems.language.language_run import LanguageRun
+from vsemb.runs.run import Run, read_recipe
+from vsemb.systems.captions.caption_writer import CaptionWriter, Written
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions
+from vsemb.systems.captions.task import NextWordTask
 
-# What the captions of a run depend on; the other options are refused where they are given.
-_READ = {
-    "beam search": ("beam", "n_best", "length_penalty", "max_words"),
-    "sampling": ("n_best", "max_words", "sample", "temperature", "seed"),
-    "ranked candidates": ("beam", "n_best", "candidates"),
-}
-_N_BEST = 5
 # Images a batch, where a beam is searched and where candidates are ranked.
 _SEARCHED, _RANKED = 64, 4
-
-
-@dataclass(frozen=True)
-class CaptionOptions:
-    """How captions are looked for; None leaves it to the run's recipe, see `CaptionConfig`.
-
-    Attributes:
-        beam: hypotheses kept while a caption is searched for.
-        n_best: captions an image, best first; None for five, or fewer where the beam of a network is
-            narrower, and one where words are drawn greedily. A search may find fewer.
-        length_penalty: of a beam search.
-        max_words: longest caption.
-        sample: `greedy`, `random`, `top-k=5` or `top-p=0.9`: words are drawn, and no beam is searched.
-        temperature: of the draws.
-        seed: of the draws.
-        candidates: of language models, captions written before the best are chosen.
-    """
-
-    beam: int | None = None
-    n_best: int | None = None
-    length_penalty: float | None = None
-    max_words: int | None = None
-    sample: str | None = None
-    temperature: float = 1.0
-    seed: int = 0
-    candidates: int | None = None
 
 
 _DEFAULT = CaptionOptions()
 
 
-def open_captioning_run(path: str | os.PathLike[str]) -> CaptioningRun:
+def open_captioning_run(path: str | os.PathLike[str]) -> Run:
     """Opens a run that writes captions.
 
     Raises:
-        DataError: if it is no run, has no selected weights yet, or writes none.
+        DataError: if it is not a run, has no selected weights yet, or writes none.
 
     Example:
 
         open_captioning_run("runs/captions")
     """
-    path = Path(path)
-    recipe = read_recipe(path)
-    if recipe.task == CaptionRun.task:
-        return CaptionRun.open(path)
-    reason = f"which is for {recipe.task}"
-    if recipe.task == LanguageRun.task:
-        if recipe.caption.decoder != "log-bilinear":
-            return LanguageRun.open(path)
-        reason = "which sees no image"
+    recipe = read_recipe(Path(path))
+    reason = recipe.refusal() if isinstance(recipe, NextWordTask) else f"is for {recipe.kind}"
+    if reason is None:
+        return Run.open(path)
     raise DataError(
-        f"{path} is a run of the recipe {recipe.name!r}, {reason}; a run that writes captions is needed, "
-        "such as one of multimodal-rnn or sc-nlm."
+        f"{path} must be a run that writes captions, such as one of multimodal-rnn or sc-nlm; it was trained with the "
+        f"recipe {recipe.name!r}, which {reason}."
     )
 
 
@@ -95,12 +53,12 @@ def writes_captions(path: str | os.PathLike[str]) -> bool:
     """Whether a run is for captions or is a language model, and so for `open_captioning_run`.
 
     Raises:
-        DataError: if it is no run.
+        DataError: if it is not a run.
     """
-    return read_recipe(Path(path)).task in (CaptionRun.task, LanguageRun.task)
+    return isinstance(read_recipe(Path(path)), NextWordTask)
 
 
-def captioner_of(run: CaptioningRun, options: CaptionOptions = _DEFAULT) -> Captioner:
+def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
     """Returns what writes captions of a run's images; images are rows of its model's input.
 
     Raises:
@@ -108,39 +66,8 @@ def captioner_of(run: CaptioningRun, options: CaptionOptions = _DEFAULT) -> Capt
     """
     if options.n_best is not None and options.n_best < 1:
         raise invalid_argument("n_best", options.n_best, "an integer >= 1")
-    if isinstance(run, LanguageRun):
-        _check_read(options, "ranked candidates", f"nothing for a run of the recipe {run.recipe.name!r}")
-        n_best = _N_BEST if options.n_best is None else options.n_best
-        return load_captioner(run, n_best=n_best, candidates=options.candidates, beam=options.beam)
-    recipe = run.recipe.caption
-    max_words = recipe.max_words if options.max_words is None else options.max_words
-    if options.sample is not None:
-        _check_read(options, "sampling", "nothing where words are drawn")
-        sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
-        # Greedy draws are all alike.
-        n_best = 1 if options.sample == "greedy" else _N_BEST
-        n_best = n_best if options.n_best is None else options.n_best
-        return NeuralCaptioner(run.model, run.vocabulary, n_best=n_best, max_words=max_words, sampler=sampler)
-    reason = "nothing where a beam is searched; name a way to draw words with --sample"
-    if options.candidates is not None:
-        reason = f"nothing for a run of the recipe {run.recipe.name!r}"
-    _check_read(options, "beam search", reason)
-    beam = recipe.beam if options.beam is None else options.beam
-    return NeuralCaptioner(
-        run.model,
-        run.vocabulary,
-        beam=beam,
-        n_best=min(_N_BEST, beam) if options.n_best is None else options.n_best,
-        length_penalty=recipe.length_penalty if options.length_penalty is None else options.length_penalty,
-        max_words=max_words,
-    )
-
-
-def _check_read(options: CaptionOptions, kind: str, allowed: str) -> None:
-    for field in dataclasses.fields(options):
-        value = getattr(options, field.name)
-        if field.name not in _READ[kind] and value != field.default:
-            raise invalid_argument(field.name, value, allowed)
+    captioner: Captioner = run.recipe.captioner(run, options)
+    return captioner
 
 
 class _Rows:
@@ -161,7 +88,7 @@ class _Rows:
 
 
 def caption_split(
-    run: CaptioningRun,
+    run: Run,
     dataset: Dataset,
     split_name: str,
     options: CaptionOptions = _DEFAULT,
@@ -192,9 +119,9 @@ def caption_split(
     part = dataset.split(split_name)
     rows = np.arange(len(part)) if rows is None else rows
     writer = CaptionWriter(run, captioner_of(run, options))
-    source = _Rows(run.images_of(dataset, part), rows)
+    source = _Rows(writer.images.images_of(dataset, part), rows)
     # Where many candidates are written for an image, images are taken one after another anyway.
-    size = _RANKED if isinstance(run, LanguageRun) else _SEARCHED
+    size = _RANKED if run.recipe.ranks_candidates else _SEARCHED
     found: list[list[Written]] = []
     with tqdm(total=len(rows), desc="captions", unit="image", disable=None, leave=False) as bar:
         for batch in image_batches(source, len(rows), size):
@@ -229,7 +156,7 @@ class ImageCaptions:
 
 
 def caption_images(
-    run: CaptioningRun,
+    run: Run,
     images: Sequence[str],
     dataset: Dataset | None = None,
     options: CaptionOptions = _DEFAULT,

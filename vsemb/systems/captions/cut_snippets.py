@@ -28,20 +28,13 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.runs.run import Run
 from vsemb.systems.captions.snippets import Snippets
-from vsemb.systems.regions.regions import RegionStore
 from vsemb.systems.regions.pointing_metrics import ScoreSpread
+from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.run import regions_of, require_regions
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain, phrases
-
-__all__ = [
-    "Snippets",
-    "choose_affinity",
-    "find_snippets",
-    "keep_snippets",
-    "snippets_fingerprint",
-    "stored_snippets",
-]
+from vsemb.text.tokenizers import Words
 
 _VERSION = 1
 # Captions whose images are embedded together, and captions of one length that are aligned together.
@@ -139,20 +132,6 @@ def stored_snippets(
     return find_snippets(alignment, dataset, part, affinity=affinity)
 
 
-def keep_snippets(snippets: Snippets, path: str | os.PathLike[str]) -> None:
-    """Stores snippets, whole or not at all, where they are not there already.
-
-    Args:
-        snippets: from `find_snippets` or `stored_snippets`.
-        path: the folder; where it was cut with something else, it is replaced.
-
-    Raises:
-        DataError: if the file system refuses, or for a folder that is damaged.
-    """
-    if not Path(path).exists() or Snippets.load(path).fingerprint != snippets.fingerprint:
-        snippets.save(path)
-
-
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
     """Returns hex that changes with all that decides a split's snippets."""
     captions = json.dumps([split.captions, split.caption_rows.tolist()])
@@ -194,14 +173,14 @@ class _Aligner:
     """
 
     def __init__(self, alignment: Run, dataset: Dataset) -> None:
-        alignment.need_regions()
-        if alignment.recipe.text.tokenizer != "words":
-            allowed = "a run that reads words: text.tokenizer='words'"
-            raise invalid_argument("alignment", alignment.recipe.text.tokenizer, allowed)
+        require_regions(alignment)
+        tokenizer = alignment.recipe.text.tokenizer
+        if not isinstance(tokenizer, Words):
+            raise invalid_argument("alignment", tokenizer.kind, "a run that reads words: text.tokenizer='words'")
         self.run = alignment
-        self.store: RegionStore = alignment.regions_of(dataset)
+        self.store: RegionStore = regions_of(alignment, dataset)
         similarity = alignment.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `Run.need_regions` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `require_regions` has seen to it.
         self._similarity = similarity
         self._embed = tf.function(
             alignment.model.encode_images, [tf.TensorSpec((None, None, self.store.dim), tf.float32)]
@@ -260,7 +239,7 @@ class _Aligner:
         self, part: Split, captions: np.ndarray
     ) -> Iterator[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]:
         """Yields some captions, their images' regions, the place of each's image among these, and tokens."""
-        most = self.run.recipe.image.most_regions
+        most = self.run.recipe.image.max_regions
         for start in range(0, len(captions), _BLOCK):
             block = captions[start : start + _BLOCK]
             images, places = np.unique(part.caption_rows[block], return_inverse=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from vsemb.encoders import WordEmbedding
 from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
 from vsemb.encoders.rectified import ReLUCell
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.parts import Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
 
 Tensor = Any
@@ -201,3 +203,76 @@ class MultimodalRNN(NextWordModel):
             for name in ("image_encoder", "words")
         }
         return cls(**{**config, **parts})
+
+
+@dataclass(frozen=True)
+class Decoder(Part, family="decoder"):
+    """The recurrent network that writes captions; base of the family `decoder`.
+
+    Attributes:
+        cell: `rnn` (equation 14 of Karpathy & Fei-Fei), `gru` or `lstm`.
+        units: size of the recurrent state.
+        image_steps: at which steps the cell sees the image: `first`, or `all`.
+        dropout: share of the state's entries dropped in front of the softmax in training.
+        frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
+        init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+    """
+
+    cell: Literal["rnn", "gru", "lstm"] = "lstm"
+    units: Size = 512
+    image_steps: Literal["first", "all"] = "first"
+    dropout: Share = 0.0
+    frequency_bias: bool = True
+    init_scale: Positive | None = None
+
+    def check_image(self, image: Any) -> None:
+        """Checks that the decoder can read what an image tower gives.
+
+        Args:
+            image: a `vsemb.recipes.image_towers.ImageTower`.
+
+        Raises:
+            InvalidArgumentError: naming the field of the tower.
+        """
+        raise NotImplementedError
+
+    def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
+        """Builds the layer from images to what the decoder reads of them.
+
+        Args:
+            image: a `vsemb.recipes.image_towers.ImageTower`.
+            info: what `run.json` says.
+            seed: of a backbone's random weights.
+            dtype: dtype policy of the layer.
+        """
+        raise NotImplementedError
+
+    def build(self, image_encoder: keras.layers.Layer, words: WordEmbedding, l2: float) -> MultimodalRNN:
+        """Builds the model.
+
+        Args:
+            image_encoder: from `image_encoder`.
+            words: the word vectors.
+            l2: see `NextWordModel`.
+        """
+        raise NotImplementedError
+
+    def _options(self, l2: float) -> dict[str, Any]:
+        names = ("cell", "units", "image_steps", "dropout", "init_scale")
+        return {**{name: getattr(self, name) for name in names}, "l2": l2}
+
+
+@dataclass(frozen=True)
+class RecurrentDecoder(Decoder, kind="recurrent"):
+    """A recurrent network that is given the image as one vector (Karpathy & Fei-Fei 2015)."""
+
+    def check_image(self, image: Any) -> None:
+        if image.projection.keeps_size:
+            fix = "The image goes to all gates of the cell."
+            raise invalid_argument("image.projection", image.projection.kind, "a map to another size", fix)
+
+    def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
+        return image.build(GATES[self.cell] * self.units, info, seed=seed, dtype=dtype)
+
+    def build(self, image_encoder: keras.layers.Layer, words: WordEmbedding, l2: float) -> MultimodalRNN:
+        return MultimodalRNN(image_encoder, words, **self._options(l2))

@@ -11,18 +11,10 @@ import numpy as np
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
-from vsemb.runs import texts
-from vsemb.systems.captions.caption_run import CaptionRun
-from vsemb.systems.captions.perplexity import (
-    Likelihood,
-    LikelihoodMeasure,
-    uniform_likelihood,
-    unigram_likelihood,
-)
-from vsemb.systems.captions.validation import likelihood_batches
-from vsemb.systems.language.language_batches import Sentences, sentence_batches
-from vsemb.systems.language.language_data import read_sentences
-from vsemb.systems.language.language_run import LanguageRun, reads_tags
+from vsemb.recipes.retrieval import first_captions
+from vsemb.runs.run import Run
+from vsemb.systems.captions.perplexity import Likelihood, uniform_likelihood, unigram_likelihood
+from vsemb.systems.captions.sentences import Sentences
 
 
 @dataclass(frozen=True)
@@ -56,16 +48,14 @@ class PerplexityRow:
         return {name: None if value == math.inf else value for name, value in plain.items()}
 
 
-def measure_perplexities(
-    runs: Sequence[LanguageRun | CaptionRun], dataset: Dataset, split: str = "val"
-) -> list[PerplexityRow]:
+def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "val") -> list[PerplexityRow]:
     """Measures how well runs foresee the captions of a split, given what they are conditioned on.
 
     Language models are given the vector of the caption itself, as the paper trains them, and networks that
     write about images the image; so a lower perplexity of the first is no better caption.
 
     Args:
-        runs: of the tasks `language` and `captions`; the first decides the vocabulary of the baselines.
+        runs: of recipes whose task foresees words; the first decides the vocabulary of the baselines.
         dataset: the captions; with parts of speech, where a run reads them.
         split: name of the split.
 
@@ -79,15 +69,15 @@ def measure_perplexities(
 
     Example:
 
-        rows = measure_perplexities([LanguageRun.open("runs/lbl"), LanguageRun.open("runs/sc-nlm")], dataset)
+        rows = measure_perplexities([Run.open("runs/lbl"), Run.open("runs/sc-nlm")], dataset)
         print(difference_of(rows))
     """
     if not runs:
         raise DataError("There is no run whose perplexity is to be measured.")
     rows = []
     for run in runs:
-        sentences, likelihood = _measure(run, dataset, split)
-        rows.append(_row(run, sentences, likelihood, str(run.path), run.recipe.caption.decoder))
+        sentences, likelihood = run.recipe.likelihood(run, dataset, split)
+        rows.append(_row(run, sentences, likelihood, str(run.path), run.recipe.model_name))
     return rows + _baselines(runs[0], dataset, split)
 
 
@@ -103,19 +93,17 @@ def difference_of(rows: Sequence[PerplexityRow]) -> str | None:
             return (
                 f"{row.name} has another vocabulary than {first.name} ({row.vocabulary_size:,} and "
                 f"{first.vocabulary_size:,} ids), so their perplexities cannot be compared. Train both with "
-                "the same text.min_count and text.max_words on the same captions."
+                "the same text.tokenizer.min_count and text.tokenizer.vocabulary_size on the same captions."
             )
         if row.words != first.words:
             return (
                 f"{row.name} foresees {row.words:,} words and {first.name} {first.words:,}, so their "
-                "perplexities cannot be compared. Train both with the same text.max_length."
+                "perplexities cannot be compared. Train both with the same text.tokenizer.max_length."
             )
     return None
 
 
-def _row(
-    run: LanguageRun | CaptionRun, sentences: Sentences, likelihood: Likelihood, name: str, decoder: str = ""
-) -> PerplexityRow:
+def _row(run: Run, sentences: Sentences, likelihood: Likelihood, name: str, decoder: str = "") -> PerplexityRow:
     words = max(len(sentences.ids), 1)
     return PerplexityRow(
         name=name,
@@ -129,32 +117,13 @@ def _row(
     )
 
 
-def _measure(run: LanguageRun | CaptionRun, dataset: Dataset, name: str) -> tuple[Sentences, Likelihood]:
-    split = dataset.split(name)
-    measure = LikelihoodMeasure(run.model)
-    if isinstance(run, LanguageRun):
-        tags = run.tags if reads_tags(run.recipe) else None
-        sentences = read_sentences(split, run.tokenizer, encoder=run.encoder, names=tags)
-        return sentences, measure(sentence_batches(sentences))
-    images = run.images_of(dataset, split)
-    sentences = read_sentences(split, run.tokenizer)
-    batches = likelihood_batches(
-        lambda rows: run.model_rows(images.gather(rows)),
-        split.caption_rows,
-        sentences.ids,
-        sentences.offsets,
-        finish=images.finish,
-    )
-    return sentences, measure(batches)
-
-
-def _baselines(run: LanguageRun | CaptionRun, dataset: Dataset, name: str) -> list[PerplexityRow]:
-    sentences = read_sentences(dataset.split(name), run.tokenizer)
+def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
+    sentences = Sentences(*run.tokenizer.encode(dataset.split(name).captions))
     size = len(run.vocabulary)
     counts = sentences.word_counts(size)
     found = {"uniform": uniform_likelihood(counts)}
     if "train" in dataset.splits:
-        split = texts.read_texts(run.recipe, dataset.split("train"), training=True)
-        training = read_sentences(split, run.tokenizer)
+        count = getattr(run.recipe.batches, "captions_per_image", None)
+        training = Sentences(*run.tokenizer.encode(first_captions(dataset.split("train"), count).captions))
         found["unigram"] = unigram_likelihood(counts, training.word_counts(size))
     return [_row(run, sentences, likelihood, name) for name, likelihood in found.items()]

@@ -15,12 +15,14 @@ from PIL import Image
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.runs.pictures import Rectangle, pixel_box
-from vsemb.runs.serve import region_extractor
-from vsemb.systems.captions.caption_run import CaptionRun
+from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_writer import written_of
-from vsemb.systems.captions.captioning import CaptionOptions, captioner_of
+from vsemb.systems.captions.captioner import CaptionOptions
+from vsemb.systems.captions.captioning import captioner_of
 from vsemb.systems.captions.drawing_captions import draw_captions
+from vsemb.systems.captions.region_recipe import RegionCaptioning
 from vsemb.systems.regions.aligning import Place, candidate_boxes
+from vsemb.systems.regions.run import region_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
@@ -77,7 +79,7 @@ class RegionCaptions:
 
 
 def caption_regions(
-    run: CaptionRun,
+    run: Run,
     image: str,
     dataset: Dataset | None = None,
     *,
@@ -109,11 +111,11 @@ def caption_regions(
 
     Example:
 
-        found = caption_regions(CaptionRun.open("runs/regions"), "dog.jpg", most=3)
+        found = caption_regions(Run.open("runs/regions"), "dog.jpg", most=3)
         found.drawn().save("regions.png")
     """
     check_choice(most, overlap)
-    need_region_captions(run)
+    require_region_captions(run)
     captioner = captioner_of(run, CaptionOptions(beam=beam, n_best=1))
     # What is wrong with the inputs is said before the network is built.
     place = Place.of(image, dataset)
@@ -146,16 +148,16 @@ def caption_regions(
     )
 
 
-def need_region_captions(run: CaptionRun) -> None:
+def require_region_captions(run: Run) -> None:
     """Refuses a run that captions whole images.
 
     Raises:
         DataError: naming the recipe that captions regions.
     """
-    if not run.multi_vector:
+    if not isinstance(run.recipe, RegionCaptioning):
         raise DataError(
-            f"{run.path} captions whole images: its recipe is {run.recipe.name!r}. Train the recipe "
-            "multimodal-rnn-regions, which captions regions: vsemb train multimodal-rnn-regions"
+            f"{run.path} must be a run that captions regions; its recipe is {run.recipe.name!r}. Train one with: "
+            "vsemb train multimodal-rnn-regions"
         )
 
 

@@ -1,4 +1,4 @@
-"""Snippets: segments of captions, each with the region of an image that it describes.
+"""Snippets: segments of captions, each with the region of an image that it describes; on disk and as batches.
 
 FOLDER/
   rows.npz        image_rows, image_ids and regions, int64 (snippets,) each
@@ -14,12 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
+from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.systems.regions.region_store import RegionStore
+from vsemb.text.tokenizers import Tokenizer
 
 _FORMAT, _VERSION = "vsemb-snippets", 1
 _ROWS = ("image_rows", "image_ids", "regions")
+# Images whose regions are read at once.
+_IMAGES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,3 +114,105 @@ class Snippets:
             raise DataError(
                 f"The snippets in {path} are damaged: {error}. Remove the folder, and they are cut again."
             ) from error
+
+
+def check_same_regions(cut: str, read: str) -> None:
+    """Refuses snippets of other regions than those that are read.
+
+    Args:
+        cut: fingerprint of the regions that captions were cut by.
+        read: fingerprint of those that the features come from.
+
+    Raises:
+        DataError: if they are not the same.
+    """
+    if cut != read:
+        raise DataError(
+            f"The snippets are of the regions {cut}, not of {read}, so their regions have other numbers. "
+            f"Name those that the alignment was trained on: --set image.fingerprint={cut}"
+        )
+
+
+class SnippetImages:
+    """Features of the regions that snippets describe, from their cache; in memory where they fit.
+
+    Args:
+        snippets: the snippets.
+        store: the regions of their dataset.
+        memory: bytes that the features may take; above, each batch reads its rows from disk.
+
+    Raises:
+        DataError: if the snippets are of other regions.
+    """
+
+    def __init__(self, snippets: Snippets, store: RegionStore, *, memory: int = 4 << 30) -> None:
+        check_same_regions(snippets.store, store.fingerprint)
+        self._store, self._ids, self._regions = store, snippets.image_ids, snippets.regions
+        self._features: np.ndarray | None = None
+        # A region that several snippets describe is held once.
+        pairs, places = np.unique(np.stack([snippets.image_ids, snippets.regions]), axis=1, return_inverse=True)
+        if pairs.shape[1] * store.dim * 2 <= memory:
+            self._features, self._places = self._read(*pairs), places.reshape(-1)
+
+    def _read(self, ids: np.ndarray, regions: np.ndarray) -> np.ndarray:
+        # In float16, as they are stored: half of what they take, and nothing is lost.
+        features = np.zeros((len(ids), self._store.dim), np.float16)
+        for start in range(0, len(ids), _IMAGES):
+            part = slice(start, start + _IMAGES)
+            images, places = np.unique(ids[part], return_inverse=True)
+            features[part] = self._store.rows(images)[places.reshape(-1), regions[part]]
+        return features
+
+    def gather(self, snippets: np.ndarray) -> np.ndarray:
+        """Returns the features of the regions of some snippets: (n,) numbers to (n, dim) float32."""
+        if self._features is None:
+            return self._read(self._ids[snippets], self._regions[snippets]).astype(np.float32)
+        return self._features[self._places[snippets]].astype(np.float32)
+
+
+class SnippetBatches(BatchSource):
+    """Batches of snippets for `MultimodalRNN.fit`, bucketed by length.
+
+    A batch is {"image": (batch_size, dim) float32, "text": (batch_size, steps) int32}.
+
+    Args:
+        snippets: the snippets, see `vsemb.systems.captions.cut_snippets.find_snippets`.
+        store: the regions of their dataset.
+        tokenizer: turns snippets into ids, once.
+        batch_size: snippets per batch; what is left over in an epoch is dropped, each time another part.
+        seed: of the order.
+        memory: see `SnippetImages`.
+
+    Raises:
+        InvalidArgumentError: for a batch size < 1.
+        DataError: if there are fewer snippets than a batch has, or they are of other regions.
+
+    Example:
+
+        batches = SnippetBatches(snippets, run.features_of(dataset), tokenizer, batch_size=100)
+        model.fit(batches.dataset(), epochs=10)
+    """
+
+    def __init__(
+        self,
+        snippets: Snippets,
+        store: RegionStore,
+        tokenizer: Tokenizer,
+        batch_size: int = 100,
+        seed: int = 0,
+        *,
+        memory: int = 4 << 30,
+    ) -> None:
+        self._ids, self._offsets = tokenizer.encode(snippets.texts)
+        super().__init__([np.diff(self._offsets)], batch_size=batch_size, seed=seed, unit="snippets")
+        self._dim = store.dim
+        self._images = SnippetImages(snippets, store, memory=memory)
+
+    def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the snippets of a batch and the features of their regions."""
+        return {"image": self._images.gather(rows), "text": pad_ids(self._ids, self._offsets, rows)}
+
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns the specification of a batch."""
+        image = tf.TensorSpec((self.batch_size, self._dim), tf.float32)
+        return {"image": image, "text": tf.TensorSpec((self.batch_size, None), tf.int32)}

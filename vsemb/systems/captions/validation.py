@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -13,9 +15,10 @@ from vsemb.data.batches import image_batches, pad_ids
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError
+from vsemb.parts import Part
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import NeuralCaptioner
-from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
+from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure, perplexity
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.averaging import averaged_weights
 
@@ -158,3 +161,62 @@ def likelihood_batches(
     if finish is not None:
         dataset = dataset.map(lambda batch: {**batch, "image": finish(batch["image"], None)})
     return dataset.apply(tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))).prefetch(2)
+
+
+@dataclass(frozen=True)
+class CaptionValidation(Part, family="caption validation"):
+    """What a model that writes captions is measured by after every epoch; base of the family `caption validation`.
+
+    Class attributes:
+        monitor: name in the logs that decides which epoch is kept; the highest value is best.
+    """
+
+    monitor: ClassVar[str]
+
+    def build(
+        self, batches: tf.data.Dataset, split: Split, images: ImageSource, tokenizer: Tokenizer, max_words: int
+    ) -> PerplexityValidation:
+        """Returns the callback that adds `monitor` to an epoch's logs.
+
+        Args:
+            batches: of the split, see `likelihood_batches`.
+            split: the validation split.
+            images: its images.
+            tokenizer: the model's tokenizer.
+            max_words: longest caption that is written.
+        """
+        raise NotImplementedError
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        """Returns the best value as a phrase, from `run.json`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Perplexity(CaptionValidation, kind="perplexity"):
+    """How well the words of the validation captions are foreseen."""
+
+    monitor: ClassVar[str] = "val_log2_likelihood"
+
+    def build(
+        self, batches: tf.data.Dataset, split: Split, images: ImageSource, tokenizer: Tokenizer, max_words: int
+    ) -> PerplexityValidation:
+        return PerplexityValidation(batches)
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        return f"perplexity {perplexity(info['best_log2_likelihood'] * math.log(2), 1):.2f}"
+
+
+@dataclass(frozen=True)
+class Cider(CaptionValidation, kind="cider"):
+    """CIDEr-D of the captions that are written for the validation images."""
+
+    monitor: ClassVar[str] = "val_cider"
+
+    def build(
+        self, batches: tf.data.Dataset, split: Split, images: ImageSource, tokenizer: Tokenizer, max_words: int
+    ) -> CiderValidation:
+        return CiderValidation(batches, split, images, tokenizer, max_words=max_words)
+
+    def describe(self, info: Mapping[str, Any]) -> str:
+        return f"CIDEr {info['best_cider']:.1f}"

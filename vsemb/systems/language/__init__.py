@@ -4,6 +4,20 @@ from vsemb.registry import System
 
 SYSTEM = System(
     name="language",
+    recipes={
+        "log-bilinear": "vsemb.systems.language.kiros2014_language:LOG_BILINEAR",
+        "multiplicative": "vsemb.systems.language.kiros2014_language:MULTIPLICATIVE",
+        "sc-nlm": "vsemb.systems.language.kiros2014_language:SC_NLM",
+    },
+    parts={
+        "task": {"language": "vsemb.systems.language.recipe"},
+        "language model": {
+            "log-bilinear": "vsemb.systems.language.log_bilinear",
+            "multiplicative": "vsemb.systems.language.structure_content",
+            "sc-nlm": "vsemb.systems.language.structure_content",
+        },
+    },
+    annotations={"tags": "vsemb.systems.language.tags:find"},
     modes={"annotate": {"pos-tags": "vsemb.systems.language.annotate_command"}},
     train_inputs={"encoder": "the kiros2014 run whose sentence vectors the model is conditioned on"},
 )

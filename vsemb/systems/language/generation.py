@@ -16,7 +16,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,74 +26,66 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing_directory, write_json
-from vsemb.recipes.schema import Recipe
-from vsemb.runs import texts
+from vsemb.recipes.retrieval import first_captions
 from vsemb.runs.run import Run
+from vsemb.systems.captions.caption_metrics import cider
+from vsemb.systems.captions.captioner import detokenize
 from vsemb.systems.language.candidates import StructureContentCaptioner
+from vsemb.systems.language.conditioning import require_encoder, require_tags, tag_ids, tags_of
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
-from vsemb.systems.language.language_data import need_tags, tag_ids
 from vsemb.systems.language.ranking import RankingWeights
-from vsemb.systems.language.ranking_weights import tune_weights
 from vsemb.systems.language.stopwords import read_stopwords
 from vsemb.systems.language.taggers import words_of
-
-if TYPE_CHECKING:
-    from vsemb.systems.language.language_run import LanguageRun
 
 FOLDER, CONTENT = "generation", "generation.json"
 STOPWORDS, VECTORS, TRIGRAMS = "stopwords.txt", "vectors.npz", "trigrams.npz"
 _FORMAT = 1
-#: Decoders that write captions; `sc-nlm` alone reads parts of speech.
-WRITERS = ("sc-nlm", "multiplicative")
 #: Words of the captions whose parts of speech are taken (supplement 5.2).
 SHORTEST, LONGEST = 4, 12
 # Enough for 12,000 candidates; and for neighbours, sentences of 1024 entries in 800 MB.
 _MOST_SEQUENCES, _MOST_SENTENCES = 4096, 200_000
 _TUNING_SPLIT, _TUNING_IMAGES = "val", 200
 _BLOCK = 2048
+_RATIOS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+#: What is tried: the cosine alone, then with more and more of the language model, at last that alone.
+GRID = (
+    RankingWeights(),
+    *(RankingWeights(1.0, ratio, per_word) for per_word in (False, True) for ratio in _RATIOS),
+    *(RankingWeights(0.0, 1.0, per_word) for per_word in (False, True)),
+)
 
 
-def check_generation(recipe: Recipe, dataset: Dataset, encoder: Run | None = None) -> None:
+def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
     """Refuses, before training, what captions could not be written with after it.
 
     Args:
-        recipe: of a language model; one that writes no captions passes.
+        recipe: of a language model that writes captions.
         dataset: what it is trained on.
-        encoder: the run whose embeddings it is conditioned on, where that is known already.
+        encoder: the run whose embeddings it is conditioned on.
 
     Raises:
         InvalidArgumentError: if the dataset has no validation images to tune weights on.
         MissingExtraError: without the packages of the extra `captions`.
         DataError: if the stop words cannot be read, no training caption has a length in which captions are
-            written, the encoder does not read words, or the dataset lacks the features that it was trained
-            on.
+            written, or the dataset lacks the features that the encoder was trained on.
     """
-    if recipe.caption.decoder not in WRITERS:
-        return
-    read_stopwords(recipe.caption.stopwords)
+    read_stopwords(recipe.model.writing.stopwords)
     if importlib.util.find_spec("pycocoevalcap") is None:
         raise missing_extra("pycocoevalcap", "captions")
-    val = dataset.split(_TUNING_SPLIT)
-    train = texts.read_texts(recipe, dataset.split("train"), training=True)
+    val, train = dataset.split(_TUNING_SPLIT), _training_split(recipe, dataset)
     # Parts of speech are of whole captions; a model that reads none knows the words of its tokenizer.
-    longest = None if recipe.caption.decoder == "sc-nlm" else recipe.text.max_length
+    longest = None if recipe.model.reads_tags else recipe.text.tokenizer.max_length
     if not any(_is_written(len(words[:longest])) for words in words_of(train.captions)):
         raise _nothing_to_write()
-    if encoder is not None:
-        _need_words(encoder)
-        encoder.images_of(dataset, val)
+    encoder.images_of(dataset, val)
 
 
-def _need_words(encoder: Run) -> None:
-    if encoder.recipe.text.tokenizer != "words":
-        raise DataError(
-            f"{encoder.path}, of the recipe {encoder.recipe.name!r}, reads {encoder.recipe.text.tokenizer}; "
-            "what writes captions compares them with images by their words. Name a run of kiros2014 with "
-            "--encoder."
-        )
+def _training_split(recipe: Any, dataset: Dataset) -> Split:
+    return first_captions(dataset.split("train"), recipe.batches.captions_per_image)
 
 
-def prepare_generation(run: LanguageRun, dataset: Dataset) -> None:
+def prepare_generation(run: Run, dataset: Dataset) -> None:
     """Writes `RUN/generation`, whole or not at all, with progress bars; does nothing where it is there.
 
     The weights are tuned on the first images of the split `val`, 200 at most.
@@ -112,21 +104,21 @@ def prepare_generation(run: LanguageRun, dataset: Dataset) -> None:
         prepare_generation(run, Dataset.open("data/flickr8k"))
         texts, log_probs = load_captioner(run)(images)
     """
-    encoder = _encoder_of(run)
+    encoder = require_encoder(run)
     check_generation(run.recipe, dataset, encoder)
     if _is_prepared(run):
         return
-    split = texts.read_texts(run.recipe, dataset.split("train"), training=True)
+    split = _training_split(run.recipe, dataset)
     seed = run.recipe.training.seed
     parts: dict[str, Any] = {
         "sequences": _sequences_of(run, dataset, split, seed),
         "words": _embed_words(encoder),
         "sentences": _embed_sentences(encoder, split.captions, seed),
         "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(split.captions), len(run.vocabulary)),
-        "stopwords": read_stopwords(run.recipe.caption.stopwords),
+        "stopwords": read_stopwords(run.recipe.model.writing.stopwords),
     }
     val = dataset.split(_TUNING_SPLIT)
-    source = run.images_of(dataset, val)
+    source = encoder.images_of(dataset, val)
     rows = np.arange(min(len(val), _TUNING_IMAGES))
     images = source.finish(tf.constant(source.gather(rows)), None)
     references = [val.entries[row]["captions"] for row in rows]
@@ -146,8 +138,51 @@ def prepare_generation(run: LanguageRun, dataset: Dataset) -> None:
         write_json(folder / CONTENT, content)
 
 
+def tune_weights(
+    captioner: StructureContentCaptioner,
+    images: np.ndarray,
+    references: Sequence[Sequence[str]],
+    grid: Sequence[RankingWeights] = GRID,
+) -> tuple[RankingWeights, list[dict[str, Any]]]:
+    """Chooses, on validation, the weights whose best captions come closest to what people wrote.
+
+    Kiros et al. 2014 (supplement 5.2) "tuned the weights by hand on qualitative results alone". Here the candidates of
+    validation images are written once, and of all weights in a grid those are kept whose best captions have the
+    highest CIDEr-D.
+
+    Args:
+        captioner: whose candidates are ranked; its own weights are not read.
+        images: (n, ...) validation images, as the captioner takes them.
+        references: for each image what people wrote.
+        grid: the weights to try; of equally good ones the first is chosen.
+
+    Returns:
+        weights: the chosen ones.
+        tried: for each weights of the grid their fields, and `cider`, the mean CIDEr-D of the best captions,
+            times 100.
+    """
+    best: list[list[tf.Tensor]] = [[] for _ in grid]
+    write = tf.function(captioner.write, autograph=False)
+    embed = tf.function(captioner.encoder.encode_images, autograph=False)
+    for row in tqdm(range(len(images)), desc="tuning", unit="image", disable=None, leave=False):
+        embedding = tf.cast(embed(images[row : row + 1])[0], tf.float32)
+        found = write(embedding)
+        for weights, chosen in zip(grid, best, strict=True):
+            chosen.append(found.ids[int(tf.argmax(found.scores(weights)))])
+    scored: dict[tuple[str, ...], float] = {}
+    tried: list[dict[str, Any]] = []
+    for weights, chosen in zip(grid, best, strict=True):
+        texts = detokenize(tf.stack(chosen), captioner.vocabulary.tokens).numpy()
+        captions = tuple(text.decode() for text in texts)
+        if captions not in scored:
+            scored[captions] = 100.0 * cider(captions, references)[0]
+        tried.append({**weights.to_json(), "cider": scored[captions]})
+    winner = int(np.argmax([each["cider"] for each in tried]))
+    return grid[winner], tried
+
+
 def load_captioner(
-    run: LanguageRun, *, n_best: int = 5, candidates: int | None = None, beam: int | None = None
+    run: Run, *, n_best: int = 5, candidates: int | None = None, beam: int | None = None
 ) -> StructureContentCaptioner:
     """Opens what `prepare_generation` wrote.
 
@@ -158,14 +193,14 @@ def load_captioner(
         beam: hypotheses kept while a caption is searched for; None for the recipe's.
 
     Returns:
-        The captioner; it takes what `run.images_of` gives.
+        The captioner; it takes what the encoder's `images_of` gives.
 
     Raises:
         DataError: if nothing was prepared, it belongs to other weights or is damaged, or the run writes no
             captions.
         InvalidArgumentError: for a number that is not allowed.
     """
-    encoder = _encoder_of(run)
+    encoder = require_encoder(run)
     folder = run.path / FOLDER
     if not _is_prepared(run):
         raise DataError(
@@ -189,7 +224,7 @@ def load_captioner(
 
 
 def _captioner(
-    run: LanguageRun,
+    run: Run,
     encoder: Run,
     parts: dict[str, Any],
     weights: RankingWeights,
@@ -198,7 +233,7 @@ def _captioner(
     candidates: int | None = None,
     beam: int | None = None,
 ) -> StructureContentCaptioner:
-    asked = run.recipe.caption
+    asked = run.recipe.model.writing
     return StructureContentCaptioner(
         run.model,
         encoder.model,
@@ -213,13 +248,7 @@ def _captioner(
     )
 
 
-def _encoder_of(run: LanguageRun) -> Run:
-    encoder = run.need_encoder()
-    _need_words(encoder)
-    return encoder
-
-
-def _is_prepared(run: LanguageRun) -> bool:
+def _is_prepared(run: Run) -> bool:
     """Whether what is there was made for the run's weights, which a longer training may change."""
     path = run.path / FOLDER / CONTENT
     if not path.exists():
@@ -234,11 +263,11 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _fit(parts: dict[str, Any], run: LanguageRun, encoder: Run) -> bool:
-    dim = encoder.recipe.embedding_dim
+def _fit(parts: dict[str, Any], run: Run, encoder: Run) -> bool:
+    dim = encoder.embedding_dim
     vectors = all(parts[name].ndim == 2 and parts[name].shape[1] == dim for name in ("words", "sentences"))
     tags = parts["sequences"]
-    known = tags.ndim == 2 and tags.size and tags.min() >= 0 and tags.max() <= max(len(run.tags), 1)
+    known = tags.ndim == 2 and tags.size and tags.min() >= 0 and tags.max() <= max(len(tags_of(run)), 1)
     return vectors and bool(known) and parts["trigrams"].vocabulary_size == len(run.vocabulary)
 
 
@@ -284,14 +313,12 @@ def _nothing_to_write() -> DataError:
     )
 
 
-def _sequences_of(run: LanguageRun, dataset: Dataset, split: Split, seed: int) -> np.ndarray:
-    if run.recipe.caption.decoder != "sc-nlm":
+def _sequences_of(run: Run, dataset: Dataset, split: Split, seed: int) -> np.ndarray:
+    if not run.recipe.model.reads_tags:
         # All words are of one kind: a sequence says how long a caption is.
         lengths = np.diff(run.tokenizer.encode(split.captions)[1])
         return draw_sequences(([1] * length for length in lengths), _MOST_SEQUENCES, seed)
-    need_tags(dataset)
-    assert dataset.tags is not None
-    return draw_sequences(tag_ids(dataset.tags.of(split), run.tags), _MOST_SEQUENCES, seed)
+    return draw_sequences(tag_ids(require_tags(dataset).of(split), tags_of(run)), _MOST_SEQUENCES, seed)
 
 
 def _embed_words(encoder: Run) -> np.ndarray:

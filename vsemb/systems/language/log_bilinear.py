@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
+from vsemb.parts import Count, Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias
 
 Tensor = Any
@@ -204,3 +206,55 @@ class LogBilinear(ContextModel):
 
     def _gates(self, inputs: Mapping[str, Tensor]) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class LanguageModel(Part, family="language model"):
+    """A model whose next word depends on the few words before it; base of the family `language model`.
+
+    Attributes:
+        dim: size of a word's representation.
+        context: words looked back at.
+        dropout: share of the entries dropped in front of the softmax in training.
+        word_dropout: share of context words replaced by the unknown word in training.
+        init_scale: word vectors start uniform in +- this.
+        frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
+
+    Class attributes:
+        reads_content: whether the model is conditioned on vectors of an encoder, so that it writes about images.
+        reads_tags: whether it is conditioned on parts of speech.
+    """
+
+    reads_content: ClassVar[bool] = False
+    reads_tags: ClassVar[bool] = False
+
+    dim: Size = 300
+    context: Count = 5
+    dropout: Share = 0.0
+    word_dropout: Share = 0.0
+    init_scale: Positive = 0.1
+    frequency_bias: bool = True
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> ContextModel:
+        """Builds the Keras model.
+
+        Args:
+            vocabulary_size: number of word ids.
+            info: what `run.json` says, `content_dim` and `tag_names` among it.
+            l2: see `NextWordModel`.
+            dtype: dtype policy.
+        """
+        raise NotImplementedError
+
+    def _options(self, l2: float, dtype: str) -> dict[str, Any]:
+        names = ("dim", "context", "dropout", "word_dropout", "init_scale")
+        return {**{name: getattr(self, name) for name in names}, "l2": l2, "dtype": dtype}
+
+
+@dataclass(frozen=True)
+class LogBilinearPart(LanguageModel, kind="log-bilinear"):
+    """The log-bilinear model, which sees words alone (Kiros et al. 2014, equations 7 and 8)."""
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> LogBilinear:
+        del info
+        return LogBilinear(vocabulary_size, **self._options(l2, dtype))

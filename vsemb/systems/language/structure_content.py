@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import keras
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
-from vsemb.systems.language.log_bilinear import ContextModel
+from vsemb.parts import Count, Part, Size, between
+from vsemb.systems.language.log_bilinear import ContextModel, LanguageModel
 
 Tensor = Any
 
@@ -232,3 +234,64 @@ class StructureContent(Multiplicative):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "tags": self.tags, "structure": self.structure}
+
+
+@dataclass(frozen=True)
+class Writing(Part):
+    """How captions are written with a language model, see `vsemb.systems.language.candidates`.
+
+    Attributes:
+        beam: hypotheses kept while a candidate is searched for; 1 takes the likeliest word each time.
+        candidates: captions written for an image before the best are chosen.
+        neighbours: nearest words and sentences whose mean a caption may start from.
+        stopwords: words that may be repeated without penalty: `nltk` for the list of NLTK's corpus, or the path of a
+            file with one word a line.
+    """
+
+    # A candidate is the likeliest caption of its parts of speech, word by word; there are a thousand.
+    beam: Count = 1
+    candidates: Count = 1000
+    neighbours: Count = 5
+    stopwords: str = "nltk"
+
+
+@dataclass(frozen=True)
+class MultiplicativePart(LanguageModel, kind="multiplicative"):
+    """The multiplicative model, conditioned on a vector of the sentence (Kiros et al. 2014, equations 9 and 10).
+
+    Attributes:
+        factors: of the tensor.
+        writing: how captions are written.
+    """
+
+    reads_content: ClassVar[bool] = True
+
+    factors: Size = 100
+    writing: Writing = field(default_factory=Writing)
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> Multiplicative:
+        options = self._options(l2, dtype)
+        return Multiplicative(vocabulary_size, content_dim=info["content_dim"], factors=self.factors, **options)
+
+
+@dataclass(frozen=True)
+class StructureContentPart(MultiplicativePart, kind="sc-nlm"):
+    """The structure-content model, conditioned on parts of speech too (Kiros et al. 2014, equation 11).
+
+    Attributes:
+        structure: parts of speech looked ahead at beside the word's own.
+    """
+
+    reads_tags: ClassVar[bool] = True
+
+    structure: Annotated[int, between(0, 1000)] = 3
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> StructureContent:
+        return StructureContent(
+            vocabulary_size,
+            content_dim=info["content_dim"],
+            tags=len(info["tag_names"]),
+            structure=self.structure,
+            factors=self.factors,
+            **self._options(l2, dtype),
+        )

@@ -1,4 +1,4 @@
-"""`vsemb tag` as functions: the parts of speech of all captions, from a tagger or from a file."""
+"""`vsemb annotate --pos-tags` as functions: the parts of speech of all captions, from a tagger or from a file."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def import_tags(
 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
-    """Returns what `vsemb tag` shows of a dataset's tags, as plain values."""
+    """Returns what `vsemb annotate --pos-tags` shows of a dataset's tags, as plain values."""
     counts = Counter(tag for name in dataset.splits for some in tags.of(dataset.split(name)) for tag in some)
     return {
         "captions": tags.count,

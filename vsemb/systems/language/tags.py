@@ -24,7 +24,7 @@ from vsemb.systems.language.taggers import words_of
 
 FOLDER, MANIFEST = "tags", "tags.json"
 FORMAT, VERSION = "vsemb-tags", 1
-AGAIN = "Make them again with `vsemb tag --overwrite`."
+AGAIN = "Make them again with `vsemb annotate --pos-tags --overwrite`."
 
 
 class CaptionTags:
@@ -39,7 +39,7 @@ class CaptionTags:
     Example:
 
     ```python
-    tags = Dataset.open("data/flickr8k").tags
+    tags = Dataset.open("data/flickr8k").annotation("tags")
     print(tags.of(dataset.split("val"))[0])
     ```
     """
@@ -88,6 +88,15 @@ class CaptionTags:
         return f"<CaptionTags at {self.path} ({self.count} captions)>"
 
 
+def find(dataset: Dataset) -> CaptionTags | None:
+    """Opens the tags of a dataset; None where it has none.
+
+    Raises:
+        DataError: if they are damaged, of another version or of another dataset.
+    """
+    return CaptionTags.open(dataset) if (dataset.path / FOLDER).exists() else None
+
+
 def write_tags(
     dataset: Dataset,
     tags: Mapping[str, Sequence[Sequence[str]]],
@@ -100,7 +109,7 @@ def write_tags(
     Where these tags are there already, nothing happens.
 
     Args:
-        dataset: the dataset; its `tags` are these from then on.
+        dataset: the dataset; its annotation `tags` are these from then on.
         tags: name of a split -> for each caption in order a tag for each word, for all splits.
         source: JSON-able, what made them.
         overwrite: whether other tags are replaced.
@@ -138,7 +147,7 @@ def write_tags(
             (folder / _file_name(name)).write_bytes(packed)
             splits[name] = {"captions": len(tags[name]), "sha256": sha256_bytes(packed)}
         write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
-    vars(dataset).pop("tags", None)
+    dataset.forget_annotation("tags")
     return CaptionTags.open(dataset)
 
 
@@ -207,7 +216,7 @@ def _check_tags(dataset: Dataset, tags: Mapping[str, Sequence[Sequence[str]]]) -
 def _read_manifest(dataset: Dataset) -> dict[str, Any]:
     path = dataset.path / FOLDER
     if not path.is_dir():
-        raise DataError(f"{dataset.path} has no parts of speech. Find them with `vsemb tag`.")
+        raise DataError(f"{dataset.path} has no parts of speech. Find them with `vsemb annotate --pos-tags`.")
     content = read_json(path / MANIFEST, "list of tags")
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise DataError(f"{path / MANIFEST} is no list of tags. {AGAIN}")

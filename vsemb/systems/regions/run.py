@@ -17,10 +17,14 @@ def require_regions(run: Run) -> None:
         DataError: naming a recipe whose images are.
     """
     if not run.sees_images or not run.multi_vector:
-        raise DataError(
-            f"{run.path} must be a run on regions; its recipe {run.recipe.name!r} embeds an image as one vector. "
-            "Train one on regions: vsemb train dvsa"
-        )
+        raise _no_regions(run)
+
+
+def _no_regions(run: Run) -> DataError:
+    return DataError(
+        f"{run.path} must be a run on regions; its recipe {run.recipe.name!r} embeds an image as one vector. "
+        "Train one on regions: vsemb train dvsa"
+    )
 
 
 def regions_of(run: Run, dataset: Dataset) -> RegionStore:
@@ -29,8 +33,11 @@ def regions_of(run: Run, dataset: Dataset) -> RegionStore:
     Raises:
         DataError: if the run reads none, or the dataset has none or others.
     """
-    require_regions(run)
-    return run.features_of(dataset)
+    # Captions of regions read the same cache, one region at a time.
+    store = run.features_of(dataset) if run.sees_images else None
+    if not isinstance(store, RegionStore):
+        raise _no_regions(run)
+    return store
 
 
 def feature_regions(run: Run) -> RegionConfig | None:

@@ -1,20 +1,15 @@
-"""Training batches of sentences for language models, bucketed by length.
-
-Everything random in an epoch follows from (seed, epoch), as in `vsemb.data.batches`, so that training can
-go on in the middle of one exactly where it stopped.
-"""
+"""Sentences in memory, and batches of them for models of the next word."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.batches import bucketed, pad_ids
-from vsemb.errors import DataError, invalid_argument
+from vsemb.data.batches import BatchSource, pad_ids
+from vsemb.errors import invalid_argument
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +82,12 @@ class Sentences:
         return signature
 
 
-class LanguageBatches:
-    """Batches of sentences for `NextWordModel.fit`.
+class SentenceBatches(BatchSource):
+    """Batches of sentences for `NextWordModel.fit`, bucketed by length.
 
     Args:
         sentences: those of the training split.
-        batch_size: sentences a batch; what is left over in an epoch is dropped, each time another part.
+        batch_size: sentences per batch; what is left over in an epoch is dropped, each time another part.
         seed: of the order.
 
     Raises:
@@ -101,45 +96,21 @@ class LanguageBatches:
 
     Example:
 
-        batches = LanguageBatches(sentences, batch_size=100)
+        batches = SentenceBatches(sentences, batch_size=100)
         model.fit(batches.dataset(), epochs=10)
     """
 
     def __init__(self, sentences: Sentences, *, batch_size: int = 100, seed: int = 0) -> None:
-        if batch_size < 1:
-            raise invalid_argument("batch_size", batch_size, "an integer >= 1")
+        super().__init__([sentences.lengths], batch_size=batch_size, seed=seed, unit="sentences")
         self.sentences = sentences
-        self.batch_size = batch_size
-        self.seed = seed
-        self.steps_per_epoch = len(sentences) // batch_size
-        if self.steps_per_epoch == 0:
-            raise DataError(
-                f"There are {len(sentences)} sentences, fewer than batch_size={batch_size}. Lower the batch size."
-            )
 
-    def plan(self, epoch: int) -> np.ndarray:
-        """Returns the sentence numbers of an epoch's batches, (steps, batch_size) int64."""
-        generator = np.random.default_rng([self.seed, epoch])
-        order = generator.permutation(len(self.sentences))
-        return bucketed(order, generator, self.batch_size, self.sentences.lengths)
+    def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the sentences of a batch, see `Sentences.batch`."""
+        return self.sentences.batch(rows)
 
-    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Returns a dataset that gives the next epoch each time it is iterated.
-
-        Args:
-            epoch: the number of the first epoch.
-            step: batches of that epoch to leave out; iterate such a dataset once, see
-                `vsemb.data.PairBatches.dataset`.
-        """
-        epochs = itertools.count(epoch)
-
-        def one_epoch() -> Iterator[dict[str, np.ndarray]]:
-            for rows in self.plan(next(epochs))[step:]:
-                yield self.sentences.batch(rows)
-
-        signature = self.sentences.signature(self.batch_size)
-        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=signature)
-        return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """Returns the specification of a batch."""
+        return self.sentences.signature(self.batch_size)
 
 
 def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dataset:

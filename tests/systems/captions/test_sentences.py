@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.language.language_batches import LanguageBatches, Sentences, sentence_batches
+from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 
 
 def make_sentences(count: int = 23, content: bool = True, tags: bool = True) -> Sentences:
@@ -32,7 +32,7 @@ def test_a_batch_by_hand() -> None:
 @pytest.mark.parametrize(("content", "tags"), [(True, True), (True, False), (False, False)])
 def test_an_epoch_has_each_sentence_once(content: bool, tags: bool) -> None:
     sentences = make_sentences(24, content, tags)
-    batches = LanguageBatches(sentences, batch_size=4, seed=1)
+    batches = SentenceBatches(sentences, batch_size=4, seed=1)
     assert batches.steps_per_epoch == 6
     assert sorted(batches.plan(0).ravel().tolist()) == list(range(24))
     found = list(batches.dataset())
@@ -43,11 +43,11 @@ def test_an_epoch_has_each_sentence_once(content: bool, tags: bool) -> None:
         for name, value in expected.items():
             np.testing.assert_array_equal(batch[name], value)
     assert not np.array_equal(batches.plan(0), batches.plan(1))
-    assert not np.array_equal(batches.plan(0), LanguageBatches(sentences, batch_size=4, seed=2).plan(0))
+    assert not np.array_equal(batches.plan(0), SentenceBatches(sentences, batch_size=4, seed=2).plan(0))
 
 
 def test_the_rest_of_an_epoch() -> None:
-    batches = LanguageBatches(make_sentences(), batch_size=4, seed=3)
+    batches = SentenceBatches(make_sentences(), batch_size=4, seed=3)
     whole = [batch["text"].numpy() for batch in batches.dataset(2)]
     rest = [batch["text"].numpy() for batch in batches.dataset(2, 3)]
     assert len(rest) == len(whole) - 3 == len(batches.dataset(2, 3))
@@ -76,9 +76,9 @@ def test_all_are_measured() -> None:
 def test_refusals() -> None:
     sentences = make_sentences(5)
     with pytest.raises(InvalidArgumentError, match="batch_size"):
-        LanguageBatches(sentences, batch_size=0)
+        SentenceBatches(sentences, batch_size=0)
     with pytest.raises(DataError, match="Lower the batch size"):
-        LanguageBatches(sentences, batch_size=6)
+        SentenceBatches(sentences, batch_size=6)
     with pytest.raises(InvalidArgumentError, match="one a sentence"):
         Sentences(sentences.ids, sentences.offsets, np.zeros((4, 2), np.float32))
     with pytest.raises(InvalidArgumentError, match="one a word"):

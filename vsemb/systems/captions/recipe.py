@@ -1,0 +1,244 @@
+"""The task of captions: a multimodal recurrent network that writes about images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import keras
+import numpy as np
+
+from vsemb.data.batches import BatchSource, PairBatches
+from vsemb.data.store import Dataset
+from vsemb.encoders.text_encoder import TextCorpus
+from vsemb.encoders.words import WordVectors
+from vsemb.errors import invalid_argument
+from vsemb.parts import Count, NonNegative, Part
+from vsemb.recipes.image_towers import Features, ImageTower
+from vsemb.runs.run import Run
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
+from vsemb.systems.captions.multimodal_rnn import Decoder, MultimodalRNN, RecurrentDecoder
+from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
+from vsemb.systems.captions.sampling import Sampler
+from vsemb.systems.captions.sentences import Sentences
+from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask, WordText
+from vsemb.systems.captions.validation import (
+    CaptionValidation,
+    Perplexity,
+    PerplexityValidation,
+    likelihood_batches,
+)
+
+# What the captions of a run depend on; other options are refused where they are given.
+_SEARCH = ("beam", "n_best", "length_penalty", "max_words")
+_DRAWS = ("n_best", "max_words", "sample", "temperature", "seed")
+N_BEST = 5
+
+
+@dataclass(frozen=True)
+class CaptionText(WordText):
+    """The texts, and the vectors of their words.
+
+    Attributes:
+        words: the word vectors.
+    """
+
+    words: WordVectors = field(default_factory=WordVectors)
+
+
+@dataclass(frozen=True)
+class Search(Part):
+    """How captions are looked for.
+
+    Attributes:
+        beam: hypotheses kept while a caption is searched for; 1 takes the likeliest word each time.
+        length_penalty: log-probabilities are divided by the number of words to this power before hypotheses of
+            different lengths are compared; 0 compares them as they are.
+        max_words: longest caption that is written.
+    """
+
+    beam: Count = 7
+    length_penalty: NonNegative = 0.0
+    max_words: Count = 20
+
+
+@dataclass(frozen=True)
+class PairBatchesOfCaptions(CaptionBatches):
+    """How pairs of an image and one of its captions become batches.
+
+    Attributes:
+        captions: `all` captions of an image in an epoch, or `one` drawn anew.
+    """
+
+    captions: Literal["all", "one"] = "all"
+
+
+@dataclass(frozen=True)
+class CaptionTask(NextWordTask):
+    """A multimodal recurrent network; base of the tasks that train one.
+
+    Attributes:
+        text: the texts and their word vectors.
+        image: where image vectors come from.
+        decoder: the network that writes.
+        search: how captions are looked for.
+    """
+
+    evaluation: ClassVar[str] = "captions"
+    run_fields: ClassVar[tuple[str, ...]] = ("features", "feature_dim")
+
+    text: CaptionText = field(default_factory=CaptionText)
+    image: ImageTower = field(default_factory=Features)
+    decoder: Decoder = field(default_factory=RecurrentDecoder)
+    search: Search = field(default_factory=Search)
+
+    @property
+    def model_name(self) -> str:
+        return self.decoder.cell
+
+    @property
+    def how_written(self) -> str:
+        return f"a beam of {self.search.beam}"
+
+    def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> MultimodalRNN:
+        keras.utils.set_random_seed(self.training.seed)
+        image_encoder = self.decoder.image_encoder(self.image, info, self.training.seed, dtype)
+        words = self.text.words.build(vocabulary_size, dtype)
+        model = self.decoder.build(image_encoder, words, self.l2)
+        model.build({"image": self.image.input_shape(info), "text": (None, None)})
+        return model
+
+    def image_run(self, run: Run) -> Run:
+        return run
+
+    def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
+        search, n_best = self.search, options.n_best
+        max_words = search.max_words if options.max_words is None else options.max_words
+        if options.sample is not None:
+            options.check_only(_DRAWS, "nothing where words are drawn")
+            sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
+            if n_best is None:
+                # Greedy draws are all alike.
+                n_best = 1 if options.sample == "greedy" else N_BEST
+            return NeuralCaptioner(run.model, run.vocabulary, n_best=n_best, max_words=max_words, sampler=sampler)
+        reason = "nothing where a beam is searched; name a way to draw words with --sample"
+        if options.candidates is not None:
+            reason = f"nothing for a run of the recipe {self.name!r}"
+        options.check_only(_SEARCH, reason)
+        beam = search.beam if options.beam is None else options.beam
+        return NeuralCaptioner(
+            run.model,
+            run.vocabulary,
+            beam=beam,
+            n_best=min(N_BEST, beam) if n_best is None else n_best,
+            length_penalty=search.length_penalty if options.length_penalty is None else options.length_penalty,
+            max_words=max_words,
+        )
+
+    def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
+        part = dataset.split(split)
+        images = run.images_of(dataset, part)
+        sentences = Sentences(*run.tokenizer.encode(part.captions))
+        batches = likelihood_batches(
+            images.gather, part.caption_rows, sentences.ids, sentences.offsets, finish=images.finish
+        )
+        return sentences, LikelihoodMeasure(run.model)(batches)
+
+
+@dataclass(frozen=True)
+class Captioning(CaptionTask, kind="captions"):
+    """A multimodal recurrent network that is trained on images and their captions.
+
+    Attributes:
+        validation: what decides which epoch is kept.
+    """
+
+    batches: PairBatchesOfCaptions = field(default_factory=PairBatchesOfCaptions)
+    validation: CaptionValidation = field(default_factory=Perplexity)
+
+    def check(self) -> None:
+        super().check()
+        if self.image.produces != "vector":
+            raise invalid_argument("image", self.image.kind, "a part that makes one vector per image")
+        self.decoder.check_image(self.image)
+
+    def prepare(self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None) -> ImageJob:
+        del out, inputs
+        return ImageJob(self, data, data_service)
+
+    def best(self, info: Mapping[str, Any]) -> str:
+        return self.validation.describe(info)
+
+
+class CaptionJob(NextWordJob):
+    """What a task of captions makes of a dataset; base of the jobs of images and of regions.
+
+    Args:
+        recipe: the recipe.
+        dataset: with splits `train` and `val`.
+    """
+
+    def __init__(self, recipe: CaptionTask, dataset: Dataset) -> None:
+        super().__init__(recipe, dataset)
+        self.store = recipe.image.open(dataset)
+        self.info |= recipe.image.describe(self.store)
+
+    def keep(self, folder: Path) -> None:
+        """Writes what new images are captioned with."""
+        self.recipe.image.keep(self.store, folder)
+
+    def texts(self) -> list[str]:
+        """Returns the training texts."""
+        return self.train.captions
+
+    def features(self) -> np.ndarray | None:
+        """Returns features whose statistics are those of the images, (n, dim) float32; None where there are none."""
+        return None if self.store is None else self.recipe.image.features(self.store, self.train)
+
+    def model(self, recipe: Any, dtype: str) -> MultimodalRNN:
+        """Builds the model and sets feature statistics, word vectors and the words' frequencies."""
+        model = recipe.build(len(self.vocabulary), self.info, dtype)
+        recipe.image.initialize(model.image_encoder, self.features())
+        ids, offsets = self.tokenizer.encode(self.texts())
+        seed, words = recipe.training.seed, recipe.text.words
+        words.initialize(model.words, TextCorpus(self.vocabulary, ids, offsets, True, seed, self.dataset))
+        if recipe.decoder.frequency_bias:
+            model.set_frequencies(Sentences(ids, offsets).word_counts(len(self.vocabulary)))
+        return model
+
+
+class ImageJob(CaptionJob):
+    """What `Captioning` makes of a dataset.
+
+    Args:
+        recipe: the recipe.
+        dataset: with splits `train` and `val`.
+        data_service: address of a tf.data service whose workers decode images.
+    """
+
+    def __init__(self, recipe: Captioning, dataset: Dataset, data_service: str | None = None) -> None:
+        super().__init__(recipe, dataset)
+        self.monitor = recipe.validation.monitor
+        self._data_service = data_service
+
+    def batches(self) -> BatchSource:
+        """Returns the training batches."""
+        recipe = self.recipe
+        images = recipe.image.images(self.train, self.store, training=True, data_service=self._data_service)
+        return PairBatches(
+            self.train,
+            images,
+            self.tokenizer,
+            batch_size=recipe.batches.size,
+            captions=recipe.batches.captions,
+            seed=recipe.training.seed,
+        )
+
+    def validation(self) -> PerplexityValidation:
+        """Returns the callback that measures the split `val`."""
+        images = self.recipe.image.images(self.val, self.store)
+        encoded = self.tokenizer.encode(self.val.captions)
+        batches = likelihood_batches(images.gather, self.val.caption_rows, *encoded, finish=images.finish)
+        return self.recipe.validation.build(batches, self.val, images, self.tokenizer, self.recipe.search.max_words)

@@ -1,0 +1,194 @@
+"""The task of captions of regions: the multimodal RNN on snippets that an alignment cut captions into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from vsemb.data.batches import BatchSource
+from vsemb.data.store import Dataset, Split
+from vsemb.encoders.image import Affine
+from vsemb.errors import invalid_argument
+from vsemb.export.image_input import ImageInput
+from vsemb.parts import NonNegative
+from vsemb.recipes.image_towers import CachedImages, refuse_service
+from vsemb.runs.run import Run, read_status
+from vsemb.systems.captions.cut_snippets import stored_snippets
+from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
+from vsemb.systems.captions.recipe import CaptionJob, CaptionTask
+from vsemb.systems.captions.snippets import SnippetBatches, SnippetImages, Snippets, check_same_regions
+from vsemb.systems.captions.task import WordBatches
+from vsemb.systems.captions.validation import PerplexityValidation, likelihood_batches
+from vsemb.systems.regions.image_tower import RegionImages, Regions
+from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.run import regions_of
+
+#: Folder of the snippets in a run directory, by split.
+SNIPPETS = "snippets"
+# Regions whose statistics stand for those of all.
+_REGIONS = 50_000
+
+
+class WholeImages(RegionImages):
+    """Features of a split's images: those of the first region, which is the whole image."""
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec(super().spec.shape[1:], tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        return super().gather(rows)[:, 0]
+
+
+@dataclass(frozen=True)
+class SnippetRegions(CachedImages, kind="snippet-regions"):
+    """Cached regions of images, see `vsemb features --regions`, of which a captioner reads one at a time.
+
+    A whole image is its first region.
+
+    Attributes:
+        projection: how a region's features become what the decoder reads.
+    """
+
+    produces: ClassVar[str] = "region"
+    folder: ClassVar[str] = Regions.folder
+
+    projection: Affine = field(default_factory=Affine)
+
+    @property
+    def regions(self) -> Regions:
+        """The same cache, of which whole images are read."""
+        return Regions(fingerprint=self.fingerprint, max_regions=1)
+
+    def open(self, dataset: Dataset) -> RegionStore:
+        return self.regions.open(dataset)
+
+    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> RegionStore:
+        return self.regions.open_for(dataset, info, path)
+
+    def describe(self, store: Any) -> dict[str, Any]:
+        return self.regions.describe(store)
+
+    def keep(self, store: Any, folder: Path) -> None:
+        self.regions.keep(store, folder)
+
+    def images(
+        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
+    ) -> WholeImages:
+        refuse_service(data_service)
+        return WholeImages(store, split, 1)
+
+    def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
+        return None, info["feature_dim"]
+
+    def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
+        del seed
+        assert dim is not None
+        options = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
+        return self.projection.build(info["feature_dim"], dim, **options)
+
+    def image_input(self, path: Path) -> ImageInput | None:
+        return self.regions.whole_image_input(path)
+
+    def facts(self, path: Path) -> str:
+        return self.regions.facts(path)
+
+
+@dataclass(frozen=True)
+class RegionCaptioning(CaptionTask, kind="region-captions"):
+    """A multimodal recurrent network that is trained on regions and the snippets of captions that describe them.
+
+    Attributes:
+        image: the regions.
+        affinity: what two neighbouring words on one region are worth when captions are cut into snippets; null
+            chooses it by the scores of the alignment.
+    """
+
+    inputs: ClassVar[tuple[str, ...]] = ("alignment",)
+
+    batches: WordBatches = field(default_factory=WordBatches)
+    image: SnippetRegions = field(default_factory=SnippetRegions)
+    decoder: RecurrentDecoder = field(default_factory=RecurrentDecoder)
+    affinity: NonNegative | None = None
+
+    def prepare(
+        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
+    ) -> SnippetJob:
+        refuse_service(data_service)
+        return SnippetJob(self, data, out, inputs.get("alignment"))
+
+
+class SnippetJob(CaptionJob):
+    """What `RegionCaptioning` makes of a dataset.
+
+    Args:
+        recipe: the recipe.
+        dataset: with splits `train` and `val`, and cached regions.
+        out: the run directory, where a training that goes on finds the snippets that it kept.
+        alignment: the run of `dvsa` that cuts captions into snippets; None for those that were kept.
+
+    Raises:
+        InvalidArgumentError: without an alignment where none were kept.
+        DataError: if the alignment reads other regions.
+    """
+
+    unit = "snippets"
+
+    def __init__(self, recipe: RegionCaptioning, dataset: Dataset, out: Path, alignment: Run | None) -> None:
+        super().__init__(recipe, dataset)
+        self._out, self._alignment = out / SNIPPETS, alignment
+        if alignment is not None:
+            check_same_regions(regions_of(alignment, dataset).fingerprint, self.store.fingerprint)
+            self.info["alignment"] = alignment.fingerprint
+        elif self._out.exists():
+            self.info["alignment"] = read_status(out, ("alignment",))["alignment"]
+        else:
+            fix = "Name it with --alignment RUN; train one with: vsemb train dvsa"
+            raise invalid_argument("alignment", None, "a run of dvsa, which cuts captions into snippets", fix)
+
+    @cached_property
+    def snippets(self) -> dict[str, Snippets]:
+        """The snippets of the splits `train` and `val`, which take minutes to cut."""
+        return {name: self._snippets(name) for name in ("train", "val")}
+
+    def _snippets(self, name: str) -> Snippets:
+        if self._alignment is None:
+            return Snippets.load(self._out / name)
+        affinity = self.recipe.affinity
+        return stored_snippets(self._out / name, self._alignment, self.dataset, name, affinity=affinity)
+
+    def keep(self, folder: Path) -> None:
+        """Writes what new images are captioned with, and the snippets."""
+        super().keep(folder)
+        for name, snippets in self.snippets.items():
+            snippets.save(folder / SNIPPETS / name)
+
+    def texts(self) -> list[str]:
+        """Returns the training snippets."""
+        return self.snippets["train"].texts
+
+    def features(self) -> np.ndarray:
+        """Returns the features of some training regions."""
+        train = self.snippets["train"]
+        some = np.arange(0, len(train), max(1, len(train) // _REGIONS))
+        return SnippetImages(train, self.store, memory=0).gather(some)
+
+    def batches(self) -> BatchSource:
+        """Returns the training batches."""
+        size, seed = self.recipe.batches.size, self.recipe.training.seed
+        return SnippetBatches(self.snippets["train"], self.store, self.tokenizer, size, seed)
+
+    def validation(self) -> PerplexityValidation:
+        """Returns the callback that measures the snippets of the split `val`."""
+        val = self.snippets["val"]
+        encoded = self.tokenizer.encode(val.texts)
+        return PerplexityValidation(
+            likelihood_batches(SnippetImages(val, self.store).gather, np.arange(len(val)), *encoded)
+        )

@@ -1,0 +1,173 @@
+"""What the tasks of next-word models share: captions of images, captions of regions, and language models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+
+from vsemb.data.store import Dataset
+from vsemb.parts import Count, NonNegative, Part
+from vsemb.recipes.retrieval import described, first_captions
+from vsemb.recipes.schema import Recipe
+from vsemb.runs.run import Run
+from vsemb.systems.captions.captioner import Captioner, CaptionOptions
+from vsemb.systems.captions.next_word import NextWordCrossEntropy
+from vsemb.systems.captions.perplexity import Likelihood
+from vsemb.systems.captions.sentences import Sentences
+from vsemb.systems.captions.validation import Perplexity
+from vsemb.text.tokenizers import Tokenizer, Words
+
+
+@dataclass(frozen=True)
+class WordText(Part):
+    """The texts.
+
+    Attributes:
+        tokenizer: turns texts into words.
+    """
+
+    tokenizer: Words = field(default_factory=Words)
+
+
+@dataclass(frozen=True)
+class WordBatches(Part):
+    """How texts become batches.
+
+    Attributes:
+        size: texts per batch, over all devices.
+    """
+
+    size: Count = 100
+
+
+@dataclass(frozen=True)
+class CaptionBatches(WordBatches):
+    """How the captions of images become batches.
+
+    Attributes:
+        captions_per_image: how many captions of a training image are used, the first ones; null for all.
+    """
+
+    captions_per_image: Count | None = None
+
+
+@dataclass(frozen=True)
+class NextWordTask(Recipe):
+    """A model of the next word; base of the tasks that train one.
+
+    Attributes:
+        text: the texts.
+        batches: how they become batches.
+        l2: this much times half the sum of squares of all trained matrices is added to the loss, word vectors left
+            out.
+
+    Class attributes:
+        ranks_candidates: whether many captions of an image are written and the best are chosen.
+    """
+
+    ranks_candidates: ClassVar[bool] = False
+
+    text: WordText = field(default_factory=WordText)
+    batches: WordBatches = field(default_factory=WordBatches)
+    l2: NonNegative = 0.0
+
+    @property
+    def model_name(self) -> str:
+        """What the kind of model is called in tables."""
+        raise NotImplementedError
+
+    @property
+    def how_written(self) -> str:
+        """How captions are looked for, as a phrase; "" where the model writes none."""
+        raise NotImplementedError
+
+    def open_data(self, path: str | os.PathLike[str]) -> Dataset:
+        return Dataset.open(path)
+
+    def refusal(self) -> str | None:
+        """Returns why the trained model writes no captions, as a phrase; None where it does."""
+        return None
+
+    def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
+        """Returns what writes captions of images, as rows of what `image_run` gives.
+
+        Args:
+            run: a run of this recipe.
+            options: how captions are looked for.
+
+        Raises:
+            InvalidArgumentError: for an option out of range, or one that is not read.
+        """
+        raise NotImplementedError
+
+    def image_run(self, run: Run) -> Run:
+        """Returns the run that says how images become what the captioner reads: itself, or its encoder.
+
+        Raises:
+            DataError: if there is none.
+        """
+        raise NotImplementedError
+
+    def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
+        """Measures how well a run foresees the captions of a split.
+
+        Args:
+            run: a run of this recipe.
+            dataset: the dataset.
+            split: name of the split.
+
+        Returns:
+            The captions as the run reads them, and how likely they are.
+        """
+        raise NotImplementedError
+
+    def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
+        del data
+        return [
+            f"best epoch   {info['best_epoch'] + 1}, validation {self.best(info)}",
+            f"next         vsemb evaluate {out} --{self.evaluation}",
+        ]
+
+    def best(self, info: Mapping[str, Any]) -> str:
+        """Returns what was selected on validation, as a phrase."""
+        return Perplexity().describe(info)
+
+
+class NextWordJob:
+    """What a task makes of a dataset, see `vsemb.recipes.schema.Job`.
+
+    Args:
+        recipe: the recipe.
+        dataset: with splits `train` and `val`.
+    """
+
+    unit = "captions"
+    monitor = Perplexity.monitor
+
+    def __init__(self, recipe: Any, dataset: Dataset) -> None:
+        self.recipe = recipe
+        self.dataset = dataset
+        count = getattr(recipe.batches, "captions_per_image", None)
+        self.train = first_captions(dataset.split("train"), count)
+        self.val = dataset.split("val")
+        self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
+        self.tokenizer: Tokenizer = recipe.text.tokenizer.build(self.vocabulary)
+        self.info: dict[str, Any] = described(dataset)
+
+    def keep(self, folder: Path) -> None:
+        """Writes what the run needs beside its weights."""
+
+    def loss(self, steps_per_epoch: int) -> NextWordCrossEntropy:
+        """Returns the loss."""
+        del steps_per_epoch
+        return NextWordCrossEntropy()
+
+    def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
+        """Returns no further callbacks."""
+        del batch_size
+        return ()

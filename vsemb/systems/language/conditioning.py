@@ -1,0 +1,198 @@
+"""What language models are conditioned on: sentence vectors of an encoder that a run keeps, and parts of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.evaluation import Embedder
+from vsemb.files import hard_link_or_copy, replacing_directory
+from vsemb.presets.directories import KEPT
+from vsemb.recipes.image_towers import BACKBONE
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.runs.run import BEST, RECIPE, STATUS, VOCABULARY, Run
+from vsemb.systems.captions.sentences import Sentences
+from vsemb.systems.language.tags import CaptionTags
+from vsemb.text.tokenizers import Tokenizer, Words
+from vsemb.text.vocabulary import UNKNOWN
+
+#: Folder of the encoder in the run directory.
+ENCODER = "encoder"
+
+
+def check_encoder(encoder: Run) -> None:
+    """Refuses a run that does not embed any sentence and any image as one vector.
+
+    Raises:
+        DataError: if it is of another task, its embeddings are sets of vectors, or it reads something else than words.
+    """
+    reason = None
+    if not isinstance(encoder.recipe, Retrieval):
+        reason = f"is for {encoder.recipe.kind}"
+    elif encoder.multi_vector:
+        reason = "embeds sentences as sets of vectors"
+    elif not isinstance(encoder.recipe.text.tokenizer, Words):
+        # What is written, word by word, is compared with images by the encoder without joining it to a text.
+        reason = f"reads {encoder.recipe.text.tokenizer.kind}, not words"
+    if reason is not None:
+        raise DataError(
+            f"{encoder.path} must embed every caption as one vector; it was trained with the recipe "
+            f"{encoder.recipe.name!r}, which {reason}. Name a run of kiros2014 with --encoder."
+        )
+
+
+def keep_encoder(encoder: Run, out: Path) -> None:
+    """Copies what a run needs to be opened, without its logs and the state of its training.
+
+    Large files are linked where the file system can: training replaces them and never writes into them.
+
+    Args:
+        encoder: the run.
+        out: the run directory of the language model.
+
+    Raises:
+        DataError: if a file cannot be copied.
+    """
+    names = [RECIPE, STATUS, VOCABULARY, BEST]
+    for part in (BACKBONE, KEPT):
+        files = (path for path in (encoder.path / part).rglob("*") if path.is_file())
+        names += sorted(path.relative_to(encoder.path).as_posix() for path in files)
+    try:
+        with replacing_directory(out / ENCODER) as folder:
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                hard_link_or_copy(encoder.path / name, folder / name)
+    except OSError as error:
+        raise DataError(f"{encoder.path} cannot be kept in {out}: {error.strerror or error}.") from error
+
+
+def encoder_of(run: Run) -> Run | None:
+    """Returns the run that embeds sentences and images for a language model; None for a model that has none.
+
+    Raises:
+        DataError: if it is not the one that the model was trained with.
+    """
+    if run.info["encoder"] is None:
+        return None
+    opened = vars(run)
+    if "_encoder" not in opened:
+        encoder = Run.open(run.path / ENCODER)
+        if encoder.fingerprint != run.info["encoder"]:
+            raise DataError(
+                f"{encoder.path} must be the encoder that {run.path} was trained with; it is "
+                f"{encoder.fingerprint[:12]}, not {run.info['encoder'][:12]}. Restore it."
+            )
+        opened["_encoder"] = encoder
+    found: Run = opened["_encoder"]
+    return found
+
+
+def require_encoder(run: Run) -> Run:
+    """Returns the encoder of a language model.
+
+    Raises:
+        DataError: if the model has none.
+    """
+    encoder = encoder_of(run)
+    if encoder is None:
+        raise DataError(
+            f"{run.path} must be a run with an encoder; its model sees no image and no content. Train the recipe "
+            "sc-nlm, which does: vsemb train sc-nlm"
+        )
+    return encoder
+
+
+def tags_of(run: Run) -> tuple[str, ...]:
+    """Returns the parts of speech that a language model knows, ids from 1 on, the unknown one last; () for none."""
+    return tuple(run.info["tag_names"] or ())
+
+
+def require_tags(dataset: Dataset) -> CaptionTags:
+    """Returns the parts of speech of a dataset's captions.
+
+    Raises:
+        DataError: without such, naming the command that finds them.
+    """
+    tags: CaptionTags | None = dataset.annotation("tags")
+    if tags is None:
+        raise DataError(
+            f"{dataset.path} must have parts of speech of its captions, which sc-nlm is trained with; it has none. "
+            f"Find them with: vsemb annotate {dataset.path} --pos-tags"
+        )
+    return tags
+
+
+def tag_names(tags: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Returns the parts of speech that a model knows; the id of each is its place, from 1 on.
+
+    Args:
+        tags: those of the training captions.
+
+    Returns:
+        They by alphabet, and behind them the unknown one, for what other captions have.
+
+    Example:
+
+    >>> tag_names([["DT", "NN"], ["NN", "VBZ"]])
+    ('DT', 'NN', 'VBZ', '<unk>')
+    """
+    return (*sorted({tag for of_one in tags for tag in of_one}), UNKNOWN)
+
+
+def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
+    """Returns the ids of parts of speech, from 1 on; what has no name has the last id.
+
+    Example:
+
+    >>> tag_ids([["NN", "FW"]], ("DT", "NN", "<unk>"))
+    [[2, 3]]
+    """
+    places = {name: place for place, name in enumerate(names, 1)}
+    return [[places.get(tag, len(names)) for tag in of_one] for of_one in tags]
+
+
+def read_sentences(
+    split: Split, tokenizer: Tokenizer, *, encoder: Run | None = None, names: Sequence[str] = ()
+) -> Sentences:
+    """Reads the captions of a split.
+
+    Args:
+        split: the split, of a dataset.
+        tokenizer: of the language model; longer captions are cut, and so are their tags.
+        encoder: gives each caption its vector, of unit length; None where no model asks for it.
+        names: of the parts of speech that the model knows; () where no model asks for them.
+
+    Raises:
+        DataError: if tags are asked for and the split's dataset has none, or a vector is not finite.
+    """
+    ids, offsets = tokenizer.encode(split.captions)
+    content = None if encoder is None else embed_captions(encoder, split.captions)
+    if not names:
+        return Sentences(ids, offsets, content)
+    dataset = split.dataset
+    assert dataset is not None
+    found = tag_ids(require_tags(dataset).of(split), names)
+    cut = [of_one[:length] for of_one, length in zip(found, np.diff(offsets).tolist(), strict=True)]
+    tags = np.array([tag for of_one in cut for tag in of_one], np.int32)
+    if len(tags) != len(ids):
+        raise DataError(
+            f"{dataset.path} has {len(tags):,} parts of speech for the {len(ids):,} words of the split "
+            f"{split.name!r}. Find them again with: vsemb annotate {dataset.path} --pos-tags --overwrite"
+        )
+    return Sentences(ids, offsets, content, tags)
+
+
+def embed_captions(encoder: Run, captions: Sequence[str]) -> np.ndarray:
+    """Returns the sentence vectors of captions, float32 (captions, dim).
+
+    Raises:
+        DataError: if one is not finite.
+    """
+    vectors = Embedder(encoder.model).texts(*encoder.encode(list(captions)))
+    if not np.isfinite(vectors).all():
+        raise DataError(f"{encoder.path} embeds a caption as NaN or infinity. Train it again.")
+    return vectors.astype(np.float32, copy=False)
