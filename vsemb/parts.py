@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from vsemb import registry
-from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
+from vsemb.errors import DataError, InvalidArgumentError, VsembError, invalid_argument, unknown_name
 
 #: Key of a part's kind in JSON.
 KIND = "kind"
@@ -296,13 +296,21 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
     arguments = {}
     for name, item in value.items():
         if name not in hints:
-            raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
+            raise _unknown_field(cls, prefix, name)
         arguments[name] = _checked(hints[name], item, prefix + name)
     for each in dataclasses.fields(cls):
         required = each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
         if required and each.name not in arguments:
             raise invalid_argument(path or "recipe", sorted(value), f"an object with {each.name!r}")
     return cls(**arguments)
+
+
+def _unknown_field(cls: type[Part], prefix: str, name: str) -> InvalidArgumentError:
+    """Returns the error for a field that a part does not have; `prefix` is the path to the part, with a dot."""
+    names = [prefix + each for each in _hints(cls)]
+    if names:
+        return unknown_name("recipe field", prefix + name, names)
+    return invalid_argument("recipe field", prefix + name, f"none: {cls.kind!r} has no fields")
 
 
 def _listed(cls: type[Part]) -> str:
@@ -319,7 +327,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
     full = f"{parents}.{name}".lstrip(".")
     if name not in hints:
         prefix = f"{parents}." if parents else ""
-        raise unknown_name("recipe field", prefix + name, [prefix + hint for hint in hints])
+        raise _unknown_field(cls, prefix, name)
     part = read_hint(hints[name]).part
     if rest:
         if part is None or plain[name] is None:

@@ -6,9 +6,11 @@ import io
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.records import ImageRecord
+from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.zero_shot.class_batches import ClassBatches
 from vsemb.text import Vocabulary, WordTokenizer
@@ -17,13 +19,10 @@ from vsemb.text import Vocabulary, WordTokenizer
 SIZES = {"b": 1, "a": 12, "d": 3, "c": 4}
 
 
-class RowNumbers:
+class RowNumbers(ImageSource):
     """An image source whose images are their own row numbers."""
 
-    def __init__(self) -> None:
-        import tensorflow as tf
-
-        self.spec = tf.TensorSpec((1,), tf.int64)
+    spec = tf.TensorSpec((1,), tf.int64)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         return rows[:, None]

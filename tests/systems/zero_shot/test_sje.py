@@ -10,23 +10,27 @@ import numpy as np
 import pytest
 
 from tests.conftest import FEATURE_DIM
+from tests.tiny import tiny
 from vsemb import recipes
-from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs import build, texts
+from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot import flowers as generator
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
-from vsemb.systems.zero_shot.class_batches import ClassBatches
+from vsemb.systems.zero_shot.class_batches import ClassBatches, Classes
+from vsemb.systems.zero_shot.class_names import ClassNames
+from vsemb.systems.zero_shot.convolutional import Convolutional
 from vsemb.systems.zero_shot.recognition import evaluate_zero_shot_run
 from vsemb.systems.zero_shot.sje import ENCODERS, SJE
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
-# One epoch of two steps; the rest of the recipe is as it is.
-SMALL = ["text.units=8", "text.word_dim=8", "training.epochs=1"]
+
+def small(name: str, *overrides: str, variant: str | None = None) -> Retrieval:
+    """One epoch of two steps over 40 classes, with small layers; the rest of the recipe is as it is."""
+    return tiny(recipes.get(name, variant), "batches.size=40", "training.epochs=1", *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +40,12 @@ def flowers(flowers_path) -> Dataset:
 
 @pytest.mark.parametrize("encoder", list(ENCODERS))
 def test_every_encoder_trains_and_is_measured(encoder: str, flowers, tmp_path) -> None:
-    recipe = recipes.get(f"ds-sje-{encoder}").with_overrides(SMALL)
+    recipe = small(f"ds-sje-{encoder}")
     info = train(recipe, flowers, tmp_path / "run").info
     assert info["status"] == "finished" and 0 <= info["best_zero_shot"] <= 100
     run = Run.open(tmp_path / "run")
     # The features are the embedding.
-    assert run.recipe.embedding_dim == FEATURE_DIM
+    assert run.recipe.embedding_dim is None and run.embedding_dim == FEATURE_DIM
     metrics = evaluate_zero_shot_run(run, flowers, "test")
     assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
     text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
@@ -51,7 +55,7 @@ def test_every_encoder_trains_and_is_measured(encoder: str, flowers, tmp_path) -
 
 
 def test_the_same_command_again_trains_nothing(flowers, tmp_path) -> None:
-    recipe = recipes.get("ds-sje-bow").with_overrides(SMALL)
+    recipe = small("ds-sje-bow")
     first = train(recipe, flowers, tmp_path / "run").info
     assert train(recipe, flowers, tmp_path / "run").info == first
 
@@ -77,17 +81,13 @@ def test_variants_differ_in_their_loss_alone() -> None:
 @pytest.mark.parametrize("variant", ["released", "paper"])
 def test_what_is_built_is_what_the_recipe_says(variant: str, flowers) -> None:
     recipe = recipes.get("da-sje-bow", variant)
-    store, split = FeatureStore.find(flowers), flowers.split("train")
-    recipe = build.with_feature_size(recipe, store)
-    vocabulary = texts.build_vocabulary(recipe, split.captions)
-    tokenizer = texts.build_tokenizer(recipe, vocabulary)
-    images = build.build_images(recipe, split, store)
-    batches = build.build_batches(recipe, split, images, tokenizer)
+    job = RetrievalJob(recipe, flowers)
+    batches = job.batches()
     assert isinstance(batches, ClassBatches) and batches.steps_per_epoch == 2
-    loss = build.build_loss(recipe, steps_per_epoch=10)
+    loss = job.loss(10)
     assert isinstance(loss, StructuredJointEmbedding)
     assert (loss.negatives, loss.warmup_steps) == {"released": ("all", 0), "paper": ("hardest", 40)}[variant]
-    model = build.build_model(recipe, len(vocabulary), store.dim)
+    model = job.model(recipe, "float32")
     assert (model.image_weight, model.text_weight) == (1, 0)
     # The image side has nothing to train.
     assert all("image" not in v.path for v in model.trainable_variables)
@@ -95,17 +95,58 @@ def test_what_is_built_is_what_the_recipe_says(variant: str, flowers) -> None:
 
 def test_fewer_captions_an_image(flowers) -> None:
     recipe = recipes.get("ds-sje-bow").with_overrides(["batches.captions_per_image=3"])
-    split = flowers.split("train")
-    few = texts.read_texts(recipe, split, training=True)
-    assert len(few.captions) == 3 * len(split)
-    assert few.captions[3:6] == split.entries[1]["captions"][:3]
+    split, job = flowers.split("train"), RetrievalJob(recipe, flowers)
+    assert len(job.train.captions) == 3 * len(split)
+    assert job.train.captions[3:6] == split.entries[1]["captions"][:3]
     # Validation and test read all of them.
-    assert texts.read_texts(recipe, split).captions == split.captions
+    assert job.val.captions == flowers.split("val").captions
+
+
+def test_every_recipe_is_declared() -> None:
+    assert list(SJE) == [name for name in recipes.names() if "-sje-" in name]
+
+
+def test_the_papers_encoders() -> None:
+    found = {name: text.encoder for name, text in ENCODERS.items()}
+    shapes = {
+        name: (encoder.units, encoder.recurrent, encoder.stages, encoder.words.dim)
+        for name, encoder in found.items()
+        if isinstance(encoder, Convolutional)
+    }
+    assert shapes == {
+        "char-cnn": (1024, None, "characters", 64),
+        "char-cnn-rnn": (256, "rnn", "characters", 64),
+        "word-cnn": (1024, None, "words", 300),
+        "word-cnn-rnn": (256, "rnn", "words", 300),
+    }
+    assert [(found[name].cell, found[name].units, found[name].pooling) for name in ("char-lstm", "word-lstm")] == [
+        ("lstm", 256, "mean"),
+        ("lstm", 512, "mean"),
+    ]
+    assert not found["word2vec"].words.trainable and found["word2vec"].words.vectors == "captions"
+    assert {name: text.tokenizer.length for name, text in ENCODERS.items()} == {
+        name: 201 if name.startswith("char") else 1 if name == "attributes" else 30 for name in ENCODERS
+    }
+    tables = [encoder.words for encoder in found.values() if hasattr(encoder, "words")]
+    assert len(tables) == 7 and all(words.dense_gradient for words in tables)
+
+
+@pytest.mark.parametrize(("views", "advises"), [(0, True), (9, True), (10, False)])
+def test_the_papers_crops_are_advised(views: int, advises: bool) -> None:
+    advice = Classes().advice(views)
+    assert (advice is not None) == advises
+    assert advice is None or f"training on {max(views, 1)} view(s)" in advice
 
 
 def test_words_and_characters_in_recipes_of_other_papers(scenes, tmp_path, tiny_recipe) -> None:
     recipe = tiny_recipe.with_overrides(
-        ["text.tokenizer=characters", "text.encoder=cnn-gru", "text.max_length=201", "training.epochs=1"]
+        [
+            "text.tokenizer=characters",
+            "text.encoder=convolutional",
+            "text.encoder.stages=characters",
+            "text.encoder.recurrent=gru",
+            "training.epochs=1",
+        ]
     )
     run = train(recipe, scenes, tmp_path / "run")
     assert run.info["best_recall_sum"] > 0
@@ -114,42 +155,53 @@ def test_words_and_characters_in_recipes_of_other_papers(scenes, tmp_path, tiny_
 
 def test_bad_combinations_are_refused(flowers, scenes, tmp_path) -> None:
     def attempt(name: str, *changes: str, dataset=flowers) -> None:
-        train(recipes.get(name).with_overrides([*SMALL, *changes]), dataset, tmp_path / "run")
+        train(small(name, *changes), dataset, tmp_path / "run")
 
     with pytest.raises(DataError, match="share the class"):
         attempt("ds-sje-bow", dataset=scenes)
     with pytest.raises(DataError, match="has none"):
-        attempt("ds-sje-attributes", "training.select=recall", dataset=scenes)
+        attempt("ds-sje-attributes", "validation=recall", dataset=scenes)
     with pytest.raises(InvalidArgumentError, match="text.encoder.*classes"):
-        attempt("ds-sje-attributes", "text.encoder=bow")
-    with pytest.raises(InvalidArgumentError, match="text.encoder.*cnn-rn"):
-        attempt("ds-sje-bow", "text.encoder=cnn-rn")
+        attempt("ds-sje-attributes", "text.encoder=binary-bag-of-words")
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*text.tokenizer"):
+        attempt("ds-sje-bow", "text.encoder=attributes")
+    with pytest.raises(InvalidArgumentError, match="text.encoder.*convolutional"):
+        attempt("ds-sje-bow", "text.encoder=convolutionnal")
     with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
         attempt("ds-sje-bow", "text.tokenizer=syllables")
-    with pytest.raises(InvalidArgumentError, match="no word vectors"):
-        attempt("ds-sje-attributes", "text.word_vectors=captions")
+    with pytest.raises(InvalidArgumentError, match="text.encoder.words.*'attributes' has no fields"):
+        attempt("ds-sje-attributes", "text.encoder.words.vectors=captions")
     with pytest.raises(InvalidArgumentError, match="batches.negatives"):
         attempt("ds-sje-bow", "batches.negatives=sampled")
-    with pytest.raises(InvalidArgumentError, match="training.select"):
-        attempt("ds-sje-bow", "training.select=loss")
-    with pytest.raises(InvalidArgumentError, match="image.projection=true"):
-        attempt("ds-sje-bow", "image.backbone=SmallConvNet")
+    with pytest.raises(InvalidArgumentError, match="batches.negatives"):
+        attempt("ds-sje-bow", "batches=pairs", "batches.negatives=sampled")
+    with pytest.raises(InvalidArgumentError, match="validation"):
+        attempt("ds-sje-bow", "validation=loss")
+    with pytest.raises(InvalidArgumentError, match="embedding_dim.*image.projection"):
+        attempt("ds-sje-bow", "image=pixels")
     with pytest.raises(DataError, match="batches.size=40"):
         attempt("ds-sje-bow", "batches.size=41")
+    with pytest.raises(InvalidArgumentError, match="length"):
+        attempt("ds-sje-word-cnn", "text.encoder.stages=characters")
     assert not (tmp_path / "run").exists()
+
+
+def test_class_names_are_of_datasets_that_have_classes() -> None:
+    with pytest.raises(InvalidArgumentError, match="text.tokenizer"):
+        ClassNames().learn(["flower 1"])
 
 
 def with_attributes(source: Dataset, path, change) -> Dataset:
     """A copy of a dataset whose attributes of classes are others."""
     shutil.copytree(source.path, path)
-    attributes = Dataset.open(path).attributes
+    attributes = Dataset.open(path).annotation("attributes")
     assert attributes is not None
     write_attributes(path, ClassAttributes(attributes.names, change(attributes.values)))
     return Dataset.open(path)
 
 
 def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
-    recipe = recipes.get("ds-sje-attributes").with_overrides(SMALL)
+    recipe = small("ds-sje-attributes")
     run = train(recipe, flowers, tmp_path / "run")
     # The same images and names of classes, and the vectors of two classes exchanged.
     exchanged = with_attributes(
@@ -174,7 +226,7 @@ def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
 
 
 def test_classes_that_were_trained_on_are_known_on_any_dataset(flowers, scenes, tmp_path) -> None:
-    run = train(recipes.get("ds-sje-bow").with_overrides(SMALL), flowers, tmp_path / "run")
+    run = train(small("ds-sje-bow"), flowers, tmp_path / "run")
     assert run.info["classes"] == flowers.split("train").class_ids()[0]
     other = with_attributes(flowers, tmp_path / "other", lambda values: values)
     for dataset in (flowers, other):
@@ -188,4 +240,4 @@ def test_one_class_of_validation_selects_nothing(flowers, tmp_path) -> None:
     source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
     dataset = write_dataset(records, tmp_path / "data", name="flowers", source=source)
     with pytest.raises(DataError, match="one class"):
-        train(recipes.get("ds-sje-bow").with_overrides(SMALL), dataset, tmp_path / "run")
+        train(small("ds-sje-bow"), dataset, tmp_path / "run")

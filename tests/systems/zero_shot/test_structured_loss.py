@@ -11,9 +11,10 @@ from tests.losses.slow import finite_differences, structured_rows
 from tests.oracles import TOLERANCE, oracle
 from vsemb import losses
 from vsemb.errors import InvalidArgumentError
-from vsemb.ops.relation import class_rows, pair_relation
+from vsemb.losses.hinge import Hardest
+from vsemb.ops.labels import class_labels, pair_labels
 from vsemb.similarities import Dot
-from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
+from vsemb.systems.zero_shot.structured_loss import Structured, StructuredJointEmbedding
 
 
 @pytest.mark.parametrize("name", ["sje_2_classes", "sje_3_classes"])
@@ -24,11 +25,11 @@ def test_oracles_of_one_item_a_class(name: str) -> None:
     scores = Dot().scores(images, texts).numpy()
     expected = entry.expected
     np.testing.assert_allclose(scores, expected["F"], **TOLERANCE)
-    relation = np.eye(len(images), dtype=np.int32)
+    labels = np.eye(len(images), dtype=np.int32)
     for negatives, prefix in (("hardest", "paper_max"), ("all", "released_code")):
         loss = StructuredJointEmbedding(negatives=negatives)
-        np.testing.assert_allclose(float(loss(relation, scores)), expected[f"{prefix}_image_direction"], **TOLERANCE)
-        np.testing.assert_allclose(float(loss(relation, scores.T)), expected[f"{prefix}_text_direction"], **TOLERANCE)
+        np.testing.assert_allclose(float(loss(labels, scores)), expected[f"{prefix}_image_direction"], **TOLERANCE)
+        np.testing.assert_allclose(float(loss(labels, scores.T)), expected[f"{prefix}_text_direction"], **TOLERANCE)
 
 
 def test_oracle_of_the_expectation_over_a_class() -> None:
@@ -37,22 +38,23 @@ def test_oracle_of_the_expectation_over_a_class() -> None:
     classes = np.array([y for y, group in enumerate(entry.inputs["texts_by_class"]) for _ in group], np.int64)
     assert texts[0] == entry.inputs["true_text"]
     scores = Dot().scores(np.array([entry.inputs["image"]], np.float32), np.array(texts, np.float32))
-    relation = np.array([[1, -1, 0, 0, 0]], np.int32)
-    kinds, values = class_rows(relation, scores, np.array([entry.inputs["true_class"]]), classes)
-    assert kinds.numpy().tolist() == [[1, 2, -1, 0, 0, -1]]
+    own = np.array([[1, 0, 0, 0, 0]], np.int32)
+    labels, values, mask = class_labels(own, scores, np.array([entry.inputs["true_class"]]), classes)
+    assert labels.numpy().tolist() == [[1, 1, 1, 0, 0, 0]]
+    assert mask.numpy().tolist() == [[True, True, False, True, True, False]]
     per_class = (values.numpy()[0, [1, 3, 4]] - values.numpy()[0, 0]) + [0, 1, 1]
     np.testing.assert_allclose(per_class, entry.expected["per_class_value"], **TOLERANCE)
-    loss = float(StructuredJointEmbedding()(kinds, values))
+    loss = float(StructuredJointEmbedding()(labels, values, mask))
     np.testing.assert_allclose(loss, entry.expected["loss"], **TOLERANCE)
 
 
 def test_the_own_class_counts_without_a_margin() -> None:
     # Own text 1.0; the class's other text 3.0: mean 2.0, 1.0 ahead. The wrong class: 1 + 0.5 - 1.0 = 0.5.
     classes = np.array([4, 4, 9])
-    relation = np.array([[1, -1, 0]], np.int32)
-    kinds, values = class_rows(relation, np.array([[1.0, 3.0, 0.5]], np.float32), classes[:1], classes)
-    assert float(StructuredJointEmbedding()(kinds, values)) == 1.0
-    assert float(StructuredJointEmbedding(negatives="all")(kinds, values)) == 0.25  # 0.5 / 2 classes
+    own = np.array([[1, 0, 0]], np.int32)
+    rows = class_labels(own, np.array([[1.0, 3.0, 0.5]], np.float32), classes[:1], classes)
+    assert float(StructuredJointEmbedding()(*rows)) == 1.0
+    assert float(StructuredJointEmbedding(negatives="all")(*rows)) == 0.25  # 0.5 / 2 classes
 
 
 @pytest.mark.parametrize("negatives", ["hardest", "all"])
@@ -61,11 +63,11 @@ def test_against_a_loop_over_classes_forward_and_gradient(negatives: str) -> Non
     classes = np.array([7, 2, 7, 5, 2, 2, 9], np.int64)
     scores = generator.normal(size=(7, 7))
     pairs = np.arange(7)
-    relation = pair_relation(classes, classes, pairs, pairs)
+    labels, _ = pair_labels(classes, classes, pairs, pairs)
     loss = StructuredJointEmbedding(negatives=negatives, reduction="sum")
 
     def fast(values: tf.Tensor) -> tf.Tensor:
-        return loss(*class_rows(relation, values, classes, classes))
+        return loss(*class_labels(labels, values, classes, classes))
 
     variable = tf.constant(scores, tf.float32)
     with tf.GradientTape() as tape:
@@ -80,9 +82,10 @@ def test_against_a_loop_over_classes_forward_and_gradient(negatives: str) -> Non
 
 @pytest.mark.parametrize("negatives", ["hardest", "all"])
 def test_contract(negatives: str) -> None:
-    relation = np.array([[1, 0, -1, 0], [0, 1, 0, 2], [-1, 0, 1, 0]], np.int32)
+    labels = np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]], np.int32)
+    mask = np.array([[1, 1, 0, 1], [1, 1, 1, 1], [0, 1, 1, 1]], bool)
     scores = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
-    check_loss(StructuredJointEmbedding(0.7, negatives), relation, scores)
+    check_loss(StructuredJointEmbedding(0.7, negatives), labels, scores, mask)
 
 
 def test_warm_up_passes_from_all_classes_to_the_hardest() -> None:
@@ -103,7 +106,9 @@ def test_collapsed_value(negatives: str, reduction: str) -> None:
 
 
 def test_by_name_and_bad_arguments() -> None:
-    assert isinstance(losses.get("structured", negatives="all"), StructuredJointEmbedding)
+    assert isinstance(losses.get("structured"), StructuredJointEmbedding)
+    built = Structured(margin=0.5, negatives=Hardest(warmup_epochs=0.5), reduction="sum").build(10)
+    assert (built.margin, built.negatives, built.warmup_steps, built.reduction) == (0.5, "hardest", 5, "sum")
     with pytest.raises(InvalidArgumentError, match="margin"):
         StructuredJointEmbedding(-1.0)
     with pytest.raises(InvalidArgumentError, match="hardest"):
