@@ -214,7 +214,7 @@ def trained_row(task: Task, name: str, adam: str, epochs: int | None, seed: int)
 
 def results_table(rows: Sequence[Row]) -> str:
     """Lays the rows out beside the paper's accuracies."""
-    from vsemb.cli.tables import table
+    from vsemb.commands import table
 
     lines = []
     for row in rows:

@@ -24,7 +24,7 @@ from typing import Any
 from pipelines.class_backbone import train_class_backbone
 from vsemb import recipes
 from vsemb.cli.__main__ import main as vsemb
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, VsembError, invalid_argument, unknown_name
 from vsemb.files import write_json

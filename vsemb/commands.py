@@ -172,14 +172,16 @@ def apply_options(arguments: argparse.Namespace, run: Run, *groups: str) -> dict
     """Applies the options that `add_options` added.
 
     Returns:
-        Keywords for the command's function.
+        Keywords for the command's function; tuples of the same name are joined.
 
     Raises:
         VsembError: if an option does not fit the run.
     """
     keywords: dict[str, Any] = {}
     for module in _option_modules(groups):
-        keywords |= module.apply(arguments, run) or {}
+        for name, value in (module.apply(arguments, run) or {}).items():
+            # Several may add to a tuple, such as further signatures.
+            keywords[name] = (*keywords.get(name, ()), *value) if isinstance(value, tuple) else value
     return keywords
 
 

@@ -28,7 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from tests.benchmarks.gates import PARTS, judged
 from tests.benchmarks.reports import rows_of
 from tests.benchmarks.timing import THREAD_VARIABLES, left_out
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
 

@@ -29,7 +29,7 @@ import tensorflow as tf
 from tests.benchmarks.order import peak_bytes
 from tests.benchmarks.timing import median_seconds
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.evaluation import retrieval_ranks
 from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking

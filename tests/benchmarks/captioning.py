@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.training import sgemm_gflops
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.files import write_json
 from vsemb.systems.captions.beam_search import beam_search

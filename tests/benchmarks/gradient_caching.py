@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tests.benchmarks.order import peak_bytes
 from tests.benchmarks.timing import median_seconds
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
 from vsemb.losses import InBatchLoss, InfoNCE, SigmoidLoss

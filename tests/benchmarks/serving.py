@@ -39,7 +39,7 @@ from pipelines.quickstart import SETTINGS
 from tests.benchmarks.serving_cases import Answer, Case, make_cases, wrong
 from tests.benchmarks.serving_latency import measure_latency
 from vsemb import recipes
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.data import synthetic as scenes
 from vsemb.data.store import write_dataset
 from vsemb.export.versions import existing_versions

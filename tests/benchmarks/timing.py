@@ -109,7 +109,7 @@ def left_out(name: str, reason: str | Exception) -> dict[str, Any]:
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Prints a report's rows as a table."""
-    from vsemb.cli.tables import table
+    from vsemb.commands import table
 
     cells = [
         [

@@ -32,7 +32,7 @@ import tensorflow as tf
 from vsemb.runs.precision import settled
 
 from vsemb import recipes
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.data.batches import PairBatches
 from vsemb.encoders import recurrent
 from vsemb.files import write_json

@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.benchmarks.timing import median_seconds
-from vsemb.cli.tables import table
+from vsemb.commands import table
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
 from vsemb.systems.trees import ops as trees

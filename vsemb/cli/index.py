@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from vsemb.commands import table
+
 if TYPE_CHECKING:
     from vsemb.search.comparison import Compared
 
@@ -27,10 +29,10 @@ _BEST = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("run", metavar="RUN", help="the run directory; with --compare, or an index's")
-    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
+    parser.add_argument("--data", help="the dataset (that of the training)")
     parser.add_argument("--split", help="the split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="embed captions instead of images")
-    parser.add_argument("--out", metavar="INDEX", help="the index's directory (a place in RUN/index)")
+    parser.add_argument("--out", metavar="INDEX", help="the index's directory (below RUN/index)")
     parser.add_argument(
         "--backend",
         default="exact",
@@ -46,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="a parameter of the backend, such as nprobe=32; repeatable",
+        help="a parameter of the backend, e.g. nprobe=32; repeatable",
     )
     parser.add_argument("--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)")
     parser.add_argument(
@@ -55,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="N",
-        help="measure how much of the exact ten best a search among N candidates finds",
+        help="measure the recall of a search among N candidates",
     )
     parser.add_argument(
         "--compare", action="store_true", help="measure size, time and recall of every backend and dtype"
@@ -77,7 +79,6 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     from pathlib import Path
 
     from vsemb.data.store import Dataset
-    from vsemb.runs.build import similarity_name
     from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
     from vsemb.runs.run import Run
     from vsemb.search import IndexSettings, check_candidates
@@ -89,7 +90,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
     for count in arguments.candidates:  # Before the work of embedding.
         approximate = settings.codes is not None
-        check_candidates(count, _BEST, similarity_name(opened.recipe), approximate=approximate)
+        check_candidates(count, _BEST, opened.recipe.similarity.kind, approximate=approximate)
     where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
     index = build_index(opened, dataset, split, kind, out=where, settings=settings)
     try:
@@ -184,8 +185,6 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _table(rows: list[Compared]) -> str:
-    from vsemb.cli.tables import table
-
     def pair(values: tuple[float, float] | None, form: str, scale: float = 1) -> list[str]:
         return ["", ""] if values is None else [format(scale * value, form) for value in values]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 
+from vsemb.commands import table
+
 EXAMPLE = """  vsemb projector runs/vsepp
   vsemb projector runs/vsepp --data data/flickr8k --split test --images 200 --sentences 1000
   tensorboard --logdir runs/vsepp/projector"""
@@ -16,7 +18,7 @@ EXAMPLE = """  vsemb projector runs/vsepp
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
+    parser.add_argument("--data", help="the dataset (that of the training)")
     parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
     parser.add_argument("--out", metavar="DIR", help="the folder to write (RUN/projector)")
     for name, default, what in (
@@ -32,7 +34,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
     import shlex
 
-    from vsemb.cli.tables import table
     from vsemb.data.store import Dataset
     from vsemb.runs.projecting import project_run
     from vsemb.runs.run import Run

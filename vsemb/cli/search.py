@@ -1,20 +1,21 @@
 """Find the images of a dataset that fit a text or an image, with words taken away and added.
 
-What is searched is the dataset of a run, which is embedded on first use, or an index made by `vsemb index
---out`, which needs no dataset. --image takes an image file, or the key of an image of the dataset; that
-image itself is not among the results. --minus and --plus are the arithmetic of Kiros et al. 2014: an image of
-a blue car, minus "blue", plus "red". --compose and --abstract are those of Vendrov et al. 2016, for
-order-embeddings: images that show all of several texts or images, or what they have in common. A run on
-regions has no index and no arithmetic: one text or image is compared with all, each time.
+The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image takes
+an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus are the
+arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract are those
+of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what they have in
+common. A run on regions has neither index nor arithmetic: each query is compared with all images.
+
+--regions finds regions for a run on regions: a region is scored by all words together, and an image is found by its
+best region, or with --all-regions by several. --out draws a sheet of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from vsemb.systems.trees.parser_option import add_parser, use_parser
+from vsemb.commands import add_modes, add_options, apply_options, say, table
 
 if TYPE_CHECKING:
     from vsemb.runs.searching import Query, Result
@@ -22,49 +23,52 @@ if TYPE_CHECKING:
 EXAMPLE = """  vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
   vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
   vsemb search runs/order --compose "a dog" "a ball"
-  vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20"""
+  vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20
+  vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("run", metavar="RUN_OR_INDEX", help="the run directory, or an index's")
-    parser.add_argument("text", nargs="?", help="what to look for, in words")
+    parser.add_argument("text", nargs="?", help="a text to search for")
+    parser.add_argument("--data", help="the dataset to search (that of the training)")
+    parser.add_argument("--split", help="the split to search, or all (all)")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    add_modes(parser, "search", own=_configure_images)
+
+
+def _configure_images(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--image", metavar="FILE", help="an image to start from: a file, or a dataset's key")
     parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="take a word away; repeatable")
     parser.add_argument("--plus", action="append", default=[], metavar="WORD", help="add a word; repeatable")
-    for name, what in (("compose", "all of"), ("abstract", "what is common to")):
+    for name, which in (("compose", "all of"), ("abstract", "what is common to")):
         parser.add_argument(
-            f"--{name}",
-            nargs="+",
-            default=[],
-            metavar="A",
-            help=f"{what} two or more texts or images (as --image takes them)",
+            f"--{name}", nargs="+", default=[], metavar="A", help=f"{which} two or more texts or images"
         )
-    parser.add_argument("--data", help="the dataset to search (the one the run was trained on)")
-    parser.add_argument("--split", help="the split to search, or all (all)")
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
-    parser.add_argument("--resort", type=int, metavar="N", help="sort the best N anew by their distance to their mean")
+    parser.add_argument("--resort", type=int, metavar="N", help="sort the best N by distance to their mean")
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
     parser.add_argument(
         "--candidates",
         type=int,
         metavar="N",
-        help="score exactly only N: those that the index's backend finds (10 a result, at least 100), or for "
-        "orders those of the largest inner product (all)",
+        help="score N exactly (10 per result, at least 100; all for orders)",
     )
     parser.add_argument("--keep-query", action="store_true", help="let images find themselves")
-    parser.add_argument(
-        "--run", dest="index_run", metavar="RUN", help="the run that made the index, where it was moved"
-    )
-    add_parser(parser)
-    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    parser.add_argument("--run", dest="index_run", metavar="RUN", help="the index's run, where it was moved")
+    add_options(parser, "run")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int | None:
     """Runs the command."""
+    name = arguments.modes.chosen(arguments)
+    arguments.modes.check(arguments, name or "")
+    return _search(arguments) if name is None else arguments.modes.modules[name].run(arguments)
+
+
+def _search(arguments: argparse.Namespace) -> None:
     import dataclasses
 
-    from vsemb.cli.tables import table
     from vsemb.files import write_json
     from vsemb.runs.searching import Query
     from vsemb.search import is_index
@@ -78,11 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         found = [result.to_json() for result in results]
         write_json(arguments.json, {"query": dataclasses.asdict(query), "results": found})
-    return 0
 
 
 def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
-    from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.runs.run import Run
     from vsemb.runs.searching import search_run
@@ -90,10 +92,10 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
     if arguments.index_run is not None:
         raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
     opened = Run.open(arguments.run)
-    use_parser(arguments, opened)
+    apply_options(arguments, opened, "run")
     return search_run(
         opened,
-        Dataset.open(arguments.data or opened.data_path),
+        opened.open_data(arguments.data),
         query,
         k=arguments.k,
         split=arguments.split or "all",
@@ -101,7 +103,7 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
         resort=arguments.resort,
         keep_query=arguments.keep_query,
         candidates=arguments.candidates,
-        report=lambda line: print(line, file=sys.stderr),
+        report=say,
     )
 
 
@@ -112,7 +114,7 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
 
     index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
     try:
-        use_parser(arguments, opened)
+        apply_options(arguments, opened, "run")
         holds = f"{index.source.kind}s of {', '.join(index.source.splits)}"
         for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
             if value is not None:
@@ -127,7 +129,7 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
             resort=arguments.resort,
             keep_query=arguments.keep_query,
             candidates=arguments.candidates,
-            report=lambda line: print(line, file=sys.stderr),
+            report=say,
         )
     finally:
         index.close()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 
+from vsemb.commands import table
+
 EXAMPLE = """  vsemb verify savedmodels/flickr8k
   vsemb verify savedmodels/flickr8k --version 1 --contract contracts/flickr8k.json"""
 
@@ -27,7 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
-    from vsemb.cli.tables import table
     from vsemb.errors import DataError
     from vsemb.export.verify import verify_model
     from vsemb.files import write_json

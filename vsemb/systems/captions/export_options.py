@@ -19,18 +19,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def apply(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Returns the options as `captions`.
+    """Returns the options as `options`.
 
     Raises:
-        InvalidArgumentError: for a run that writes no captions.
+        InvalidArgumentError: for a run that writes no captions, or a precision for one that does.
     """
     from vsemb.errors import invalid_argument
     from vsemb.systems.captions.captioning import CaptionOptions
 
     given = {name: value for name in _NAMES if (value := getattr(arguments, name)) is not None}
+    writes = getattr(run.recipe, "writes", None) is not None
+    if writes and arguments.precision is not None:
+        raise invalid_argument("--precision", arguments.precision, "none for a run that writes captions")
     if not given:
         return {}
-    if getattr(run.recipe, "writes", None) is None:
+    if not writes:
         name = next(iter(given))
         raise invalid_argument(f"--{name.replace('_', '-')}", given[name], "none for a run that writes no captions")
     return {"options": CaptionOptions(**given)}

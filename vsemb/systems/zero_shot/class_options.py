@@ -44,7 +44,7 @@ def chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
 
 
 def apply(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Embeds the classes that were named, as `classes`.
+    """Returns the signature `classify` of the classes that were named, in `extras`.
 
     Raises:
         VsembError: for a run that classifies no images, or names that cannot be.
@@ -58,4 +58,4 @@ def apply(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
     if run.recipe.kind != "retrieval":
         fix = f"{run.path} is for {run.recipe.kind}."
         raise invalid_argument("classes", names, "none but for a run that embeds images and texts", fix)
-    return {"classes": embed_classes(run, names, arguments.template, report=say)}
+    return {"extras": (embed_classes(run, names, arguments.template, report=say).signature,)}
