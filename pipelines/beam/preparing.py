@@ -95,7 +95,7 @@ def prepare(
         source: the file or folder to read, on this machine; its images may lie elsewhere.
         out: the directory to make, or the URI of a folder in a store. It appears whole or not at all; in a
             store, where nothing can be renamed at once, a dataset is one when it has its manifest.
-        format: see `vsemb.data.readers.READERS`.
+        format: see `vsemb.data.readers.formats`.
         flags: Beam's options.
         name: the dataset's name; default: the last part of `out`.
         on_bad_image: `"skip"` or `"fail"`; with `"fail"` nothing is published where one is bad.
@@ -241,7 +241,7 @@ def _destination(out: str, source: Source) -> Iterator[Path | None]:
     if storage.is_local(out):
         yield Path(out) if holds_dataset(Path(out)) else None
         return
-    if source.rows is not None or source.attributes is not None:
+    if source.knows_more:
         raise DataError(
             f"What the source {source.format} knows beside its images is not written to a store; make the "
             "dataset in a folder of this machine and copy it."
