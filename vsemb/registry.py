@@ -52,7 +52,7 @@ class System:
             embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
-        client_methods: method of `vsemb.serving.Client` -> reference to the function behind it.
+        client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
             `vsemb.data.Dataset` that opens it, or returns None where the dataset has none.
     """
@@ -70,6 +70,7 @@ class System:
     report_sections: tuple[str, ...] = ()
     demo_tabs: tuple[str, ...] = ()
     client_methods: Mapping[str, str] = field(default_factory=dict)
+    client_texts: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -5,13 +5,15 @@ Over REST it needs NumPy and urllib3 alone; over gRPC the extra `serving`.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from vsemb import registry
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.serving.client_inputs import (
     check_options,
@@ -22,7 +24,7 @@ from vsemb.serving.client_inputs import (
     to_images,
     to_texts,
 )
-from vsemb.serving.client_results import Classes, Embeddings, Found, classes_of, found_of, joined
+from vsemb.serving.client_results import Embeddings, Found, found_of
 from vsemb.serving.transports import (
     Arrays,
     ServingError,
@@ -33,14 +35,7 @@ from vsemb.serving.transports import (
     attempted,
 )
 
-if TYPE_CHECKING:
-    from vsemb.systems.captions.client import ImageCaptions
-    from vsemb.systems.regions.client import Alignment
-    from vsemb.systems.trees.client import AnyTree, ParserLike
-
-
 __all__ = [
-    "Classes",
     "Client",
     "Embeddings",
     "Found",
@@ -54,6 +49,9 @@ __all__ = [
 class Client(AbstractContextManager["Client"]):
     """Asks a model on a server. Its methods may be called from several threads.
 
+    Systems add methods for what only their models answer, such as `caption` and `align`: see
+    `vsemb.registry.System.client_methods`, and `vsemb/systems/NAME/client.py` for what they take.
+
     Args:
         url: `http://HOST:PORT` for REST or `grpc://HOST:PORT` for gRPC; `https` and `grpcs` where the
             connection is encrypted.
@@ -64,9 +62,8 @@ class Client(AbstractContextManager["Client"]):
         retries: further attempts where the server cannot be reached or is busy. Nothing else is tried again.
         batch_size: rows of a request at most; longer inputs are sent in parts.
         batch_bytes: bytes of text and images in a request at most, unless a single row has more.
-        parser: what makes trees of texts for a model that takes nothing but dependency trees: a name or path
-            as for `vsemb.systems.trees.parsers.open_parser`, opened when it is first needed, or a function
-            from a list of texts to as many trees, see `encode_tree`.
+        parser: what reads texts for a model that takes something else, such as dependency trees: a name or path,
+            opened when it is first needed, or a function. For trees see `vsemb.systems.trees.client.TextParser`.
 
     Raises:
         InvalidArgumentError: for an argument that is not allowed.
@@ -89,12 +86,13 @@ class Client(AbstractContextManager["Client"]):
         retries: int = 2,
         batch_size: int = 64,
         batch_bytes: int = 16 * 2**20,
-        parser: ParserLike | None = None,
+        parser: str | os.PathLike[str] | Callable[..., Any] | None = None,
     ) -> None:
-        from vsemb.systems.trees.client import TextParser
-
         check_options(version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes)
-        self._parse = TextParser(parser)
+        if parser is not None and not isinstance(parser, str | os.PathLike) and not callable(parser):
+            raise invalid_argument("parser", parser, "a parser's name, its path, or a function")
+        self._parser = parser
+        self._readers: dict[str, Any] = {}
         scheme, address = parse_address(url, model, version, label)
         self.url = url
         self.timeout, self.retries = timeout, retries
@@ -110,6 +108,16 @@ class Client(AbstractContextManager["Client"]):
 
             self._transport = GrpcTransport(address)
         self._signatures: dict[str, SignatureInfo] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for what this class has not.
+        methods = {} if name.startswith("_") else registry.entries("client_methods")
+        if name not in methods:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return functools.partial(registry.load(methods[name]), self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *registry.entries("client_methods")})
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -158,7 +166,7 @@ class Client(AbstractContextManager["Client"]):
 
             client.predict("encode_text", text=["a dog"])["embedding"]
         """
-        info = self._signature(signature)
+        info = self.signature(signature)
         for name in inputs.keys() - info.inputs.keys():
             raise unknown_name("input", name, info.inputs)
         if missing := sorted(info.inputs.keys() - inputs.keys()):
@@ -187,7 +195,8 @@ class Client(AbstractContextManager["Client"]):
 
         A model of sets gives a vector for each word, and zeros where no word is.
 
-        Where the model takes trees and no texts, they are parsed here first, with the client's parser.
+        Where the model takes something else than texts, such as trees, they are read here first, with the client's
+        parser.
 
         Args:
             texts: n of them, any number.
@@ -198,161 +207,41 @@ class Client(AbstractContextManager["Client"]):
             ServingError: as `predict`.
         """
         rows = to_texts(texts)
-        if self._takes_trees("encode"):
-            return self.encode_tree(self._parse(rows))
+        kind = self._text_kind("encode")
+        if kind is not None:
+            return getattr(self, f"encode_{kind}")(self._read(kind, rows))
         found = self.predict("encode_text", text=rows)
         return Embeddings(found["embedding"], found["valid"])
 
-    def encode_tree(self, trees: Sequence[AnyTree]) -> Embeddings:
-        """Embeds dependency trees.
-
-        Args:
-            trees: n of them, each a pair of words and heads, or what has both, such as
-                `vsemb.systems.trees.trees.Tree`. A head is the number of a word, counted from 1, and 0 for
-                the root.
-
-        Returns:
-            What is no tree is not valid.
-
-        Raises:
-            InvalidArgumentError: for words and heads of different lengths.
-            ServingError: as `predict`.
-
-        Example:
-
-            client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
-        """
-        from vsemb.systems.trees.client import trees_in_parts
-
-        parts = trees_in_parts(trees, self.batch_size)
-        found = [self.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
-        return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
-
-    def encode_image(
-        self, images: Sequence[bytes | str | os.PathLike[str]], boxes: Sequence[Any] | None = None
-    ) -> Embeddings:
+    def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
         """Embeds images.
 
         Args:
             images: n JPEG or PNG images, each the file's content or its path.
-            boxes: as `align`.
-
-        Returns:
-            A model of sets gives a vector for each region, and the regions' boxes.
 
         Raises:
             DataError: if a file cannot be read.
             ServingError: as `predict`.
         """
         contents = to_images(images)
-        found = self.predict("encode_image", image_bytes=contents, **self._boxes(boxes, len(contents)))
-        return Embeddings(found["embedding"], found["valid"], found.get("boxes"))
-
-    def align(
-        self,
-        images: Sequence[bytes | str | os.PathLike[str]],
-        texts: Sequence[str | bytes],
-        affinity: float | Sequence[float] = 0.0,
-        boxes: Sequence[Any] | None = None,
-    ) -> list[Alignment]:
-        """Tells which region of an image each word of a sentence belongs to.
-
-        Args:
-            images: n images, as `encode_image`.
-            texts: n sentences, one for each image.
-            affinity: how much better it is for two neighbouring words to share a region, from 0, where each
-                word has the region it fits best; one number, or one for each row.
-            boxes: for a model that proposes no regions itself, n lists of candidates, best first, each
-                `[x, y, w, h]` as fractions of the image's width and height.
-
-        Returns:
-            n of them; one that is not valid has no words.
-
-        Raises:
-            InvalidArgumentError: for a model that has no regions, other numbers of images and texts, or what
-                is no affinity or box.
-            DataError: if a file cannot be read.
-            ServingError: as `predict`.
-
-        Example:
-
-            for phrase in client.align(["dog.jpg"], ["a dog on a beach"], affinity=0.5)[0].phrases:
-                print(phrase.text, phrase.box)
-        """
-        from vsemb.systems.regions.client import alignments_of, to_affinities
-
-        rows, contents = to_texts(texts), to_images(images)
-        if len(rows) != len(contents):
-            received = f"{len(rows)} texts for {len(contents)} images"
-            raise invalid_argument("texts", received, "one for each image", "Repeat the image for each text.")
-        affinities = to_affinities(affinity, len(rows))
-        more = self._boxes(boxes, len(rows))
-        return alignments_of(self.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more))
-
-    def caption(self, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None) -> list[ImageCaptions]:
-        """Writes captions of images.
-
-        Args:
-            images: as `encode_image`.
-            n: captions of an image at most; None for as many as the model was exported to write.
-
-        Returns:
-            One for each image, its captions best first; one that is not valid has none.
-
-        Raises:
-            InvalidArgumentError: for a model that writes no captions, or not so many.
-            DataError: if a file cannot be read.
-            ServingError: as `predict`.
-
-        Example:
-
-            print(client.caption(["dog.jpg"])[0].captions[0].text)
-        """
-        from vsemb.systems.captions.client import captions_of, check_n
-
-        contents = to_images(images)
-        check_n(n, self._signature("caption").outputs)
-        return captions_of(self.predict("caption", image_bytes=contents), n)
-
-    def classify(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Classes:
-        """Classifies images among the classes that the model was exported with.
-
-        Args:
-            images: as `encode_image`.
-
-        Returns:
-            No names where there are no images.
-        """
-        return classes_of(self.predict("classify", image_bytes=to_images(images)))
+        found = self.predict("encode_image", image_bytes=contents)
+        return Embeddings(found["embedding"], found["valid"])
 
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
         """Finds the best items for texts among those that the model was exported with.
 
-        Where the model takes trees and no texts, they are parsed here first, with the client's parser.
-
         Args:
-            texts: n queries.
+            texts: n queries, as `encode_text`.
             k: results of each, 1 to 1,000.
 
         Raises:
             VsembError: as `encode_text`.
         """
         rows = to_texts(texts)
-        if self._takes_trees("search"):
-            return self.search_tree(self._parse(rows), k)
-        return self._search("search_text", k, text=rows)
-
-    def search_tree(self, trees: Sequence[AnyTree], k: int = 10) -> Found:
-        """Finds the best items for dependency trees among those that the model was exported with.
-
-        Args:
-            trees: n queries, as `encode_tree`.
-            k: results of each, 1 to 1,000.
-        """
-        from vsemb.systems.trees.client import trees_in_parts
-
-        parts = trees_in_parts(trees, self.batch_size)
-        return joined([self._search("search_tree", k, tokens=tokens, heads=heads) for tokens, heads in parts])
+        kind = self._text_kind("search")
+        if kind is not None:
+            return getattr(self, f"search_{kind}")(self._read(kind, rows), k)
+        return self.search("search_text", k, text=rows)
 
     def search_image(self, images: Sequence[bytes | str | os.PathLike[str]], k: int = 10) -> Found:
         """Finds the best items for images among those that the model was exported with.
@@ -361,25 +250,42 @@ class Client(AbstractContextManager["Client"]):
             images: n queries, as `encode_image`.
             k: results of each, 1 to 1,000.
         """
-        return self._search("search_image", k, image_bytes=to_images(images))
+        return self.search("search_image", k, image_bytes=to_images(images))
 
-    def _boxes(self, boxes: Sequence[Any] | None, rows: int) -> Arrays:
-        from vsemb.systems.regions.client import to_boxes
+    def search(self, signature: str, k: int, **queries: Any) -> Found:
+        """Asks a signature that searches.
 
-        return {} if boxes is None else {"boxes": to_boxes(boxes, rows)}
+        Args:
+            signature: its name, such as `search_text`.
+            k: results of each query, 1 to 1,000.
+            **queries: its other inputs.
 
-    def _takes_trees(self, verb: str) -> bool:
-        """Whether the model takes trees where others take texts."""
-        known = self.signatures()
-        return f"{verb}_tree" in known and f"{verb}_text" not in known
-
-    def _search(self, signature: str, k: int, **queries: Any) -> Found:
+        Raises:
+            VsembError: as `predict`.
+        """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= 1000:
             raise invalid_argument("k", k, "an integer from 1 to 1000")
         rows = len(next(iter(queries.values())))
         return found_of(self.predict(signature, **queries, k=np.full(rows, k, np.int32)), k)
 
-    def _signature(self, name: str) -> SignatureInfo:
+    def _text_kind(self, verb: str) -> str | None:
+        """What the model takes where others take texts; None for texts."""
+        known = self.signatures()
+        kinds = [kind for kind in registry.entries("client_texts") if f"{verb}_{kind}" in known]
+        return kinds[0] if kinds and f"{verb}_text" not in known else None
+
+    def _read(self, kind: str, texts: list[bytes]) -> Any:
+        """Returns texts as what the model takes in their place."""
+        if kind not in self._readers:
+            self._readers[kind] = registry.load(registry.entries("client_texts")[kind])(self._parser)
+        return self._readers[kind](texts)
+
+    def signature(self, name: str) -> SignatureInfo:
+        """Returns what one signature takes and gives.
+
+        Raises:
+            InvalidArgumentError: for one that the model does not have.
+        """
         known = self.signatures()
         if name not in known:
             # A newer version may have it.

@@ -18,27 +18,9 @@ class Embeddings:
         embedding: (n, dim) float32, zero in rows that are not valid. Of a model of sets (n, items, dim): a
             vector for each word or region, zero where there is none.
         valid: (n,) bool, whether there was anything to embed: a word, an image.
-        boxes: (n, regions, 4) float32 of the images of a model of sets, `[x, y, w, h]` as fractions of the
-            image's width and height, the whole image first; None of what has no regions.
     """
 
     embedding: np.ndarray
-    valid: np.ndarray
-    boxes: np.ndarray | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """How images were classified.
-
-    Attributes:
-        classes: the c names, in the order of the scores.
-        scores: (n, c) float32, the higher the better; zero in rows that are not valid.
-        valid: (n,) bool.
-    """
-
-    classes: list[str]
-    scores: np.ndarray
     valid: np.ndarray
 
 
@@ -79,17 +61,9 @@ def joined(parts: Sequence[_Rows]) -> _Rows:
     values: dict[str, Any] = {}
     for item in fields(parts[0]):
         each = [getattr(part, item.name) for part in parts]
-        if each[0] is None:
-            continue
         listed = isinstance(each[0], list)
         values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
     return type(parts[0])(**values)
-
-
-def classes_of(answer: dict[str, np.ndarray]) -> Classes:
-    """Reads the answer of the signature `classify`; it names no classes where there are no rows."""
-    names = answer["classes"][0] if len(answer["classes"]) else []
-    return Classes([_text(name) for name in names], answer["scores"], answer["valid"])
 
 
 def found_of(answer: dict[str, np.ndarray], k: int) -> Found:

@@ -9,8 +9,8 @@ import zlib
 from typing import Any
 
 from vsemb.serving import rest, rest_answer
-from vsemb.serving.model_messages import metadata_json, status_json, status_message
 from vsemb.serving.metrics import CONTENT_TYPE
+from vsemb.serving.model_messages import metadata_json, status_json, status_message
 from vsemb.serving.request_handler import Predictor, aside
 from vsemb.serving.status import Code, RequestError, invalid
 

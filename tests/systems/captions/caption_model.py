@@ -13,22 +13,20 @@ LONGEST = 6
 FACTS = {"words": len(WORDS), "beam": 4, "length_penalty": 0.0, "max_words": LONGEST}
 
 
-def caption_parts(regions: bool = False, dtype: str | None = None, **options: Any):
+def caption_parts(dtype: str | None = None, **options: Any):
     """Returns a captioner and its image input; options are those of `NeuralCaptioner`."""
     from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.export import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.systems.captions.captioner import NeuralCaptioner
     from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
     from vsemb.text import Vocabulary
 
     keras.utils.set_random_seed(8)
     vocabulary = Vocabulary(WORDS)
     config = BackboneConfig("SmallConvNet", size=32)
     backbone = build_backbone(config, seed=3)
-    extractor = RegionExtractor(config, RegionConfig(count=0), backbone) if regions else None
-    dim = backbone.output.shape[-1] if extractor is None else extractor.dim
+    dim = backbone.output.shape[-1]
     words = WordEmbedding(len(vocabulary), 5, dtype=dtype)
     model = MultimodalRNN(ImageEncoder(3 * 4, dtype=dtype), words, cell="gru", units=4)
     model.build({"image": (None, dim), "text": (None, None)})
@@ -38,7 +36,7 @@ def caption_parts(regions: bool = False, dtype: str | None = None, **options: An
         if len(weight.shape) > 1:
             weight.assign(random.normal(size=weight.shape, scale=1.5))
     captioner = NeuralCaptioner(model, vocabulary, **{"beam": 4, "n_best": 3, "max_words": LONGEST, **options})
-    return captioner, ImageInput(config, backbone, extractor)
+    return captioner, ImageInput(config, backbone)
 
 
 def pictures(count: int = 2) -> list[bytes]:

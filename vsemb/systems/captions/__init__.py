@@ -35,4 +35,5 @@ SYSTEM = System(
     train_inputs={"alignment": "the dvsa run that cuts captions into snippets of regions"},
     report_sections=("vsemb.systems.captions.report:sections",),
     demo_tabs=("vsemb.systems.captions.demo:tabs",),
+    client_methods={"caption": "vsemb.systems.captions.client:caption"},
 )

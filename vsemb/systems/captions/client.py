@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from vsemb.errors import invalid_argument
+from vsemb.serving.client import Client
+from vsemb.serving.client_inputs import to_images
 from vsemb.serving.transports import TensorInfo
 
 
@@ -35,6 +38,33 @@ class ImageCaptions:
 
     captions: list[Caption]
     valid: bool
+
+
+def caption(
+    client: Client, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None
+) -> list[ImageCaptions]:
+    """Writes captions of images.
+
+    Args:
+        client: asks the model.
+        images: as `Client.encode_image`.
+        n: captions of an image at most; None for as many as the model was exported to write.
+
+    Returns:
+        One for each image, its captions best first; one that is not valid has none.
+
+    Raises:
+        InvalidArgumentError: for a model that writes no captions, or not so many.
+        DataError: if a file cannot be read.
+        ServingError: as `Client.predict`.
+
+    Example:
+
+        print(client.caption(["dog.jpg"])[0].captions[0].text)
+    """
+    contents = to_images(images)
+    check_n(n, client.signature("caption").outputs)
+    return captions_of(client.predict("caption", image_bytes=contents), n)
 
 
 def captions_of(answer: dict[str, np.ndarray], n: int | None) -> list[ImageCaptions]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.export import About, Exportable, ImageInput, Signature
 from vsemb.export.contract import Golden
-from vsemb.export.golden import golden_pictures
-from vsemb.export.image_input import ImageInput
-from vsemb.export.rows import Outputs, first_rows, function_of, kernels_for_any_device, one_row_at_least
-from vsemb.export.served import Case, tables_of, tolerance_of
+from vsemb.export.exportable import tables_of, tolerance_of
+from vsemb.export.reference_outputs import Arrays, Tie, golden_images
+from vsemb.export.rows import Outputs, first_rows, kernels_for_any_device, one_row_at_least
 from vsemb.image.decode import MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 _PICTURES, _LOOKED_AT = 2, 12
 # Noises that captions of a golden picture must not change under.
 _NOISES = 3
+#: What counts for no difference of two answers.
+TIES = {"captions": Tie("permuted", "log_probs")}
 
 
-class ServedCaptioner:
+class ServedCaptioner(Exportable):
     """A captioner as it is served.
 
     Args:
         captioner: takes images as a model does, (batch, ...) float32, and gives
             `vsemb.systems.captions.captioner.Captions` of as many columns as its `n_best`; works in a graph.
-        image_input: from bytes to those images. One of regions has the whole image as an image's first
-            region, and that is captioned.
+        image_input: from bytes to those images, one row an image.
         facts: how it writes, for the contract and the model card: `words`, how many it knows, and `beam`,
             `length_penalty`, `max_words` or `candidates`, whatever of them it has.
 
     Raises:
-        InvalidArgumentError: for regions that have to come with an image.
+        InvalidArgumentError: for images that are sets of regions.
 
     Attributes:
         caption: `image_bytes` string (batch,) of any size, zero included -> {"captions" string (batch, n),
@@ -52,29 +53,34 @@ class ServedCaptioner:
         served.caption(tf.constant([open("dog.jpg", "rb").read()]))["captions"]
     """
 
-    #: The only signature.
-    default = "caption"
+    invalid: ClassVar[str] = 'captions that are ""'
+    made: ClassVar[str] = "captions that are written"
 
     def __init__(
         self, captioner: Captioner, image_input: ImageInput, facts: Mapping[str, int | float] | None = None
     ) -> None:
-        if image_input.wants_boxes:
-            fix = "A caption is of the whole image: take the regions of a grid, none beside it."
-            raise invalid_argument("image_input", "candidates to be given", "regions found in graph", fix)
+        if image_input.multi_vector:
+            fix = "A caption is of the whole image: see Regions.whole_image_input."
+            raise invalid_argument("image_input", type(image_input).__name__, "one that gives one row an image", fix)
         self.captioner = captioner
         self.image_input = image_input
         self.facts = {"n_best": captioner.n_best, **(facts or {})}
-        self.caption = function_of(self.caption_rows, tf.TensorSpec([None], tf.string, name="image_bytes"))
+        caption = Signature(
+            "caption",
+            image_input.specs,
+            self.caption_rows,
+            self.examples,
+            ties=TIES,
+            instance={"b64": "dog.jpg"},
+        )
+        self.offered = [caption]
+        self.caption = caption.function
 
     def caption_rows(self, image_bytes: tf.Tensor) -> Outputs:
         """What `caption` computes, step by step where it is called outside a graph."""
         rows = tf.shape(image_bytes)[0]
-        images, valid = self._images(one_row_at_least(image_bytes))
+        images, valid = self.image_input(one_row_at_least(image_bytes))
         return first_rows(self._written(images, valid), rows)
-
-    def _images(self, image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        images, valid = self.image_input(image_bytes)
-        return (images if self.image_input.regions is None else images[:, 0]), valid
 
     def _written(self, images: tf.Tensor, valid: tf.Tensor) -> Outputs:
         with kernels_for_any_device(*self._layers()):
@@ -88,12 +94,6 @@ class ServedCaptioner:
         }
 
     @property
-    def signatures(self) -> dict[str, Any]:
-        """The concrete functions by signature name, `serving_default` first."""
-        caption = self.caption.get_concrete_function()
-        return {"serving_default": caption, self.default: caption}
-
-    @property
     def tables(self) -> list[Any]:
         """The captioner's lookup tables, if it has any."""
         return tables_of(self.captioner)
@@ -105,7 +105,7 @@ class ServedCaptioner:
         layers = [part for layer in self._layers() for part in layer._flatten_layers()]
         return tolerance_of(["float32", *(layer.compute_dtype for layer in layers)])
 
-    def cases(self) -> list[Case]:
+    def examples(self) -> Arrays:
         """Returns what `caption` is tried with: two good images, and three rows that are none.
 
         Raises:
@@ -113,11 +113,47 @@ class ServedCaptioner:
         """
         first, second = self._steady_pictures()
         rows = [first, b"not an image", second, second[: len(second) // 2], b""]
-        return [Case(self.default, self.caption_rows, {"image_bytes": np.array(rows, object)})]
+        return {"image_bytes": np.array(rows, object)}
 
     def promises(self, golden: Mapping[str, Golden]) -> dict[str, Any]:
         """Returns what the contract says of the captions."""
-        return {"max_pixels": MAX_PIXELS, "captions": self.facts}
+        return {"max_pixels": MAX_PIXELS, "settings": self.facts}
+
+    def about(self, golden: Mapping[str, Golden]) -> About:
+        """Returns what the model card says of the captions."""
+        facts = self.facts
+        most = facts["n_best"]
+        each = "a caption" if most == 1 else f"captions, up to {most} an image, the best first"
+        words = f", of {facts['words']:,} words that it knows" if "words" in facts else ""
+        limits = self.image_input.limits()
+        if "max_words" in facts:
+            limits.append(f"A caption has {facts['max_words']} words at most, and is cut there.")
+        return About(
+            what=f"Looks at images and writes {each}{words}.",
+            reading=self._reading(),
+            made=self.made,
+            invalid=self.invalid,
+            limits=limits,
+            cannot=[
+                "It embeds and compares nothing: what it makes are sentences.",
+                "It does not know what it has not seen: it says what captions of its training data say of such "
+                "images, fluently where it is wrong too.",
+                "It reads no text in images and names no one.",
+            ],
+        )
+
+    def _reading(self) -> str:
+        facts, found = self.facts, ["`log_probs` are natural logarithms of the probability of a caption."]
+        if "beam" in facts:
+            beam = facts["beam"]
+            searched = f"a beam of {beam}" if beam > 1 else "taking the likeliest word each time"
+            found.insert(0, f"Captions are searched for with {searched}.")
+        if facts.get("length_penalty"):
+            power = f"{facts['length_penalty']:g}"
+            found.append(f"They are ordered by it over the number of words to the power of {power}.")
+        if "candidates" in facts:
+            found.append(f"The best of {facts['candidates']:,} candidates are given, by a score of their own.")
+        return " ".join(found)
 
     def _steady_pictures(self) -> list[bytes]:
         """Returns images whose captions rounding does not change.
@@ -131,7 +167,7 @@ class ServedCaptioner:
         steady: list[bytes] = []
         other: list[bytes] = []
         for picture in golden_pictures(_LOOKED_AT):
-            images, valid = self._images(tf.constant([picture]))
+            images, valid = self.image_input(tf.constant([picture]))
             noise = random.uniform(-1, 1, (_NOISES, *images.shape[1:])).astype(np.float32)
             noisy = images * (1 + self.tolerance * noise)
             found = compiled(tf.concat([images, noisy], axis=0), tf.repeat(valid, 1 + _NOISES))
@@ -150,3 +186,18 @@ class ServedCaptioner:
         for value in vars(self.captioner).values():
             if isinstance(value, keras.layers.Layer):
                 yield value
+
+
+def golden_pictures(count: int) -> Iterator[bytes]:
+    """Yields good images to try an export with, the first two those of `golden_images`.
+
+    Args:
+        count: so many; JPEG and PNG in turn, all different.
+    """
+    jpeg, _, png, *_ = golden_images()
+    yield from (jpeg, png)[:count]
+    for number in range(2, count):
+        random = np.random.default_rng(number)
+        # Few large areas of colour, other than noise, which networks tell apart badly.
+        pixels = random.integers(0, 256, (4, 5, 3)).astype(np.uint8).repeat(12, axis=0).repeat(12, axis=1)
+        yield (tf.io.encode_png if number % 2 else tf.io.encode_jpeg)(pixels).numpy()

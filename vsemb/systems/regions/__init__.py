@@ -23,4 +23,8 @@ SYSTEM = System(
     },
     searchers={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
     report_sections=("vsemb.systems.regions.report:sections",),
+    client_methods={
+        "align": "vsemb.systems.regions.client:align",
+        "encode_regions": "vsemb.systems.regions.client:encode_regions",
+    },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.transports import ServingError
+from vsemb.serving.client import Client
+from vsemb.serving.client_inputs import to_images, to_texts
+from vsemb.serving.client_results import Embeddings
+from vsemb.serving.transports import Arrays, ServingError
 
 _LARGEST = float(np.finfo(np.float32).max)
 _SHAPE = "n lists of boxes [x, y, w, h], fractions of the image's width and height"
@@ -73,6 +77,82 @@ class Alignment:
             found.append(Phrase(tuple(self.words[start:end]), region, (x, y, width, height), scores))
             start = end
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class RegionEmbeddings(Embeddings):
+    """What images were embedded to, as sets of regions.
+
+    Attributes:
+        boxes: (n, regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height, the whole image
+            first.
+    """
+
+    boxes: np.ndarray
+
+
+def encode_regions(
+    client: Client, images: Sequence[bytes | str | os.PathLike[str]], boxes: Sequence[Any] | None = None
+) -> RegionEmbeddings:
+    """Embeds the regions of images.
+
+    Args:
+        client: asks the model.
+        images: as `Client.encode_image`.
+        boxes: as `align`.
+
+    Raises:
+        DataError: if a file cannot be read.
+        ServingError: as `Client.predict`.
+    """
+    contents = to_images(images)
+    found = client.predict("encode_image", image_bytes=contents, **_box_inputs(boxes, len(contents)))
+    return RegionEmbeddings(found["embedding"], found["valid"], found["boxes"])
+
+
+def align(
+    client: Client,
+    images: Sequence[bytes | str | os.PathLike[str]],
+    texts: Sequence[str | bytes],
+    affinity: float | Sequence[float] = 0.0,
+    boxes: Sequence[Any] | None = None,
+) -> list[Alignment]:
+    """Tells which region of an image each word of a sentence belongs to.
+
+    Args:
+        client: asks the model.
+        images: n images, as `Client.encode_image`.
+        texts: n sentences, one for each image.
+        affinity: how much better it is for two neighbouring words to share a region, from 0, where each
+            word has the region it fits best; one number, or one for each row.
+        boxes: for a model that proposes no regions itself, n lists of candidates, best first, each
+            `[x, y, w, h]` as fractions of the image's width and height.
+
+    Returns:
+        n of them; one that is not valid has no words.
+
+    Raises:
+        InvalidArgumentError: for a model that has no regions, other numbers of images and texts, or what
+            is no affinity or box.
+        DataError: if a file cannot be read.
+        ServingError: as `Client.predict`.
+
+    Example:
+
+        for phrase in client.align(["dog.jpg"], ["a dog on a beach"], affinity=0.5)[0].phrases:
+            print(phrase.text, phrase.box)
+    """
+    rows, contents = to_texts(texts), to_images(images)
+    if len(rows) != len(contents):
+        received = f"{len(rows)} texts for {len(contents)} images"
+        raise invalid_argument("texts", received, "one for each image", "Repeat the image for each text.")
+    affinities = to_affinities(affinity, len(rows))
+    more = _box_inputs(boxes, len(rows))
+    return alignments_of(client.predict("align", image_bytes=contents, text=rows, affinity=affinities, **more))
+
+
+def _box_inputs(boxes: Sequence[Any] | None, rows: int) -> Arrays:
+    return {} if boxes is None else {"boxes": to_boxes(boxes, rows)}
 
 
 def alignments_of(answer: dict[str, np.ndarray]) -> list[Alignment]:

@@ -12,4 +12,9 @@ SYSTEM = System(
     annotations={"parses": "vsemb.systems.trees.parses:find"},
     modes={"annotate": {"dependencies": "vsemb.systems.trees.annotate_command"}},
     options={"run": ("vsemb.systems.trees.parser_option",)},
+    client_methods={
+        "encode_tree": "vsemb.systems.trees.client:encode_tree",
+        "search_tree": "vsemb.systems.trees.client:search_tree",
+    },
+    client_texts={"tree": "vsemb.systems.trees.client:TextParser"},
 )

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from vsemb.errors import invalid_argument
+from vsemb.serving.client import Client
+from vsemb.serving.client_results import Embeddings, Found, joined
 
 
 class TreeLike(Protocol):
@@ -36,6 +38,46 @@ _MUCH_PADDING = 16_384
 _Pair = tuple[list[bytes], np.ndarray]
 
 
+def encode_tree(client: Client, trees: Sequence[AnyTree]) -> Embeddings:
+    """Embeds dependency trees.
+
+    Args:
+        client: asks the model.
+        trees: n of them, each a pair of words and heads, or what has both, such as
+            `vsemb.systems.trees.trees.Tree`. A head is the number of a word, counted from 1, and 0 for
+            the root.
+
+    Returns:
+        What is no tree is not valid.
+
+    Raises:
+        InvalidArgumentError: for words and heads of different lengths.
+        ServingError: as `Client.predict`.
+
+    Example:
+
+        client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
+    """
+    parts = trees_in_parts(trees, client.batch_size)
+    found = [client.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
+    return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
+
+
+def search_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:
+    """Finds the best items for dependency trees among those that the model was exported with.
+
+    Args:
+        client: asks the model.
+        trees: n queries, as `encode_tree`.
+        k: results of each, 1 to 1,000.
+
+    Raises:
+        VsembError: as `encode_tree`.
+    """
+    parts = trees_in_parts(trees, client.batch_size)
+    return joined([client.search("search_tree", k, tokens=tokens, heads=heads) for tokens, heads in parts])
+
+
 def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
     """Returns trees as the inputs `tokens` and `heads` of a model.
 
@@ -43,7 +85,7 @@ def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
     together, TensorFlow Serving fills a request up with its first element, and that must be no word.
 
     Args:
-        trees: n of them, see `vsemb.serving.Client.encode_tree`.
+        trees: n of them, see `encode_tree`.
 
     Returns:
         (n, 1 + longest) tokens, bytes objects, b"" for padding, and int32 heads, 0 for padding.
@@ -64,7 +106,7 @@ def trees_in_parts(trees: Sequence[AnyTree], rows: int) -> Iterator[tuple[np.nda
     """Yields trees in parts, each as `to_trees` gives it, so that one that is long does not widen all others.
 
     Args:
-        trees: n of them, see `vsemb.serving.Client.encode_tree`.
+        trees: n of them, see `encode_tree`.
         rows: of a part at most.
 
     Raises:

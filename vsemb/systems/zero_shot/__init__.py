@@ -32,7 +32,11 @@ SYSTEM = System(
     readers={name: f"vsemb.systems.zero_shot.readers.{name}:read" for name in ("cub", "flowers102", "wnid")},
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:find"},
     commands={"classify": ("vsemb.systems.zero_shot.classify_command", "classify images by the names of classes")},
-    modes={"evaluate": {"zero-shot": "vsemb.systems.zero_shot.evaluate_zero_shot"}},
+    modes={
+        "evaluate": {"zero-shot": "vsemb.systems.zero_shot.evaluate_zero_shot"},
+        "scenes": {"fine-grained": "vsemb.systems.zero_shot.scenes_command"},
+    },
     options={"export": ("vsemb.systems.zero_shot.class_options",)},
     report_sections=("vsemb.systems.zero_shot.report:sections",),
+    client_methods={"classify": "vsemb.systems.zero_shot.client:classify"},
 )
