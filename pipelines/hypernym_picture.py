@@ -145,7 +145,7 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     import keras
 
     from vsemb.evaluation.binary import accuracy, find_threshold
-    from vsemb.systems.entailment.max_margin import MaxMargin
+    from vsemb.losses.max_margin import MaxMargin
     from vsemb.systems.hypernymy.metrics import pair_energies
     from vsemb.systems.hypernymy.model import HypernymModel
     from vsemb.systems.hypernymy.pairs import PairSet

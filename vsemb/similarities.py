@@ -32,6 +32,9 @@ class Similarity(Part, family="similarity"):
     #: Whether the space has composition and abstraction, see `vsemb.search.compose`.
     composes: ClassVar[bool] = False
 
+    #: Score of an item with itself, the highest there is; None where it depends on the item.
+    self_score: ClassVar[float | None] = None
+
     #: What all embeddings have in common, as a phrase.
     geometry: ClassVar[str] = "that of the similarity"
 
@@ -118,6 +121,7 @@ class Cosine(Dot, kind="cosine"):
     """Cosine: both sides at unit length, then the inner product (Kiros et al. 2014, section 2.2)."""
 
     unit_length: ClassVar[bool] = True
+    self_score: ClassVar[float | None] = 1.0
 
     geometry: ClassVar[str] = "unit length"
 
@@ -141,6 +145,7 @@ class OrderViolation(Similarity, kind="order"):
     """
 
     unit_length: ClassVar[bool] = True
+    self_score: ClassVar[float | None] = 0.0
     composes: ClassVar[bool] = True
 
     geometry: ClassVar[str] = "unit length, no negative entry"

@@ -22,7 +22,7 @@ import numpy as np
 
 from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
 from vsemb.files import write_json
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.model import HypernymModel
 from vsemb.systems.hypernymy.training import EpochLoop
 

@@ -142,6 +142,17 @@ class Recipe(Part, family="task"):
         """
         raise NotImplementedError
 
+    def check_data(self, data: Any, info: Mapping[str, Any]) -> None:
+        """Checks that the data of a training are as they were when it is over; for subclasses.
+
+        Args:
+            data: what `open_data` returns for their path.
+            info: what `run.json` says.
+
+        Raises:
+            DataError: if they have changed.
+        """
+
     def prepare(self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None) -> Job:
         """Reads the data and checks that the recipe can be trained on it.
 

@@ -216,9 +216,12 @@ class Run:
             path: None for the data of the training.
 
         Raises:
-            DataError: if that is not there any more.
+            DataError: if those are not there any more, or have changed.
         """
-        return self.recipe.open_data(path or self.data_path)
+        data = self.recipe.open_data(path or self.data_path)
+        if path is None:
+            self.recipe.check_data(data, self.info)
+        return data
 
     @property
     def multi_vector(self) -> bool:

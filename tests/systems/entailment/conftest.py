@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY
 from tests.systems.entailment.entailment_files import write_snli
 
 #: What makes the entailment recipe small enough for a test.
-SMALL = (*TINY, "loss.margin=0.2", "optimizer.learning_rate=0.02")
+SMALL = (
+    "embedding_dim=16",
+    "text.encoder.words.dim=16",
+    "text.encoder.units=16",
+    "batches.size=8",
+    "training.epochs=2",
+    "training.seed=3",
+    "loss.margin=0.2",
+    "optimizer.learning_rate=0.02",
+)
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +29,9 @@ def snli_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_entailment_run(snli_path, tmp_path_factory: pytest.TempPathFactory):
-    """An `EntailmentRun` of two epochs; treat it as read-only."""
+    """A `Run` of two epochs; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.systems.entailment.data import EntailmentData
-    from vsemb.systems.entailment.run import train_entailment
+    from vsemb.runs.train import train
 
-    recipe = recipes.get("entailment").with_overrides(list(SMALL))
-    return train_entailment(recipe, EntailmentData.open(snli_path), tmp_path_factory.mktemp("runs") / "snli")
+    recipe = recipes.get("entailment").with_overrides(SMALL)
+    return train(recipe, snli_path, tmp_path_factory.mktemp("runs") / "snli")

@@ -92,7 +92,7 @@ def test_lengths_are_bucketed() -> None:
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         SentencePairBatches(make_split(10), batch_size=0)
-    with pytest.raises(DataError, match="'train' has 10 pairs, fewer than batch_size=11"):
+    with pytest.raises(DataError, match="at most 10, the number of pairs of the split 'train'; got 11"):
         SentencePairBatches(make_split(10), batch_size=11)
 
 

@@ -10,16 +10,16 @@ import tensorflow as tf
 from tests.contract import SAME
 from vsemb.encoders import LinearSentenceEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.model import EntailmentModel
 
 WORDS, DIM = 9, 4
 
 
-def make_model(comparison: str = "order", dtype: str = "float32", **words) -> EntailmentModel:
+def make_model(similarity: str = "order", dtype: str = "float32", **words) -> EntailmentModel:
     keras.utils.set_random_seed(0)
     table = WordEmbedding(WORDS, DIM, init_scale=1.0, dtype=dtype, **words)
-    model = EntailmentModel(LinearSentenceEncoder(table, dtype=dtype), comparison)
+    model = EntailmentModel(LinearSentenceEncoder(table, dtype=dtype), similarity)
     model.build()
     return model
 
@@ -32,9 +32,9 @@ def make_inputs(rows: int = 5, seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
-def with_vectors(comparison: str, vectors: list[list[float]]) -> EntailmentModel:
+def with_vectors(similarity: str, vectors: list[list[float]]) -> EntailmentModel:
     """A model whose sentences of the one word 2, 3, ... are these vectors, before they are normalised."""
-    model = make_model(comparison)
+    model = make_model(similarity)
     table = np.zeros((WORDS, DIM), np.float32)
     table[2 : 2 + len(vectors)] = vectors
     model.text_encoder.words.set_vectors(table)
@@ -56,23 +56,23 @@ def test_order_by_hand() -> None:
 
 def test_symmetric_by_hand() -> None:
     # Cosines: of (3, -4) and (-2, 0) -0.6, of (3, -4) and (8, 6) 0; with itself 1.
-    model = with_vectors("symmetric", [[3, -4, 0, 0], [-2, 0, 0, 0], [8, 6, 0, 0]])
+    model = with_vectors("cosine", [[3, -4, 0, 0], [-2, 0, 0, 0], [8, 6, 0, 0]])
     pairs = {(2, 2): 0.0, (2, 3): 1.6, (3, 2): 1.6, (2, 4): 1.0}
     premises, hypotheses = (np.array([[pair[side]] for pair in pairs]) for side in (0, 1))
     energies = model({"premise": premises, "hypothesis": hypotheses})
     np.testing.assert_allclose(energies, list(pairs.values()), atol=1e-6)
 
 
-@pytest.mark.parametrize("comparison", ["order", "symmetric"])
-def test_embeddings_and_energies_agree(comparison: str) -> None:
-    model, inputs = make_model(comparison), make_inputs(50)
+@pytest.mark.parametrize("similarity", ["order", "cosine"])
+def test_embeddings_and_energies_agree(similarity: str) -> None:
+    model, inputs = make_model(similarity), make_inputs(50)
     premises, hypotheses = (model.encode_texts(inputs[side]) for side in ("premise", "hypothesis"))
     np.testing.assert_allclose(np.linalg.norm(premises, axis=1), 1, atol=1e-6)
-    assert (np.min(premises) >= 0) == (comparison == "order")
+    assert (np.min(premises) >= 0) == (similarity == "order")
     energies = model(inputs)
     assert energies.shape == (50,) and energies.dtype == tf.float32
     np.testing.assert_allclose(model.energies(premises, hypotheses), energies, **SAME)
-    assert np.min(energies) > -1e-6 and np.max(energies) <= (1 if comparison == "order" else 2) + 1e-6
+    assert np.min(energies) > -1e-6 and np.max(energies) <= (1 if similarity == "order" else 2) + 1e-6
 
 
 def test_one_step_lowers_the_loss_of_equation_7() -> None:
@@ -97,24 +97,24 @@ def test_order_learns_what_symmetric_cannot() -> None:
     }
     labels = np.array([1, 1, 1, 1, 0, 0, 0, 0], np.int32)
     gaps = {}
-    for comparison in ("order", "symmetric"):
-        model = make_model(comparison)
+    for similarity in ("order", "cosine"):
+        model = make_model(similarity)
         model.compile(keras.optimizers.Adam(0.05), loss=MaxMargin(margin=0.3))
         model.fit(inputs, labels, batch_size=8, epochs=60, verbose=0)
         energies = model(inputs).numpy()
-        gaps[comparison] = energies[4:].min() - energies[:4].max()
+        gaps[similarity] = energies[4:].min() - energies[:4].max()
     assert gaps["order"] > 0.2
-    assert gaps["symmetric"] <= 1e-6
+    assert gaps["cosine"] <= 1e-6
 
 
-@pytest.mark.parametrize("comparison", ["order", "symmetric"])
-def test_saved_and_reloaded(comparison: str, tmp_path) -> None:
+@pytest.mark.parametrize("similarity", ["order", "cosine"])
+def test_saved_and_reloaded(similarity: str, tmp_path) -> None:
     words = WordEmbedding(WORDS, DIM)
-    model = EntailmentModel(RecurrentSentenceEncoder(words, DIM, units=6), comparison)
+    model = EntailmentModel(RecurrentSentenceEncoder(words, DIM, units=6), similarity)
     inputs = make_inputs()
     expected = model(inputs).numpy()
     config = check_config_of(model)
-    assert config["comparison"] == comparison
+    assert config["similarity"]["class_name"] == type(model.similarity).__name__
     model.compile("adam", loss=MaxMargin(0.2))
     model.fit(inputs, np.array([0, 1, 0, 1, 0]), verbose=0)
     expected = model(inputs).numpy()
@@ -123,7 +123,7 @@ def test_saved_and_reloaded(comparison: str, tmp_path) -> None:
     assert isinstance(reloaded, EntailmentModel) and reloaded.loss.margin == 0.2
     np.testing.assert_allclose(reloaded(inputs), expected, **SAME)
     model.save_weights(tmp_path / "model.weights.h5")
-    other = EntailmentModel(RecurrentSentenceEncoder(WordEmbedding(WORDS, DIM), DIM, units=6), comparison)
+    other = EntailmentModel(RecurrentSentenceEncoder(WordEmbedding(WORDS, DIM), DIM, units=6), similarity)
     other.build()
     other.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_allclose(other(inputs), expected, **SAME)
@@ -150,6 +150,8 @@ def test_mixed_precision_compares_in_float32() -> None:
     np.testing.assert_allclose(low, make_model()(inputs), atol=0.05)
 
 
-def test_an_unknown_comparison() -> None:
-    with pytest.raises(InvalidArgumentError, match="comparison='ordr'.*Did you mean 'order'"):
+def test_similarities_that_do_not_do() -> None:
+    with pytest.raises(InvalidArgumentError, match="similarity='ordr'.*Did you mean 'order'"):
         make_model("ordr")
+    with pytest.raises(InvalidArgumentError, match="similarity='dot'.*best score"):
+        make_model("dot")

@@ -7,8 +7,8 @@ import numpy as np
 
 from tests.systems.entailment.test_batches import make_split
 from vsemb.encoders import LinearSentenceEncoder, WordEmbedding
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.entailment.batches import SentencePairBatches
-from vsemb.systems.entailment.max_margin import MaxMargin
 from vsemb.systems.entailment.metrics import EnergyMeasure, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.systems.entailment.validation import EntailmentValidation

@@ -11,7 +11,7 @@ import pytest
 from tests.contract import SAME, check_config
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.model import COMPARISONS, GaussianComparison, HypernymModel
 
 CONCEPTS, DIM = 7, 4

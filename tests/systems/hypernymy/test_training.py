@@ -9,7 +9,7 @@ import pytest
 from vsemb.data.readers.wordnet import transitive_closure
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation.binary import accuracy, find_threshold
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import COMPARISONS, HypernymModel
 from vsemb.systems.hypernymy.pairs import PairSet, labelled_pairs

@@ -4,5 +4,7 @@ from vsemb.registry import System
 
 SYSTEM = System(
     name="entailment",
+    recipes={"entailment": "vsemb.systems.entailment.recipe:ENTAILMENT"},
+    parts={"task": {"entailment": "vsemb.systems.entailment.task"}},
     modes={"evaluate": {"entailment": "vsemb.systems.entailment.evaluate_entailment"}},
 )

@@ -1,23 +1,30 @@
-"""Training batches of sentence pairs, bucketed by length.
-
-Everything random in an epoch follows from (seed, epoch), as in `vsemb.data.batches`, so that training can
-go on in the middle of one exactly where it stopped.
-"""
+"""Training batches of sentence pairs, bucketed by length."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.batches import bucketed
-from vsemb.errors import DataError, invalid_argument
+from vsemb.data.batches import BatchSource
+from vsemb.parts import Count, Part
 from vsemb.systems.entailment.data import EntailmentSplit
 
 
-class SentencePairBatches:
+@dataclass(frozen=True)
+class PairBatching(Part):
+    """How sentence pairs become batches.
+
+    Attributes:
+        size: pairs per batch, over all devices.
+    """
+
+    size: Count = 128
+
+
+class SentencePairBatches(BatchSource):
     """Batches of (inputs, label) for `EntailmentModel.fit`.
 
     The inputs are {"premise": (n, steps) int32, "hypothesis": (n, steps) int32}, each padded to its own
@@ -25,7 +32,7 @@ class SentencePairBatches:
 
     Args:
         split: the split, usually `train`.
-        batch_size: pairs a batch; what is left over in an epoch is dropped, each time another part.
+        batch_size: pairs per batch; those left over in an epoch are dropped, each time others.
         seed: of the order.
 
     Raises:
@@ -39,43 +46,19 @@ class SentencePairBatches:
     """
 
     def __init__(self, split: EntailmentSplit, *, batch_size: int = 128, seed: int = 0) -> None:
-        if batch_size < 1:
-            raise invalid_argument("batch_size", batch_size, "an integer >= 1")
-        self.split = split
-        self.batch_size = batch_size
-        self.seed = seed
-        self.steps_per_epoch = len(split) // batch_size
-        if self.steps_per_epoch == 0:
-            raise DataError(
-                f"Split {split.name!r} has {len(split)} pairs, fewer than batch_size={batch_size}. "
-                "Lower the batch size."
-            )
-        self._labels = split.labels
-        self._lengths = (split.premises.lengths, split.hypotheses.lengths)
-
-    def plan(self, epoch: int) -> np.ndarray:
-        """Returns the pair numbers of an epoch's batches, (steps, batch_size) int64."""
-        generator = np.random.default_rng([self.seed, epoch])
         # By premise, which is the longer side, and by hypothesis among premises of one length.
-        return bucketed(generator.permutation(len(self.split)), generator, self.batch_size, *self._lengths)
+        lengths = [split.premises.lengths, split.hypotheses.lengths]
+        super().__init__(lengths, batch_size=batch_size, seed=seed, unit=f"pairs of the split {split.name!r}")
+        self.split = split
+        self._labels = split.labels
 
-    def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Returns a dataset that gives the next epoch each time it is iterated.
-
-        Args:
-            epoch: the number of the first epoch.
-            step: batches of that epoch to leave out; iterate such a dataset once, see
-                `vsemb.data.PairBatches.dataset`.
-        """
-        epochs = itertools.count(epoch)
+    def gather(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Returns the inputs and labels of a batch."""
         split = self.split
+        inputs = {"premise": split.premises.padded(rows), "hypothesis": split.hypotheses.padded(rows)}
+        return inputs, self._labels[rows]
 
-        def one_epoch() -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-            for rows in self.plan(next(epochs))[step:]:
-                inputs = {"premise": split.premises.padded(rows), "hypothesis": split.hypotheses.padded(rows)}
-                yield inputs, self._labels[rows]
-
+    def signature(self) -> Any:
+        """Returns the specification of a batch."""
         text = tf.TensorSpec((self.batch_size, None), tf.int32)
-        signature = ({"premise": text, "hypothesis": text}, tf.TensorSpec((self.batch_size,), tf.int32))
-        dataset = tf.data.Dataset.from_generator(one_epoch, output_signature=signature)
-        return dataset.apply(tf.data.experimental.assert_cardinality(self.steps_per_epoch - step)).prefetch(2)
+        return {"premise": text, "hypothesis": text}, tf.TensorSpec((self.batch_size,), tf.int32)

@@ -35,7 +35,7 @@ _CHUNK = 4096
 
 
 class SentencePair(NamedTuple):
-    """A pair as it is read; `label` is a number of `entailment_files.CLASSES`, None without a gold label."""
+    """A pair as it is read; `label` is a number of `files.CLASSES`, None without a gold label."""
 
     split: str
     premise: str
@@ -73,7 +73,7 @@ class EntailmentSplit:
         name: of the split.
         premises: the first sentences.
         hypotheses: the second ones.
-        classes: (pairs,) int8, numbers of `entailment_files.CLASSES`.
+        classes: (pairs,) int8, numbers of `files.CLASSES`.
         dropped: pairs left out since they have no gold label.
     """
 

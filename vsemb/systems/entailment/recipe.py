@@ -3,7 +3,7 @@
 | equation | what | where |
 | --- | --- | --- |
 | 2 | order violation E(p, h) = ‖max(0, f(h) - f(p))‖² | `vsemb.ops.order.order_violation` |
-| 7 | E of true pairs + max(0, α - E) of false ones, summed | `MaxMargin` |
+| 7 | E of true pairs + max(0, α - E) of false ones, summed | `vsemb.losses.max_margin.MaxMargin` |
 | section 5.1 | one encoder f for both sides, of unit length, without sign | `EntailmentModel` |
 | section 5.1 | f: the GRU of the caption task | `vsemb.encoders.RecurrentSentenceEncoder` |
 | section 5.2 | neutral and contradiction are false pairs | `labels` |
@@ -36,53 +36,48 @@ and 985 pairs), tell nothing about SNLI's own test set, where the paper has 88.6
 | majority class | 71.4 | 65.8 |
 | `symmetric` ¹ | 83.1 (76.7) | 70.7 (57.3) |
 | `order` ¹ | 84.2 (78.6) | 73.4 (61.5) |
-| `symmetric` ¹ with `text.pooling=max` | 87.4 (85.2) | 74.7 (61.5) |
-| `order` ¹ with `text.pooling=max` | 87.9 (85.8) | 77.1 (68.8) |
+| `symmetric` ¹ with `text.encoder.pooling=max` | 87.4 (85.2) | 74.7 (61.5) |
+| `order` ¹ with `text.encoder.pooling=max` | 87.9 (85.8) | 77.1 (68.8) |
 | `tuned` | 87.7 (86.7) | 76.4 (68.9) |
 
-¹ With 128 units, 256 dimensions and 7 epochs: `--set text.units=128 --set embedding_dim=256 --set
+¹ With 128 units, 256 dimensions and 7 epochs: `--set text.encoder.units=128 --set embedding_dim=256 --set
 training.epochs=7 --set training.patience=null`.
 """
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
-from vsemb.recipes.schema import (
-    BatchConfig,
-    LossConfig,
-    OptimizerConfig,
-    Recipe,
-    TextConfig,
-    TrainingConfig,
-)
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.words import WordVectors
+from vsemb.losses.max_margin import MaxMarginSettings
+from vsemb.recipes.schema import Training
+from vsemb.recipes.text_tower import Text
+from vsemb.similarities import Cosine, OrderViolation
+from vsemb.systems.entailment.batches import PairBatching
+from vsemb.systems.entailment.task import Entailment
+from vsemb.training.optimizers import Adam
 
-_ORDER = Recipe(
+_ORDER = Entailment(
     name="entailment",
     variant="order",
     paper="Vendrov, Kiros, Fidler, Urtasun 2016, arXiv:1511.06361, section 5",
-    task="entailment",
     embedding_dim=1024,
-    similarity="order",
-    text=TextConfig(encoder="gru", units=1024, word_dim=300),
-    loss=LossConfig(name="max-margin", margin=0.05),
-    optimizer=OptimizerConfig(name="adam", learning_rate=1e-3),
-    batches=BatchConfig(size=128),
-    training=TrainingConfig(epochs=10, patience=3),
+    similarity=OrderViolation(),
+    text=Text(encoder=Recurrent(words=WordVectors(dim=300), cell="gru", units=1024)),
+    loss=MaxMarginSettings(margin=0.05),
+    optimizer=Adam(learning_rate=1e-3),
+    batches=PairBatching(size=128),
+    training=Training(epochs=10, patience=3),
 )
 
 ENTAILMENT = {
     "order": _ORDER,
-    "symmetric": dataclasses.replace(
-        _ORDER,
-        variant="symmetric",
-        similarity="cosine",
-        loss=dataclasses.replace(_ORDER.loss, margin=0.5),
-    ),
-    "tuned": dataclasses.replace(
+    "symmetric": replace(_ORDER, variant="symmetric", similarity=Cosine(), loss=MaxMarginSettings(margin=0.5)),
+    "tuned": replace(
         _ORDER,
         variant="tuned",
         embedding_dim=512,
-        text=dataclasses.replace(_ORDER.text, units=256, pooling="max"),
+        text=Text(encoder=Recurrent(words=WordVectors(dim=300), cell="gru", units=256, pooling="max")),
     ),
 }

@@ -179,7 +179,7 @@ class HypernymModel(keras.Model):
 
     Example: three concepts in a chain.
 
-    >>> from vsemb.systems.entailment.max_margin import MaxMargin
+    >>> from vsemb.losses.max_margin import MaxMargin
     >>> model = HypernymModel(concepts=3, dim=2, seed=1)
     >>> model.compile("adam", loss=MaxMargin(model.comparison.margin))
     >>> pairs, labels = ops.array([[0, 1], [1, 2], [0, 2], [2, 0]]), ops.array([1, 1, 1, 0])

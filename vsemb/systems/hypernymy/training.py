@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
-from vsemb.systems.entailment.max_margin import MaxMargin
+from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import HypernymModel
 from vsemb.systems.hypernymy.pairs import PairSet, corrupt

@@ -18,19 +18,26 @@ from tests.training.test_resume import check_same_training, metrics, position, s
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.recipes import RECIPES
 from vsemb.runs.run import Run
+from vsemb.runs.train import train
+from vsemb.similarities import Cosine, OrderViolation
 from vsemb.systems.entailment.data import EntailmentData
-from vsemb.systems.entailment.run import (
-    COMPARISONS,
-    EntailmentRun,
-    build_entailment_model,
-    evaluate_entailment_run,
-    train_entailment,
-)
+from vsemb.systems.entailment.recipe import ENTAILMENT
+from vsemb.systems.entailment.task import evaluate_entailment_run
 
+LINEAR = (
+    *(one for one in SMALL if not one.startswith("text.encoder.units")),
+    "training.epochs=1",
+    "text.encoder=linear",
+)
 # Everything random that a step can have.
-RESUMED = (*SMALL, "batches.size=4", "training.epochs=4", "text.word_dropout=0.2", "text.dropout=0.1")
+RESUMED = (
+    *SMALL,
+    "batches.size=4",
+    "training.epochs=4",
+    "text.encoder.words.word_dropout=0.2",
+    "text.encoder.dropout=0.1",
+)
 
 
 def command(data: Path, out: Path, *settings: str, variant: str = "order") -> list[str]:
@@ -53,13 +60,13 @@ def test_what_a_run_holds(tiny_entailment_run, snli_path: Path) -> None:
     info = run.info
     assert info["dataset"] == EntailmentData.open(snli_path).fingerprint
     assert (info["pairs"], info["dropped"]) == ({"train": 144, "val": 36}, {"train": 0, "val": 0})
-    assert info["protocol"].startswith("the splits of snli_1.0_train.jsonl") and info["split_seed"] is None
+    assert info["protocol"].startswith("the splits of snli_1.0_train.jsonl")
     found = metrics(run.path)
     assert [row["epoch"] for row in found] == [0, 1]
     assert info["best_accuracy"] == max(row["val_accuracy"] for row in found)
     assert {"loss", "val_average_precision", "val_roc_auc"} < set(found[0])
     # What validation measured is what the stored weights give.
-    again = evaluate_entailment_run(EntailmentRun.open(run.path), run.open_data(), "val")
+    again = evaluate_entailment_run(Run.open(run.path), run.open_data(), "val")
     assert again.accuracy == pytest.approx(info["best_accuracy"])
 
 
@@ -76,7 +83,7 @@ def test_it_learns_and_the_threshold_comes_from_validation(snli_path: Path, tmp_
     assert f"{100 * found['accuracy']:.1f}" in table and "66.7" in table and "the splits of" in table
     # Two of three pairs are not entailed; the rule of the pairs is learned.
     assert found["majority"] == pytest.approx(2 / 3) and found["accuracy"] > 0.9
-    run = EntailmentRun.open(out)
+    run = Run.open(out)
     on_val = evaluate_entailment_run(run, run.open_data(), "val")
     assert found["threshold"] == on_val.threshold
 
@@ -99,22 +106,25 @@ def test_interrupted_equals_uninterrupted(snli_path: Path, tmp_path: Path, capfd
     assert "finished" in capfd.readouterr().err and (out / "run.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("variant", list(RECIPES["entailment"]))
+@pytest.mark.parametrize("variant", list(ENTAILMENT))
 def test_every_variant_takes_a_step(variant: str, snli_path: Path, tmp_path: Path) -> None:
     # Its sizes cut down and nothing else.
-    small = ["embedding_dim=8", "text.word_dim=8", "text.units=8", "training.epochs=1"]
+    small = ["embedding_dim=8", "text.encoder.words.dim=8", "text.encoder.units=8", "training.epochs=1"]
     recipe = recipes.get("entailment", variant).with_overrides(small)
-    run = train_entailment(recipe, EntailmentData.open(snli_path), tmp_path / "run")
-    assert run.model.comparison == COMPARISONS[recipe.similarity]
+    run = train(recipe, EntailmentData.open(snli_path), tmp_path / "run")
+    assert run.model.similarity == (Cosine() if variant == "symmetric" else OrderViolation())
     assert run.info["best_epoch"] == 0
 
 
 def test_words_start_from_vectors_and_bags_from_rarities(snli_path: Path, tmp_path: Path) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("dog" + " 0.25" * 16 + "\n")
-    settings = [*SMALL, "text.bag=true", f"text.word_vectors={vectors}", "text.train_words=false"]
+    sequence = "text.encoder.sequence"
+    settings = [*(one for one in SMALL if not one.startswith("text")), "text.encoder=sequence-and-bag"]
+    settings += [f"{sequence}.units=16", f"{sequence}.words.vectors={vectors}", f"{sequence}.words.trainable=false"]
+    settings += [f"{sequence}.words.dim=16"]
     recipe = recipes.get("entailment").with_overrides(settings)
-    run = train_entailment(recipe, EntailmentData.open(snli_path), tmp_path / "run")
+    run = train(recipe, EntailmentData.open(snli_path), tmp_path / "run")
     encoder, number = run.model.text_encoder, run.vocabulary.tokens.index("dog")
     np.testing.assert_array_equal(encoder.sequence.words.table[number], np.full(16, 0.25, np.float32))
     rarity = encoder.bag.rarity.numpy()
@@ -125,11 +135,11 @@ def test_words_start_from_vectors_and_bags_from_rarities(snli_path: Path, tmp_pa
 
 def test_a_single_file_is_split_by_premise(tmp_path: Path, capsys) -> None:
     data, out = write_plain(tmp_path / "pairs.tsv", rows(300)), tmp_path / "run"
-    assert main(command(data, out, *SMALL, "training.epochs=1", "text.encoder=mean")) == 0
+    assert main(command(data, out, *LINEAR)) == 0
     said = capsys.readouterr()
-    run = EntailmentRun.open(out)
+    run = Run.open(out)
     assert run.info["protocol"] in said.out and run.info["protocol"] in said.err
-    assert "80/10/10 by premise (SHA-256, seed 0)" in run.info["protocol"] and run.info["split_seed"] == 0
+    assert "80/10/10 by premise (SHA-256, seed 0)" in run.info["protocol"]
     assert main(["evaluate", str(out)]) == 0
     assert "by premise" in capsys.readouterr().out
 
@@ -150,19 +160,20 @@ def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> N
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("task=retrieval", "Choose a variant"),
-        ("similarity=dot", "one of order, cosine"),
-        ("reversed=true", "entailment does not read it"),
-        ("image.dropout=0.5", "entailment does not read it"),
-        ("loss.negatives=hardest", "entailment does not read it"),
-        ("batches.captions=one", "entailment does not read it"),
-        ("training.start=cca", "entailment does not read it"),
-        ("loss.name=ranking", "Did you mean|max-margin"),
-        ("loss.margin=0", "margin"),
-        ("loss.reduction=max", "one of None, sum, mean"),
+        ("kind=retrieval", "recipe field"),
+        ("similarity=dot", "best score, such as order or cosine"),
+        ("similarity.reversed=true", "recipe field"),
+        ("image.dropout=0.5", "recipe field"),
+        ("loss.negatives=hardest", "recipe field"),
+        ("batches.captions=one", "recipe field"),
+        ("initialization=cca", "recipe field"),
+        ("loss.name=ranking", "recipe field"),
+        ("loss.margin=0", "loss.margin"),
+        ("loss.reduction=max", "one of sum, mean"),
         ("training.precision=float16", "float32"),
-        ("text.encoder=grru", "Did you mean 'gru'"),
-        ("batches.size=145", "fewer than batch_size=145"),
+        ("text.encoder=recurent", "Did you mean 'recurrent'"),
+        ("text.encoder.cell=grru", "Did you mean 'gru'"),
+        ("batches.size=145", "at most 144.*pairs of the split 'train'"),
     ],
 )
 def test_bad_settings_are_one_line_and_leave_nothing(
@@ -218,20 +229,20 @@ def test_the_wrong_command_says_what_is_needed(
     out = ["--out", str(tmp_path / "run")]
     pairs = str(snli_path / "snli_1.0_dev.jsonl")
     cases = [
-        (["search", run, "a dog"], "'entailment', which is for entailment; a run for retrieval is needed"),
-        (["index", run], "a run for retrieval is needed"),
+        (["search", run, "a dog"], "must be a run for retrieval; it was trained with the recipe 'entailment'"),
+        (["index", run], "must be a run for retrieval"),
         (["train", "kiros2014", "--data", pairs, *out], "vsemb prepare"),
         (["train", "kiros2014", "--data", str(snli_path), *out], "vsemb prepare"),
         (["train", "entailment", "--data", str(scenes_path), *out], "no column premise"),
-        (["train", "entailment", "--data", pairs, "--fine-tune", *out], "entailment has no images"),
+        (["train", "entailment", "--data", pairs, "--fine-tune", *out], "reads no images"),
         (
             ["train", "entailment", "--data", str(snli_path), "--set", "text.tokenizer=classes", *out],
-            "another where texts have no classes",
+            "a tokenizer of sentences",
         ),
-        (["evaluate", run, "--folds", "5"], "1 for an entailment run"),
-        (["evaluate", run, "--bootstrap", "10"], "0 for an entailment run"),
-        (["evaluate", run, "--recalls", "20"], "nothing for an entailment run"),
-        (["evaluate", run, "--pairs"], "nothing for an entailment run"),
+        (["evaluate", run, "--folds", "5"], "--folds"),
+        (["evaluate", run, "--bootstrap", "10"], "--bootstrap"),
+        (["evaluate", run, "--recalls", "20"], "--recalls"),
+        (["evaluate", run, "--pairs"], "--pairs"),
         (["evaluate", run, "--split", "tests"], "Did you mean 'test'"),
         (["evaluate", run, "--data", str(scenes_path)], "no column premise"),
         (["evaluate", str(tiny_run.path), "--data", str(snli_path)], "vsemb prepare"),
@@ -242,20 +253,20 @@ def test_the_wrong_command_says_what_is_needed(
         assert main(arguments) == 1, arguments
         line = complaint(capfd)
         assert line.startswith(f"vsemb {arguments[0]}: ") and message in line, line
-    with pytest.raises(DataError, match="a run for entailment is needed"):
-        EntailmentRun.open(tiny_run.path)
-    with pytest.raises(DataError, match="a run for retrieval is needed"):
-        Run.open(run)
+    with pytest.raises(DataError, match="must be a run for entailment"):
+        Run.open(tiny_run.path, "entailment")
+    with pytest.raises(DataError, match="must be a run for retrieval"):
+        Run.open(run, "retrieval")
 
 
 def test_changed_data_are_noticed(tmp_path: Path, capfd) -> None:
     folder, out = write_snli(tmp_path / "snli"), tmp_path / "run"
-    settings = (*SMALL, "training.epochs=1", "text.encoder=mean")
+    settings = LINEAR
     assert main(command(folder, out, *settings)) == 0
     write_jsonl(folder / "snli_1.0_test.jsonl", rows(6))
     capfd.readouterr()
     assert main(["evaluate", str(out)]) == 1
-    assert "is not as it was" in complaint(capfd)
+    assert "must be as it was when the run was trained" in complaint(capfd)
     assert main(["evaluate", str(out), "--split", "test", "--data", str(folder)]) == 0
     assert "6 pairs" in capfd.readouterr().out
     assert main(command(folder, out, *settings)) == 1
@@ -266,8 +277,21 @@ def test_changed_data_are_noticed(tmp_path: Path, capfd) -> None:
 
 
 def test_a_model_follows_from_the_seed() -> None:
-    recipe = recipes.get("entailment").with_overrides(list(SMALL))
-    first, second = (build_entailment_model(recipe, 20).get_weights() for _ in range(2))
+    recipe = recipes.get("entailment").with_overrides(SMALL)
+    first, second = (recipe.build(20, {}, "float32").get_weights() for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    with pytest.raises(InvalidArgumentError, match="retrieval|similarity"):
-        build_entailment_model(recipes.get("vsepp", "paper"), 20)
+
+
+def test_the_seed_of_the_splits_is_the_recipes(tmp_path: Path) -> None:
+    data = write_plain(tmp_path / "pairs.tsv", rows(300))
+    recipe = recipes.get("entailment").with_overrides([*SMALL, "training.epochs=1", "split_seed=7"])
+    with pytest.raises(InvalidArgumentError, match="split_seed=7.*Expected: 0.*Set split_seed=0"):
+        train(recipe, EntailmentData.open(data), tmp_path / "run")
+    run = train(recipe, data, tmp_path / "run")
+    assert run.open_data().split_seed == 7 and "seed 7" in run.info["protocol"]
+
+
+def test_a_data_service_is_refused(snli_path: Path, tmp_path: Path) -> None:
+    recipe = recipes.get("entailment").with_overrides(SMALL)
+    with pytest.raises(InvalidArgumentError, match="data_service.*null"):
+        train(recipe, snli_path, tmp_path / "run", data_service="grpc://localhost:1")

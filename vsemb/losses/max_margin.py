@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
+from vsemb.losses.in_batch import REDUCTIONS
+from vsemb.parts import Part, Positive
 
 Tensor = Any
 
@@ -51,3 +54,20 @@ class MaxMargin(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         return {"margin": self.margin, "reduction": self.reduction, "name": self.name}
+
+
+@dataclass(frozen=True)
+class MaxMarginSettings(Part):
+    """The loss of labelled pairs.
+
+    Attributes:
+        margin: the energy from which a false pair costs nothing.
+        reduction: over pairs, `sum` or `mean`; null for the paper's sum.
+    """
+
+    margin: Positive = 1.0
+    reduction: Literal["sum", "mean"] | None = None
+
+    def build(self) -> MaxMargin:
+        """Builds the Keras loss."""
+        return MaxMargin(self.margin, reduction=REDUCTIONS[self.reduction])
