@@ -13,23 +13,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
 from tests.serving.asking import ask
+from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import export_captioner
+from vsemb.export import export_savedmodel
 from vsemb.serving import Server
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
 from vsemb.systems.captions.client import Caption, ImageCaptions, captions_of
-from vsemb.systems.captions.signature import ServedCaptioner
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     captioner, image_input = caption_parts()
     out = tmp_path_factory.mktemp("models") / "captions"
-    export_captioner(captioner, out, image_input=image_input, facts=FACTS)
+    export_savedmodel(ServedCaptioner(captioner, image_input, FACTS), out)
     return out
 
 

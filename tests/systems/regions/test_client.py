@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from tests.serving.asking import ask
+from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import ServedModel
 from vsemb.serving import Server
@@ -48,7 +48,7 @@ def wanted() -> dict[str, np.ndarray]:
     """What the model itself makes of the texts, each with the first picture."""
     served = ServedModel(*region_parts())
     images, affinity = tf.constant(pictures()[:1] * 3), tf.constant([0.5] * 3)
-    outputs = served.align(images, tf.constant(TEXTS), affinity)
+    outputs = served.functions["align"](images, tf.constant(TEXTS), affinity)
     return {name: values.numpy() for name, values in outputs.items()}
 
 
@@ -81,8 +81,8 @@ def test_an_affinity_for_each_row(url):
 
 def test_sets_are_embedded(url):
     with Client(url, "sets", timeout=60) as client:
-        texts, images = client.encode_text([TEXTS[0], ""]), client.encode_image([pictures()[0], b""])
-    assert texts.embedding.shape == (2, LONGEST, DIM) and texts.boxes is None
+        texts, images = client.encode_text([TEXTS[0], ""]), client.encode_regions([pictures()[0], b""])
+    assert texts.embedding.shape == (2, LONGEST, DIM)
     assert images.embedding.shape == (2, COUNT, DIM) and images.boxes.shape == (2, COUNT, 4)
     assert texts.valid.tolist() == images.valid.tolist() == [True, False]
     assert images.boxes[0, 0].tolist() == [0, 0, 1, 1] and not images.boxes[1].any()
@@ -95,7 +95,7 @@ def test_candidates_are_sent_with_the_images(url):
         assert [it.valid for it in found] == [True] * 3
         assert [len(it.boxes) for it in found][1:] == [1, 2]
         np.testing.assert_allclose(found[2].boxes[1], [0.2, 0.2, 0.5, 0.5], atol=1e-6)
-        embedded = client.encode_image(pictures()[:1] * 3, boxes=boxes)
+        embedded = client.encode_regions(pictures()[:1] * 3, boxes=boxes)
         assert embedded.boxes.any(axis=2).sum(axis=1).tolist() == [len(it.boxes) for it in found]
         with pytest.raises(InvalidArgumentError, match="Give boxes"):
             client.align(pictures()[:1], TEXTS[:1])

@@ -20,6 +20,7 @@ from vsemb.export import ServedModel, export_savedmodel
 from vsemb.serving import Server
 from vsemb.serving.client import Client
 from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts
+from vsemb.systems.trees.signature import TreeInput
 from vsemb.systems.trees.trees import Tree
 from vsemb.text.normalize import MAX_BYTES
 
@@ -37,15 +38,15 @@ def parts():
 
 @pytest.fixture(scope="module")
 def wanted(parts) -> np.ndarray:
-    served = ServedModel(*parts, parse=parse)
+    model, trees = parts
+    served = ServedModel(model, TreeInput(trees.tokenizer, parse))
     return served.encode_text(TEXTS)["embedding"].numpy()
 
 
 @pytest.fixture(scope="module")
 def server(parts, tmp_path_factory):
     out = tmp_path_factory.mktemp("models") / "trees"
-    model, tokenizer = parts
-    export_savedmodel(model, tokenizer, out, image_input=None, corpus=tree_corpus())
+    export_savedmodel(ServedModel(*parts, corpus=tree_corpus()), out)
     with Server({"trees": out}, port=0, rest_port=0, poll=0) as server:
         yield server
 
