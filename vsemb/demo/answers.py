@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -12,23 +11,19 @@ from keras import ops
 from vsemb.data.store import Dataset
 from vsemb.demo.images import ShownImages
 from vsemb.errors import InvalidArgumentError, invalid_argument
-from vsemb.runs.build import similarity_name
 from vsemb.runs.images import embed_new_image
-from vsemb.runs.indexing import ALL, open_index
-from vsemb.runs.queries import embed_text
+from vsemb.runs.indexing import ALL
+from vsemb.runs.queries import Query, embed_text
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Result, nearest
+from vsemb.runs.searching import Result, Searchable, nearest, searcher_of
 from vsemb.runs.serve import run_encoders
-from vsemb.search import SearchIndex, abstract, combine, compose
-
-if TYPE_CHECKING:
-    from vsemb.systems.captions.caption_writer import CaptioningRun, Written
-    from vsemb.systems.regions.set_search import SetSearch
-
+from vsemb.search import abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
-# Of embeddings that are sets, those of images and of captions each: more are made anew for every answer.
+# Bytes of embeddings that no index holds, those of images and of captions each: more are made anew for every answer.
 _KEPT = 2 << 30
+#: A caption and the natural logarithm of its probability.
+Written = tuple[str, float]
 _OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
@@ -81,7 +76,7 @@ class Comparison:
 class Demo(ShownImages):
     """A run that answers over a dataset; encoders and indexes are made once, here.
 
-    A run whose embeddings are sets has no index: they are made with the first answer, and kept if they fit.
+    A run of several vectors an item has no index: they are made with the first answer, and kept if they fit.
 
     An image is given as bytes, of any format that a dataset takes, or as the key of one of the dataset's.
 
@@ -90,15 +85,15 @@ class Demo(ShownImages):
         dataset: the dataset searched.
         split: its split, or `all`.
         report: called with a line worth showing: an index being built.
-        captioning: a run that writes captions of the images asked about; None for none.
+        written: writes captions of an image by its bytes or key, with another run; None for none.
 
     Raises:
-        VsembError: if runs and dataset do not fit, or the index cannot be made.
+        VsembError: if run and dataset do not fit, or the index cannot be made.
 
     Attributes:
         has_order: whether the space has composition and abstraction.
         has_arithmetic: whether embeddings can be added and subtracted.
-        has_captions: whether captions can be searched; a run that reads names of classes has none.
+        has_captions: whether captions can be searched; a run that reads names of classes reads none.
 
     Example:
 
@@ -112,28 +107,23 @@ class Demo(ShownImages):
         dataset: Dataset,
         split: str = ALL,
         report: Callable[[str], None] = print,
-        captioning: CaptioningRun | None = None,
+        written: Callable[[bytes | str], Sequence[Written]] | None = None,
     ) -> None:
-        from vsemb.systems.captions.caption_writer import CaptionWriter
-        from vsemb.systems.captions.captioning import captioner_of
-        from vsemb.systems.regions.set_search import SetSearch
-
         self.run = run
-        self.has_order = similarity_name(run.recipe) == "order"
-        self.has_arithmetic = not run.multi_vector
-        self.has_captions = run.recipe.text.tokenizer != "classes"
+        self._searcher = searcher_of(run)
+        self.has_order = run.recipe.similarity.composes
+        self.has_arithmetic = self._searcher.combines
+        self.has_captions = run.recipe.text.tokenizer.per_caption
         self._encoders = run_encoders(run)
-        self._writer = None if captioning is None else CaptionWriter(captioning, captioner_of(captioning))
+        self._written = written
 
-        def searched(kind: str) -> SearchIndex | SetSearch:
-            if run.multi_vector:
-                return SetSearch(run, dataset, split, kind, keep=_KEPT)
-            return open_index(run, dataset, split, kind, self._encoders, report)
+        def searched(kind: str) -> Searchable:
+            return self._searcher.open(run, dataset, split, kind, encoders=self._encoders, report=report, keep=_KEPT)
 
         self._images = searched("image")
-        self._captions: SearchIndex | SetSearch | None = None
-        if run.reads_trees and run.parser is None:
-            report("The run knows no parser: only single words can be asked for. Name one with --parser.")
+        self._captions: Searchable | None = None
+        if run.reader.limits is not None:
+            report(run.reader.limits)
         super().__init__(dataset, self._images.source.splits)
         if self.has_captions:
             self._captions = searched("text")
@@ -147,11 +137,7 @@ class Demo(ShownImages):
     @property
     def dim(self) -> int:
         """Size of the embeddings."""
-        from vsemb.systems.regions.set_search import SetSearch
-
-        if isinstance(self._images, SetSearch):
-            return self._images.dim
-        return int(self._images.embeddings.shape[1])
+        return self._images.dim
 
     def by_text(self, text: str, k: int) -> Answer:
         """Finds the images that fit a sentence.
@@ -180,14 +166,12 @@ class Demo(ShownImages):
             InvalidArgumentError: for an unknown key, or a k that is not 1 to 48.
             DataError: if it cannot be decoded or embedded.
         """
-        from vsemb.systems.captions.demo import captions_of
-
         vector, own = self._embed_image(image)
         images = self._nearest_images(vector, k, "image", own)
         captions: tuple[Result, ...] = ()
         if self._captions is not None:
             captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
-        written = None if self._writer is None else captions_of(self._writer, self, image)
+        written = None if self._written is None else tuple(self._written(image))
         return Answer(images, captions, written=written)
 
     def arithmetic(
@@ -204,13 +188,11 @@ class Demo(ShownImages):
 
         Raises:
             InvalidArgumentError: for an unknown key or words, nothing left of the image, another k, or a run
-                whose embeddings are sets.
+                of several vectors an item.
             DataError: if the image cannot be decoded or embedded.
         """
-        from vsemb.systems.regions.set_search import refused_for_sets
-
-        if not self.has_arithmetic:
-            raise refused_for_sets("minus", list(minus)) if minus else refused_for_sets("plus", list(plus))
+        asked = Query(image="image", minus=tuple(minus), plus=tuple(plus))
+        self._searcher.check(self.run, asked, self.run.path, k, RESORTED if resort else None)
         notes: list[str] = []
         vector, own = self._embed_image(image)
         less = [self._embed_text(text, "minus", notes) for text in minus]
@@ -271,7 +253,8 @@ class Demo(ShownImages):
             raise refused
         tensors = [ops.convert_to_tensor(each) for each in (vector[None], np.stack(vectors))]
         scores = ops.convert_to_numpy(self.run.model.similarity.scores(*tensors))[0]
-        shares = _shares(scores, similarity_name(self.run.recipe) == "cosine")
+        similarity = self.run.recipe.similarity
+        shares = _shares(scores, similarity.linear and similarity.unit_length)
         compared = (
             ComparedSentence(known[row], float(scores[row]), float(shares[row]))
             for row in np.argsort(-scores, kind="stable")
@@ -295,13 +278,9 @@ class Demo(ShownImages):
 
     def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
         """Returns the embedding, and the places in the index that are the image itself."""
-        from vsemb.systems.regions.set_search import SetSearch
-
         if isinstance(image, str):
             place = self.place_of(image)
-            if isinstance(self._images, SetSearch):
-                return self._images.embedding(place), [place]
-            return np.asarray(self._images.embeddings[place], np.float32), [place]
+            return self._images.embedding(place), [place]
         encoded = self.as_stored(image)
         vector = embed_new_image(self.run, self._encoders, encoded, "the image")
         return vector, self.same_as(encoded)

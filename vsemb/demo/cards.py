@@ -12,8 +12,8 @@ from html import escape
 
 from vsemb.demo.answers import Answer, Comparison
 from vsemb.demo.images import ShownImages
+from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.searching import Result
-from vsemb.runs.thumbnails import data_uri, thumbnail
 
 _SIDE = 256
 _REMEMBERED = 1024

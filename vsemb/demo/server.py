@@ -14,20 +14,15 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vsemb.data.store import Dataset
-from vsemb.demo.answers import Demo
 from vsemb.demo.cards import CSS
 from vsemb.demo.inputs import theme
-from vsemb.demo.page import build_page
+from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, invalid_argument, missing_extra
 from vsemb.runs.indexing import ALL
 from vsemb.runs.run import Run
-
-if TYPE_CHECKING:
-    from vsemb.systems.captions.caption_writer import CaptioningRun
-
 
 HOST = "127.0.0.1"
 _ENVIRONMENT = {
@@ -46,14 +41,14 @@ _GRACE = 2
 
 
 def serve_demo(
-    run: Run | CaptioningRun,
+    run: Run,
     dataset: Dataset,
     *,
     split: str = ALL,
     port: int = 7860,
     open_browser: bool = False,
     report: Callable[[str], None] = print,
-    captioning: CaptioningRun | None = None,
+    captioning: Run | None = None,
 ) -> None:
     """Serves the demonstration page of a run until it is interrupted.
 
@@ -76,23 +71,13 @@ def serve_demo(
 
         serve_demo(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), port=0)
     """
-    from vsemb.systems.captions.demo import CaptionDemo
-    from vsemb.systems.captions.demo_page import build_caption_page
-
-    if captioning is not None and not isinstance(run, Run):
-        raise invalid_argument("captions", str(captioning.path), "nothing where the run itself writes captions")
     with _uploads(), _listening(port) as listener:
         gradio = _import_gradio()
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
 
-        def serve(page: Any) -> None:
+        with closing(open_tabs(run, dataset, split, report, captioning)) as tabs:
+            page = build_page(gradio, run, tabs)
             _serve(_application(gradio, page), listener, lambda: _announce(address, open_browser, report))
-
-        if not isinstance(run, Run):
-            serve(build_caption_page(gradio, CaptionDemo(run, dataset, split)))
-            return
-        with closing(Demo(run, dataset, split, report, captioning)) as demo:
-            serve(build_page(gradio, demo))
 
 
 @contextmanager
