@@ -36,7 +36,7 @@ def commands(out: Path) -> list[list[str]]:
     data, run, model = str(out / "scenes"), str(out / "run"), str(out / "savedmodels" / "scenes")
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
     steps = [
-        ["scenes", "--out", data, "--train", "6000", "--val", "300", "--test", "300", "--novel", "300"],
+        ["scenes", "--out", data, "--train", "6000", "--val", "300", "--test", "300", "--compositional", "300"],
         ["train", "contrastive", "--data", data, "--out", run, "--fine-tune", "SmallConvNet", *settings],
         ["evaluate", run, "--data", data, "--split", "test", "--json", str(out / "test.json")],
         ["export", run, model],

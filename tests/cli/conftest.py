@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import TINY
+from tests.tiny import tiny
 
 
 @pytest.fixture(scope="session")
@@ -13,5 +13,5 @@ def tiny_order_run(scenes, tmp_path_factory: pytest.TempPathFactory):
     from vsemb import recipes
     from vsemb.runs.train import train
 
-    recipe = recipes.get("order-embedding").with_overrides([*TINY, "optimizer.learning_rate=0.01"])
+    recipe = tiny(recipes.get("order-embedding"), "optimizer.learning_rate=0.01")
     return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "tiny-order")

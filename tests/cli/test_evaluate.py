@@ -7,10 +7,10 @@ import json
 
 import numpy as np
 import pytest
+from vsemb.cli.tables import retrieval_table
 
 from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.cli.__main__ import main
-from vsemb.cli.tables import retrieval_table
 from vsemb.data.store import Split
 from vsemb.evaluation import Embedder
 from vsemb.runs.measure import evaluate_run

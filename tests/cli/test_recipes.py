@@ -10,26 +10,39 @@ from vsemb import recipes
 from vsemb.cli.__main__ import main
 
 
-def test_lists_every_variant(capsys, tmp_path):
+def test_lists_every_recipe(capsys, tmp_path):
     assert main(["recipes", "--json", str(tmp_path / "all.json")]) == 0
     out = capsys.readouterr().out
     listed = json.loads((tmp_path / "all.json").read_text())
-    assert [(row["name"], row["variant"]) for row in listed] == [
-        (name, variant) for name, variants in recipes.RECIPES.items() for variant in variants
-    ]
-    # A line a recipe, with all of its variants.
-    assert len(out.splitlines()) == 1 + len(recipes.RECIPES) and "arXiv:1411.2539" in out
-    for (name, variants), line in zip(recipes.RECIPES.items(), out.splitlines()[1:], strict=True):
-        assert line.startswith(f"{name} ") and ", ".join(variants) in line
+    assert [row["name"] for row in listed] == recipes.names()
+    # A line per recipe, with the paper.
+    assert len(out.splitlines()) == 1 + len(recipes.names()) and "arXiv:1411.2539" in out
+    for row, line in zip(listed, out.splitlines()[1:], strict=True):
+        assert line.startswith(f"{row['name']} ") and line.endswith(row["summary"])
 
 
-def test_prints_one_with_its_deviations(capsys, tmp_path):
+def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):
     path = tmp_path / "recipe.json"
     assert main(["recipes", "kiros2014", "--variant", "released", "--json", str(path)]) == 0
     out = capsys.readouterr().out
     assert "| equation | what | where |" in out and "Deviations" in out
     recipe = recipes.get("kiros2014", "released")
-    assert json.loads(out[out.index("\n{") :]) == json.loads(path.read_text()) == recipe.to_json()
+    assert json.loads(path.read_text()) == recipe.to_json()
+    assert f"variants: {', '.join(recipes.variants('kiros2014'))}" in out
+    lines = out.splitlines()
+    assert f"similarity = {recipe.similarity.kind}" in lines
+    assert f"training.epochs = {recipe.training.epochs}" in lines
+    below = lines[lines.index(f"similarity = {recipe.similarity.kind}") + 1]
+    # What it is, and what could stand in its place.
+    assert "how embeddings are compared" in below and "order" in below
+
+
+def test_a_recipe_of_a_file_is_explained_too(capsys, tmp_path):
+    path = tmp_path / "mine_to_explain.py"
+    path.write_text('"""Mine."""\nfrom vsemb import recipes\nRECIPE = recipes.get("vsepp", "paper")\n')
+    assert main(["recipes", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Mine.\n") and "loss.negatives = hardest" in out
 
 
 def test_mistakes_are_one_line(capsys):

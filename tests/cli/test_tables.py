@@ -9,6 +9,7 @@ from vsemb.cli.tables import (
     table,
     zero_shot_table,
 )
+
 from vsemb.evaluation.retrieval import RetrievalMetrics
 from vsemb.systems.entailment.metrics import EntailmentMetrics
 from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics

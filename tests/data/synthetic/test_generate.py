@@ -30,7 +30,7 @@ def _labels(record: ImageRecord) -> set[tuple[str, str]]:
 
 
 def test_the_seed_decides() -> None:
-    images = {"train": 20, "novel": 5}
+    images = {"train": 20, "compositional": 5}
     assert _digest(scenes.generate(images, seed=3)) == _digest(scenes.generate(images, seed=3))
     assert _digest(scenes.generate(images, seed=3)) != _digest(scenes.generate(images, seed=4))
 
@@ -63,11 +63,11 @@ def test_splits_differ() -> None:
     assert len({_digest(records) for _, records in by_split}) == 3
 
 
-def test_held_out_combinations_occur_in_novel_alone() -> None:
+def test_held_out_combinations_occur_in_the_compositional_split_alone() -> None:
     held = set(scenes.HOLD_OUT)
     colours, shapes = set(), set()
-    for record in scenes.generate({"train": 400, "val": 100, "test": 100, "novel": 150}):
-        if record.split == "novel":
+    for record in scenes.generate({"train": 400, "val": 100, "test": 100, "compositional": 150}):
+        if record.split == "compositional":
             assert tuple(str(record.class_name).split()) in held
             assert _labels(record) & held
         else:
@@ -113,12 +113,12 @@ def test_ground_truth_fits_the_pixels() -> None:
 
 
 def test_scene_at_is_the_scene_behind_the_record() -> None:
-    *_, record = scenes.generate({"novel": 4}, seed=7, image_size=32)
-    assert scenes.encode(scenes.scene_at("novel", 3, seed=7), 32) == record.image
+    *_, record = scenes.generate({"compositional": 4}, seed=7, image_size=32)
+    assert scenes.encode(scenes.scene_at("compositional", 3, seed=7), 32) == record.image
 
 
 def test_vocabulary_is_several_dozen_words() -> None:
-    records = scenes.generate({"train": 1500, "novel": 100})
+    records = scenes.generate({"train": 1500, "compositional": 100})
     words = {word for record in records for caption in record.captions for word in caption.split()}
     assert 40 <= len(words) <= 100
     assert all(word.isalpha() and word.islower() for word in words)
@@ -130,8 +130,8 @@ def test_vocabulary_is_several_dozen_words() -> None:
         ({"images": {"trian": 1}}, "Did you mean 'train'"),
         ({"images": {"train": -1}}, "a whole number >= 0"),
         ({"images": {"train": 1.5}}, "a whole number"),
-        ({"images": {"novel": 1}, "hold_out": ()}, "empty `hold_out`"),
-        ({"images": {"novel": 1}, "class_zero_shot_splits": True}, "class-disjoint"),
+        ({"images": {"compositional": 1}, "hold_out": ()}, "empty `hold_out`"),
+        ({"images": {"compositional": 1}, "class_zero_shot_splits": True}, "class-disjoint"),
         ({"image_size": 8}, "16 to 1024"),
         ({"seed": "0"}, "a whole number"),
         ({"hold_out": [("red", "moon")]}, "one of circle"),
@@ -144,4 +144,4 @@ def test_bad_arguments_are_refused_at_once(arguments: dict, message: str) -> Non
 
 def test_scene_at_refuses_a_split_that_is_not_there() -> None:
     with pytest.raises(InvalidArgumentError, match="one of train, val, test"):
-        scenes.scene_at("novel", 0, class_zero_shot_splits=True)
+        scenes.scene_at("compositional", 0, class_zero_shot_splits=True)

@@ -166,7 +166,7 @@ def check(record: ImageRecord, level: int) -> None:
 
 @pytest.mark.parametrize("zero_shot", [False, True])
 def test_captions_are_true_and_aligned(zero_shot: bool) -> None:
-    images = {"train": 1000, "test": 200} if zero_shot else {"train": 1500, "novel": 300}
+    images = {"train": 1000, "test": 200} if zero_shot else {"train": 1500, "compositional": 300}
     for record in scenes.generate(images, seed=11, image_size=SIDE, class_zero_shot_splits=zero_shot):
         assert len(record.captions) == len(record.alignments) == len(scenes.LEVELS)
         assert len(set(record.captions)) == len(record.captions)

@@ -34,7 +34,7 @@ OBJECTS = [
 @pytest.mark.parametrize("image_size", [16, 64, 96])
 @pytest.mark.parametrize("zero_shot", [False, True])
 def test_every_caption_of_the_grammar_is_true(image_size: int, zero_shot: bool) -> None:
-    images = {"train": 200, "test": 100} if zero_shot else {"train": 200, "novel": 200}
+    images = {"train": 200, "test": 100} if zero_shot else {"train": 200, "compositional": 200}
     options: dict[str, Any] = {"image_size": image_size, "class_zero_shot_splits": zero_shot}
     for record in scenes.generate(images, seed=image_size, **options):
         background = background_of(record.image)

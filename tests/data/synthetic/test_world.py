@@ -11,15 +11,15 @@ from vsemb.data.synthetic import world
 from vsemb.errors import InvalidArgumentError
 
 
-def test_hold_out_reaches_novel_alone() -> None:
+def test_hold_out_reaches_the_compositional_split_alone() -> None:
     pools = world.compositional_pools()
     held = set(world.HOLD_OUT)
-    assert set(pools) == {"train", "val", "test", "novel"}
+    assert set(pools) == {"train", "val", "test", "compositional"}
     for split in ("train", "val", "test"):
         assert len(pools[split].main) == 64 - len(held)
         assert not held & {*pools[split].main, *pools[split].others}
-    assert set(pools["novel"].main) == held
-    assert len(pools["novel"].others) == 64
+    assert set(pools["compositional"].main) == held
+    assert len(pools["compositional"].others) == 64
 
 
 def test_every_colour_and_shape_is_left_for_train() -> None:
@@ -28,7 +28,7 @@ def test_every_colour_and_shape_is_left_for_train() -> None:
     assert {shape for _, shape in shown} == set(world.SHAPES)
 
 
-def test_holding_nothing_out_leaves_no_novel_split() -> None:
+def test_holding_nothing_out_leaves_no_compositional_split() -> None:
     assert set(world.compositional_pools(())) == {"train", "val", "test"}
 
 

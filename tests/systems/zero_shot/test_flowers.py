@@ -135,8 +135,8 @@ def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
             flowers.generate(**options)
-    with pytest.raises(InvalidArgumentError, match="novel"):
-        flowers.flower_at("novel", 0)
+    with pytest.raises(InvalidArgumentError, match="compositional"):
+        flowers.flower_at("compositional", 0)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -57,7 +57,10 @@ __all__ = [
 VERSION = 1
 """Version of the generator: raised when the same seed gives other images or captions."""
 
-IMAGES: Mapping[str, int] = {"train": 4000, "val": 500, "test": 500, "novel": 500}
+# Random streams by split, where they have another name: the images are those of generator version 1.
+_STREAMS = {"compositional": "novel"}
+
+IMAGES: Mapping[str, int] = {"train": 4000, "val": 500, "test": 500, "compositional": 500}
 """Images a split, by default."""
 
 
@@ -75,12 +78,12 @@ def generate(
     of one split changes no image of any other.
 
     Args:
-        images: split -> number of images; `IMAGES` by default, without `novel` where there is no such split.
+        images: split -> number of images; `IMAGES` by default, without `compositional` where there is no such split.
         seed: an integer; another seed gives other images.
         image_size: side of the images in pixels, 16 to 1024.
         hold_out: the (colour, shape) combinations that no image of train, val and test shows, and that the
-            main object of every image of `novel` has. May be empty; then there is no `novel`.
-        class_zero_shot_splits: instead of holding out combinations in `novel`, makes train, val and test
+            main object of every image of `compositional` has. May be empty; then there is no `compositional`.
+        class_zero_shot_splits: instead of holding out combinations in `compositional`, makes train, val and test
             share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition. `hold_out`
             is then ignored.
 
@@ -91,7 +94,7 @@ def generate(
 
     Raises:
         InvalidArgumentError: for an unknown split, colour or shape, a number or size out of range, or a
-            `novel` split that the options leave nothing for. Raised at once, not at the first record.
+            `compositional` split that the options leave nothing for. Raised at once, not at the first record.
 
     Example:
 
@@ -160,13 +163,13 @@ def _pools(seed: int, hold_out: Iterable[Combination], class_zero_shot_splits: b
 
 
 def _scene(split: str, index: int, seed: int, pools: Pools) -> Scene:
-    return sample_scene(random.Random(f"{seed}/{split}/{index}/scene"), pools)
+    return sample_scene(random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/scene"), pools)
 
 
 def _record(split: str, index: int, seed: int, image_size: int, pools: Pools) -> ImageRecord:
     scene = _scene(split, index, seed, pools)
     # Captions have a generator of their own, so that a new way to say it leaves the images as they are.
-    written = captions(scene, random.Random(f"{seed}/{split}/{index}/captions"))
+    written = captions(scene, random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/captions"))
     return ImageRecord(
         key=f"{split}/{index:06d}.png",
         captions=tuple(caption.text for caption in written),

@@ -40,7 +40,7 @@ BACKGROUNDS: dict[str, tuple[int, int, int]] = {
     "black": (26, 26, 30),
 }
 
-SPLITS = ("train", "val", "test", "novel")
+SPLITS = ("train", "val", "test", "compositional")
 
 HOLD_OUT: tuple[Combination, ...] = (
     ("red", "star"),
@@ -50,7 +50,7 @@ HOLD_OUT: tuple[Combination, ...] = (
     ("purple", "square"),
     ("orange", "cross"),
 )
-"""The combinations that, by default, occur in the split `novel` and nowhere else."""
+"""The combinations that, by default, occur in the split `compositional` and nowhere else."""
 
 _OBJECT_COUNTS = (1,) * 6 + (2,) * 7 + (3,) * 4 + (4,) * 3  # 30 % single objects
 _TWIN = 0.2
@@ -136,10 +136,10 @@ def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str,
     """Returns the pools of splits that test compositional generalisation.
 
     Args:
-        hold_out: the combinations that only `novel` shows, where the main object is always one of them.
+        hold_out: the combinations that only `compositional` shows, where the main object is always one of them.
 
     Returns:
-        split -> pools; without `novel` if nothing is held out.
+        split -> pools; without `compositional` if nothing is held out.
 
     Raises:
         InvalidArgumentError: for an unknown colour or shape, or when too much is held out for every colour
@@ -147,7 +147,7 @@ def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str,
 
     Example:
 
-    >>> compositional_pools([("red", "star")])["novel"].main
+    >>> compositional_pools([("red", "star")])["compositional"].main
     (('red', 'star'),)
     """
     held: list[Combination] = []
@@ -172,7 +172,7 @@ def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str,
         )
     pools = {split: Pools(shown, shown) for split in ("train", "val", "test")}
     if held:
-        pools["novel"] = Pools(tuple(dict.fromkeys(held)), everything)
+        pools["compositional"] = Pools(tuple(dict.fromkeys(held)), everything)
     return pools
 
 

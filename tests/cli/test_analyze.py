@@ -1,4 +1,4 @@
-"""`vsemb lengths`."""
+"""`vsemb analyze lengths`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vsemb.evaluation import Embedder
 def test_runs_stand_side_by_side(tiny_order_run, tiny_run, scenes, tmp_path, capsys):
     path = tmp_path / "lengths.json"
     runs = [str(tiny_order_run.path), str(tiny_run.path)]
-    arguments = ["lengths", *runs, "--data", str(scenes.path), "--pairs", "9", "--examples", "2"]
+    arguments = ["analyze", "lengths", *runs, "--data", str(scenes.path), "--pairs", "9", "--examples", "2"]
     assert main([*arguments, "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     report = json.loads(path.read_text())
@@ -34,7 +34,7 @@ def test_runs_stand_side_by_side(tiny_order_run, tiny_run, scenes, tmp_path, cap
 
 def test_numbers_are_those_of_the_run(tiny_order_run, scenes, tmp_path, capsys):
     path = tmp_path / "lengths.json"
-    command = ["lengths", str(tiny_order_run.path), "--pairs", "1", "--images", "5", "--json", str(path)]
+    command = ["analyze", "lengths", str(tiny_order_run.path), "--pairs", "1", "--images", "5", "--json", str(path)]
     assert main(command) == 0
     report = json.loads(path.read_text())
     split, run = scenes.split("val"), tiny_order_run
@@ -63,7 +63,7 @@ def test_numbers_are_those_of_the_run(tiny_order_run, scenes, tmp_path, capsys):
 
 def test_no_examples_and_runs_of_one_name(tiny_run, capsys):
     path = str(tiny_run.path)
-    assert main(["lengths", path, path, "--examples", "0"]) == 0
+    assert main(["analyze", "lengths", path, path, "--examples", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 7 and lines[1].split()[-2:] == [path, path]
 
@@ -77,17 +77,18 @@ def test_no_examples_and_runs_of_one_name(tiny_run, capsys):
         (["--examples", "-1"], "`examples`"),
         (["--split", "vall"], "Did you mean 'val'"),
         (["nowhere"], "nowhere"),
+        (["--min-count", "3"], "--min-count must be used with norms; got it with lengths"),
     ],
 )
 def test_mistakes_are_one_line(tiny_run, capsys, arguments, said):
-    assert main(["lengths", str(tiny_run.path), *arguments]) == 1
+    assert main(["analyze", "lengths", str(tiny_run.path), *arguments]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 
 
 def test_sets_are_ranked_by_their_scores(region_run, region_scenes, tmp_path, capsys):
     path = tmp_path / "lengths.json"
-    command = ["lengths", str(region_run.path), "--pairs", "1", "--images", "5", "--json", str(path)]
+    command = ["analyze", "lengths", str(region_run.path), "--pairs", "1", "--images", "5", "--json", str(path)]
     assert main(command) == 0
     capsys.readouterr()
     report, split = json.loads(path.read_text()), region_scenes.split("val")
