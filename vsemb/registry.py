@@ -115,6 +115,12 @@ def systems() -> tuple[System, ...]:
     return (BASE, *_installed(), *_ADDED)
 
 
+def forget() -> None:
+    """Looks for systems again the next time, as after an installation."""
+    _installed.cache_clear()
+    _ADDED.clear()
+
+
 def load_module(name: str) -> ModuleType:
     """Imports a module by its name, or a Python file by its path.
 

@@ -1,0 +1,17 @@
+"""Everything that this package adds to vsemb, by name."""
+
+from vsemb.registry import System
+
+SYSTEM = System(
+    name="outsider",
+    recipes={"outsider": "outsider.recipe:OUTSIDER", "paraphrase": "outsider.paraphrase:PARAPHRASE"},
+    parts={
+        "task": {"paraphrase": "outsider.paraphrase"},
+        "tokenizer": {"trigrams": "outsider.trigrams"},
+        "text encoder": {"gated-mean": "outsider.gated_mean"},
+        "similarity": {"euclidean": "outsider.euclidean"},
+        "loss": {"soft-margin": "outsider.soft_margin"},
+    },
+    modes={"evaluate": {"paraphrase": "outsider.evaluate_paraphrase"}},
+    readers={"sidecar": "outsider.sidecar:read"},
+)
