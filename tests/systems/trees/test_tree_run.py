@@ -21,7 +21,7 @@ from vsemb.runs.measure import evaluate_run
 from vsemb.runs.queries import embed_text
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
-from vsemb.runs.serve import export_run, model_facts, run_encoders
+from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
 from vsemb.search import StaleIndexError
 from vsemb.serving import Server
@@ -168,7 +168,7 @@ def test_other_parses_make_the_index_of_captions_stale(tree_run, parsed_copy, tm
     after = open_index(run, parsed_copy, "val", "text", report=lines.append)
     assert "Embedding anew" in lines[0]
     assert np.abs(after.embeddings - before.embeddings).max() > 1e-3
-    with pytest.raises(StaleIndexError, match="another dataset or parses"):
+    with pytest.raises(StaleIndexError, match="another dataset or annotations"):
         open_indexed(tmp_path / "text", run.path, parsed_copy.path)
     assert open_indexed(tmp_path / "text", run.path)[2] is None
     assert open_indexed(tmp_path / "image", run.path, parsed_copy.path)[2] is not None
@@ -226,7 +226,7 @@ def test_exported_and_asked(tree_run, without_parser, parsed_scenes, spacy_pipel
     assert set(loaded.signatures) == {"serving_default", "encode_tree"}
     card = (tmp_path / "models/contracts/trees.md").read_text()
     assert "cannot parse" in card
-    assert model_facts(tree_run).parser in card
+    assert tree_run.reader.parser_name in card
     wanted = run_encoders(tree_run, images=False).encode_text(tf.constant([SENTENCE, ""]))
     with (
         Server({"trees": tmp_path / "models" / "trees"}, port=0, rest_port=0, poll=0) as server,

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tiny import tiny
+from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import ClassPrompts
 from vsemb.runs.run import Run
+from vsemb.runs.train import train
 from vsemb.systems.zero_shot.classify import (
     class_prompts,
     classify_images,
@@ -18,6 +20,7 @@ from vsemb.systems.zero_shot.classify import (
     embed_classes,
     read_classes,
 )
+from vsemb.systems.zero_shot.signature import ClassPrompts
 
 TEMPLATES = ["a {}", "there is a {} above"]
 
@@ -172,11 +175,7 @@ def test_classes_in_a_file(tmp_path) -> None:
 
 
 def test_an_order_averages_scores_and_not_texts(scenes, tmp_path) -> None:
-    from tests.conftest import TINY
-    from vsemb import recipes
-    from vsemb.runs.train import train
-
-    recipe = recipes.get("order-embedding").with_overrides([*TINY, "training.epochs=1"])
+    recipe = tiny(recipes.get("order-embedding"), "training.epochs=1")
     run = train(recipe, scenes, tmp_path / "order")
     prompts = embed_classes(run, ["red circle", "blue square"], TEMPLATES)
     (found,) = classify_images(run, scenes.split("val").keys[:1], prompts, scenes)
@@ -200,7 +199,7 @@ def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_sce
     names = ["circle", "square", "star"]
     prompts = embed_classes(run, names, TEMPLATES, report=said.append)
     assert said == []
-    regions = run.model.encode_images(run.regions_of(region_scenes).rows(part.ids)).numpy()
+    regions = run.model.encode_images(run.features_of(region_scenes).rows(part.ids)).numpy()
     scores = np.zeros((len(part), 3))
     for column, name in enumerate(names):
         for template in TEMPLATES:

@@ -119,6 +119,12 @@ class TreeReader(WordReader):
         """What the run's own parser is called, with its version; "" where there is none."""
         return str(_stored_info(self._run) or "")
 
+    @property
+    def limits(self) -> str | None:
+        if self.parser is not None:
+            return None
+        return "The run knows no parser: only single words can be asked for. Name one with --parser."
+
     def use_parser(self, name: str | os.PathLike[str]) -> None:
         """Parses new sentences with another parser than the one of the training captions.
 

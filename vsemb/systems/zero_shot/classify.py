@@ -21,11 +21,11 @@ from tqdm import tqdm
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
-from vsemb.export import ClassPrompts
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 from vsemb.systems.zero_shot.metrics import class_scores, recognised
+from vsemb.systems.zero_shot.signature import ClassPrompts
 
 PLACE = "{}"
 _UNKNOWN = 1
