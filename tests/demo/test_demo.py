@@ -14,7 +14,7 @@ from PIL import Image
 from vsemb.demo import Answer, Demo
 from vsemb.demo.answers import _shares
 from vsemb.demo.cards import Cards, hint, notes
-from vsemb.demo.page import label
+from vsemb.demo.tabs import label
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
@@ -165,29 +165,3 @@ def test_a_button_holds_the_beginning_of_a_long_caption():
     assert label("a " + "b" * 3000) == "a " + "b" * 23 + "…"
     long = label("a red circle " * 99)
     assert len(long) <= 120 and long.endswith("…")
-
-
-def test_sets_are_searched_and_compared_and_not_added(region_run, region_scenes):
-    demo = Demo(region_run, region_scenes, "val", report=lambda line: None)
-    part = region_scenes.split("val")
-    assert not demo.has_arithmetic and not demo.has_order and demo.dim == 16 and len(demo) == 12
-    by_text, by_image = demo.by_text("two shapes", 5), demo.by_image(part.keys[3], 5)
-    for results, query, options in (
-        (by_text.images, Query("two shapes"), {}),
-        (by_image.images, Query(image=part.keys[3]), {}),
-        (by_image.captions, Query(image=part.keys[3]), {"captions": True}),
-    ):
-        wanted = search_run(region_run, region_scenes, query, k=5, split="val", **options)
-        assert [(result.item.key, result.score) for result in results] == [
-            (result.item.key, pytest.approx(result.score, rel=1e-4, abs=1e-4)) for result in wanted
-        ]
-    dropped = demo.by_image(part.read_image(3), 11)
-    assert part.keys[3] not in {result.item.key for result in dropped.images}
-    comparison = demo.compare(part.keys[3], ["two shapes", "a red circle"])
-    scores = {each.text: each.score for each in comparison.sentences}
-    (own,) = [r.score for r in demo.by_text("two shapes", 12).images if r.item.key == part.keys[3]]
-    assert scores["two shapes"] == pytest.approx(own, rel=1e-4, abs=1e-4)
-    with pytest.raises(InvalidArgumentError, match="`plus`.*sets of vectors"):
-        demo.arithmetic(part.keys[3], [], ["red"], 3)
-    assert Cards(demo).answer(by_text).count("<figure>") == 5
-    demo.close()

@@ -16,8 +16,6 @@ from PIL import Image
 
 from tests.browser import headless_chromium
 from tests.html_tree import Node, Page
-from vsemb import recipes
-from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
@@ -27,8 +25,6 @@ from vsemb.report.space import Space
 from vsemb.report.words import FAMILIES
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
-from vsemb.runs.train import train
-from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 SCRIPT = '<script>alert("1")</script> & a "red" circle'
 
@@ -37,7 +33,7 @@ SCRIPT = '<script>alert("1")</script> & a "red" circle'
 def path(tiny_run, scenes, tmp_path_factory) -> Path:
     """A report on the 48 images of train, so that words have images enough."""
     out = tmp_path_factory.mktemp("report") / "report.html"
-    assert write_report(tiny_run, scenes, "train", out, queries=6, seed=1)[0] == out
+    assert write_report(tiny_run, scenes, "train", out, shown=6, seed=1)[0] == out
     return out
 
 
@@ -177,7 +173,7 @@ def test_the_same_again_is_the_same_page(path, tiny_run, scenes, tmp_path) -> No
     copy = shutil.copytree(tiny_run.path, tmp_path / tiny_run.path.name, copy_function=shutil.copyfile)
     for file in copy.rglob("*.h5"):
         os.utime(file, (0, 0))
-    again = write_report(Run.open(copy), scenes, "train", tmp_path / "again.html", queries=6, seed=1)[0]
+    again = write_report(Run.open(copy), scenes, "train", tmp_path / "again.html", shown=6, seed=1)[0]
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -225,7 +221,7 @@ def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
 
 def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
     key, out = scenes.split("val").keys[2], tmp_path / "report.html"
-    write_report(tiny_run, scenes, "val", out, queries=1, arithmetic=[(key, "a circle", "red")])
+    write_report(tiny_run, scenes, "val", out, shown=1, arithmetic=[(key, "a circle", "red")])
     example = Page(out.read_text(encoding="utf-8")).root.one("section", id="arithmetic").one("div", kind="query")
     assert example.attributes["data-key"] == key
     assert [span.text for span in example.all("span", kind="word")] == ["a circle", "red"]
@@ -237,33 +233,6 @@ def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
         with pytest.raises(InvalidArgumentError, match=re.escape(said)):
             write_report(tiny_run, scenes, "val", tmp_path / "refused.html", arithmetic=[wanted])
     assert not (tmp_path / "refused.html").exists()
-
-
-def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
-    flowers = Dataset.open(flowers_path)
-    recipe = recipes.get("ds-sje-attributes").with_overrides(["training.epochs=2"])
-    run = train(recipe, flowers, tmp_path / "run")
-    out, metrics = write_report(run, flowers, "val")
-    assert out == run.path / "report.html" and metrics.images == 16
-    root = Page(out.read_text(encoding="utf-8")).root
-    part = flowers.split("val")
-    names = dict(zip(part.keys, part.class_names, strict=True))
-    queries = root.one("section", id="text-to-image").all("div", kind="by-text")
-    assert {query.one("q").text for query in queries} == set(part.class_names)
-    for query in queries:
-        for place in query.all("li"):
-            right = names[str(place.attributes["data-key"])] == query.one("q").text
-            assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
-    assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
-    measured = ZeroShotTask(run, flowers, "val").measure()
-    cells = [cell.text for cell in root.one("section", id="recognition").all("td")]
-    assert cells == [f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)]
-    # Two images of a class share their text, of which neither could come first.
-    assert not root.all("section", id="recall")
-    assert root.one("p", kind="lead").text.endswith("recognised among 8 classes.")
-    assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
-    with pytest.raises(InvalidArgumentError, match="names of classes"):
-        write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
 
 
 def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypatch) -> None:
@@ -283,52 +252,10 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
 
 def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("train").has_images = False
-    out, _ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", queries=2)
+    out, _ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2)
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("img")
     keys = {node.text for node in root.all("div", kind="nothing")}
     assert keys and keys <= set(scenes_copy.split("train").keys)
     place = root.one("section", id="text-to-image").all("li")[0]
     assert place.one("div", kind="nothing").text == place.attributes["data-key"]
-
-
-def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:
-    pages = [
-        write_report(region_run, region_scenes, "val", tmp_path / name, queries=2)[0].read_text()
-        for name in ("first.html", "again.html")
-    ]
-    assert pages[0] == pages[1]
-    root, part = Page(pages[0]).root, region_scenes.split("val")
-    facts = dict(zip([n.text for n in root.all("dt")], [n.text for n in root.all("dd")], strict=True))
-    assert facts["Space"] == "sets of vectors, 16 dimensions, region-word"
-    assert facts["Images"] == "features of SmallConvNet, of up to 6 regions (grid)"
-    section = root.one("section", id="alignments")
-    figures = section.all("figure")
-    assert len(figures) == 6 and len({figure.attributes["data-key"] for figure in figures}) == 6
-    for figure in figures:
-        row = part.keys.index(str(figure.attributes["data-key"]))
-        caption = figure.one("q").text
-        assert caption in part.entries[row]["captions"]
-        scores = [pair_score(region_run, region_scenes, row, one) for one in part.entries[row]["captions"]]
-        assert figure.one("span", kind="rank").text == f"score {max(scores):.2f}"
-        picture = figure.one("img")
-        # What the picture says in words is the caption again, phrase by phrase.
-        said = re.findall("“(.*?)”", str(picture.attributes["alt"]))
-        assert " ".join(said) == caption
-        head, _, body = str(picture.attributes["src"]).partition(",")
-        assert head == "data:image/jpeg;base64"
-        with Image.open(io.BytesIO(base64.b64decode(body, validate=True))) as shown:
-            shown.load()
-            assert shown.size == tuple(int(str(picture.attributes[side])) for side in ("width", "height"))
-    assert "Arithmetic with words" in section.one("p", id="left-out").text
-    assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
-    with pytest.raises(InvalidArgumentError, match="sets of vectors"):
-        wanted = [(part.keys[0], "red", "blue")]
-        write_report(region_run, region_scenes, "val", tmp_path / "refused.html", arithmetic=wanted)
-    assert not (tmp_path / "refused.html").exists()
-
-
-def pair_score(run: Run, dataset: Dataset, row: int, caption: str) -> float:
-    part = dataset.split("val")
-    regions = run.model.encode_images(run.regions_of(dataset).rows(part.ids[[row]]))
-    return float(run.model.similarity.scores(regions, run.model.encode_texts(run.tokenizer([caption])))[0, 0])

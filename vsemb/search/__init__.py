@@ -1,7 +1,8 @@
 """Search room: exact and approximate search over embeddings, and arithmetic with them."""
 
 from vsemb.search.arithmetic import combine, resort_by_mean
-from vsemb.search.candidates import candidate_recall, check_candidates
+from vsemb.search.candidates import check_candidates
+from vsemb.search.comparison import candidate_recall
 from vsemb.search.geometry import abstract, compose
 from vsemb.search.index import SearchIndex
 from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError

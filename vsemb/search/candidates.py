@@ -11,18 +11,9 @@ its cost where so few are missed.
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from vsemb.errors import invalid_argument
 from vsemb.similarities import OrderViolation
 from vsemb.similarities import get as get_similarity
-
-if TYPE_CHECKING:
-    from vsemb.search.index import SearchIndex
-
 
 #: Candidates of a backend for each result, and the fewest of them.
 EACH, FEWEST = 10, 100
@@ -61,43 +52,3 @@ def check_candidates(candidates: int, k: int, similarity: str, *, approximate: b
         )
     if candidates < k:
         raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")
-
-
-def candidate_recall(
-    index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
-) -> float:
-    """Measures how much of the exact result the search among candidates finds.
-
-    Args:
-        index: the index.
-        queries: (queries, dim) float32, normalised, at least one.
-        candidates: items scored exactly for each query.
-        k: results wanted.
-        query_kind: see `SearchIndex.search`.
-
-    Returns:
-        The share of the exact k best of all queries that is found, in [0, 1]. Items of equal score at the
-        end of the exact result count as found if any of them is.
-
-    Raises:
-        InvalidArgumentError: as `SearchIndex.search`, or for no queries.
-
-    Example:
-
-    >>> from vsemb.search import IndexSource, SearchIndex
-    >>> source = IndexSource("run", "data", ("val",), "image", "order")
-    >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
-    >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
-    1.0
-    """
-    if not len(queries):
-        raise invalid_argument("queries", np.shape(queries), "at least one query")
-    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
-    _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
-    # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
-    # counting which of its items were found, and ties need no care.
-    return float(np.mean(found >= exact[:, -1:] - _ROUNDING))
-
-
-# Two ways to score a pair may differ so much.
-_ROUNDING = 1e-6

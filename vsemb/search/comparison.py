@@ -35,6 +35,8 @@ _K = 10
 _BATCH, _SINGLE, _ROUNDS = 128, 20, 3
 # Two ways to score a pair may differ so much.
 _ROUNDING = 1e-5
+# And so much where both are pairs of float32 embeddings.
+_EXACT_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -175,3 +177,39 @@ def _seconds(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
+
+
+def candidate_recall(
+    index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
+) -> float:
+    """Measures how much of the exact result the search among candidates finds.
+
+    Args:
+        index: the index.
+        queries: (queries, dim) float32, normalised, at least one.
+        candidates: items scored exactly for each query.
+        k: results wanted.
+        query_kind: see `SearchIndex.search`.
+
+    Returns:
+        The share of the exact k best of all queries that is found, in [0, 1]. Items of equal score at the
+        end of the exact result count as found if any of them is.
+
+    Raises:
+        InvalidArgumentError: as `SearchIndex.search`, or for no queries.
+
+    Example:
+
+    >>> from vsemb.search import IndexSource, SearchIndex
+    >>> source = IndexSource("run", "data", ("val",), "image", "order")
+    >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
+    >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
+    1.0
+    """
+    if not len(queries):
+        raise invalid_argument("queries", np.shape(queries), "at least one query")
+    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
+    _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
+    # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
+    # counting which of its items were found, and ties need no care.
+    return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))

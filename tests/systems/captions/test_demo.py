@@ -8,11 +8,11 @@ import pytest
 
 from vsemb.demo import Demo, serve_demo
 from vsemb.demo.cards import Cards
+from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images
 from vsemb.systems.captions.demo import CaptionDemo
-from vsemb.systems.captions.demo_page import build_caption_page
 
 
 def test_answers_are_those_of_the_caption_command(region_caption_run, region_scenes):
@@ -34,7 +34,9 @@ def test_answers_are_those_of_the_caption_command(region_caption_run, region_sce
 def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_path):
     key = scenes.split("val").keys[2]
     searched = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))
-    demo = Demo(searched, scenes, "val", report=lambda line: None, captioning=caption_run)
+    demo = Demo(
+        searched, scenes, "val", report=lambda line: None, written=CaptionDemo(caption_run, scenes, "val").captions
+    )
     answer = demo.by_image(key, 3)
     (wanted,) = caption_images(caption_run, [key], scenes)
     assert answer.written == wanted.captions and demo.by_text("a red circle", 3).written is None
@@ -54,7 +56,7 @@ def test_captions_never_become_markup(caption_run, scenes):
 
 def test_the_page_writes_captions_of_a_key(caption_run, scenes):
     gradio = pytest.importorskip("gradio")
-    blocks = build_caption_page(gradio, CaptionDemo(caption_run, scenes, "val"))
+    blocks = build_page(gradio, caption_run, open_tabs(caption_run, scenes, "val"))
     key = scenes.split("val").keys[0]
     (wanted,) = caption_images(caption_run, [key], scenes)
     answers = [each.fn for each in blocks.fns.values() if len(each.inputs) == 2]

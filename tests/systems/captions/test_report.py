@@ -7,11 +7,11 @@ import pytest
 
 from tests.html_tree import Page
 from vsemb.errors import InvalidArgumentError, missing_extra
+from vsemb.report import write_report
 from vsemb.systems.captions import report as module
 from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.novelty import TrainingCaptions
-from vsemb.systems.captions.report import write_caption_report
 
 
 @pytest.fixture(scope="module")
@@ -23,31 +23,34 @@ def written(caption_run, scenes):
 def reported(caption_run, scenes, tmp_path_factory):
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path_factory.mktemp("report") / "report.html"
-    path, metrics = write_caption_report(caption_run, scenes, "val", out, images=4, seed=1)
-    assert path == out
-    return Page(out.read_text(encoding="utf-8")).root, metrics, out
+    path, lines, measured = write_report(caption_run, scenes, "val", out, shown=4, seed=1)
+    assert path == out and "cider" in lines
+    return Page(out.read_text(encoding="utf-8")).root, measured, out
 
 
 def test_numbers_are_those_of_the_captions(reported, written, caption_run, scenes) -> None:
-    page, metrics, _ = reported
+    page, measured, _ = reported
     part = scenes.split("val")
     best = [captions[0][0] for captions in written]
     references = [list(entry["captions"]) for entry in part.entries]
     train = TrainingCaptions(scenes.split("train").captions)
     wanted = evaluate_captions(best, references, train=train, meteor=False)
     # The same images in another order: sums differ in their rounding alone.
-    assert metrics.cider == pytest.approx(wanted.cider, rel=1e-6) and metrics.novelty == wanted.novelty
+    assert measured["cider"] == pytest.approx(wanted.cider, rel=1e-6) and measured["novelty"] == wanted.novelty
     cells = page.one("section", id="metrics").one("tbody").all("td")
     assert [cell.text for cell in cells][:4] == [f"{value:.1f}" for value in wanted.bleu]
     facts = dict(zip([n.text for n in page.all("dt")], [n.text for n in page.all("dd")], strict=True))
     perplexity = 2 ** -caption_run.info["best_log2_likelihood"]
     assert facts["Recipe"].startswith("multimodal-rnn") and facts["Perplexity on val"] == f"{perplexity:.2f}"
-    assert facts["Fingerprint"] == caption_run.fingerprint and facts["Images"] == "precomputed features"
+    assert (
+        facts["Fingerprint"] == caption_run.fingerprint
+        and facts["Images"] == "precomputed features of an unknown network"
+    )
     assert "Perplexity on validation" in page.one("section", id="training").text
 
 
 def test_each_image_stands_with_its_captions_and_references(reported, written, scenes) -> None:
-    page, metrics, _ = reported
+    page, measured, _ = reported
     part = scenes.split("val")
     shown = page.one("section", id="captions").all("div", kind="captioned")
     rows = np.random.default_rng(1).permutation(len(part))
@@ -60,8 +63,11 @@ def test_each_image_stands_with_its_captions_and_references(reported, written, s
         assert train.captions[near] in each.one("div", kind="nearest").text
         people = [line.text for line in each.one("div", kind="references").all("li")]
         assert people == [" ".join(text.split()) for text in part.entries[row]["captions"]]
+    best = [written[row][0][0] for row in rows]
+    references = [list(part.entries[row]["captions"]) for row in rows]
+    scores = evaluate_captions(best, references, train=train, meteor=False).each["cider"]
     worst = page.one("details", id="worst").all("div", kind="captioned")
-    wanted = np.argsort(metrics.each["cider"], kind="stable")[:2]
+    wanted = np.argsort(scores, kind="stable")[:2]
     assert [each.attributes["data-key"] for each in worst] == [part.keys[rows[place]] for place in wanted]
 
 
@@ -74,7 +80,7 @@ def test_the_page_loads_nothing_and_is_the_same_again(reported, caption_run, sce
         and "<script" not in text
         and 'src="data:image/jpeg;base64,' in text
     )
-    write_caption_report(caption_run, scenes, "val", tmp_path / "again.html", images=4, seed=1)
+    write_report(caption_run, scenes, "val", tmp_path / "again.html", shown=4, seed=1)
     again = (tmp_path / "again.html").read_text(encoding="utf-8")
     assert again == text
 
@@ -85,25 +91,30 @@ def test_without_the_extra_captions_are_shown_and_not_measured(caption_run, scen
 
     monkeypatch.setattr(module, "evaluate_captions", refused)
     out = tmp_path / "report.html"
-    _, metrics = write_caption_report(caption_run, scenes, "val", out, images=2, limit=3)
+    _, lines, measured = write_report(caption_run, scenes, "val", out, shown=2, limit=3)
     page = Page(out.read_text(encoding="utf-8")).root
     said = page.one("section", id="metrics").text
-    assert metrics is None and "vsemb[captions]" in said and "3 of the 12 images" in said
+    assert (
+        measured == {}
+        and lines.startswith("Not measured")
+        and "vsemb[captions]" in said
+        and "3 of the 12 images" in said
+    )
     assert not page.all("details") and len(page.all("div", kind="captioned")) == 2
 
 
-@pytest.mark.parametrize("options", [{"images": 0}, {"limit": 0}, {"seed": -1}])
+@pytest.mark.parametrize("options", [{"shown": 0}, {"limit": 0}, {"seed": -1}])
 def test_numbers_out_of_range(caption_run, scenes, options, tmp_path) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(options))):
-        write_caption_report(caption_run, scenes, "val", tmp_path / "report.html", **options)
+        write_report(caption_run, scenes, "val", tmp_path / "report.html", **options)
     with pytest.raises(InvalidArgumentError, match="not a directory"):
-        write_caption_report(caption_run, scenes, "val", tmp_path)
+        write_report(caption_run, scenes, "val", tmp_path)
 
 
 def test_a_run_on_regions_shows_captions_of_them(region_caption_run, region_scenes, tmp_path) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path / "report.html"
-    write_caption_report(region_caption_run, region_scenes, "val", out, images=2, limit=2)
+    write_report(region_caption_run, region_scenes, "val", out, shown=2, limit=2)
     page = Page(out.read_text(encoding="utf-8")).root
     shown = [each.attributes["data-key"] for each in page.all("div", kind="captioned")[:2]]
     figures = page.one("section", id="regions").all("figure")

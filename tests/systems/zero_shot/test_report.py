@@ -1,0 +1,41 @@
+"""The report of a run that reads the names of classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.html_tree import Page
+from tests.tiny import tiny
+from vsemb import recipes
+from vsemb.data.store import Dataset
+from vsemb.errors import InvalidArgumentError
+from vsemb.report import write_report
+from vsemb.runs.train import train
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
+
+
+def test_a_run_on_classes_names_classes(flowers_path, tmp_path) -> None:
+    flowers = Dataset.open(flowers_path)
+    recipe = tiny(recipes.get("ds-sje-attributes"))
+    run = train(recipe, flowers, tmp_path / "run")
+    out, _, measured = write_report(run, flowers, "val")
+    assert out == run.path / "report.html" and measured["images"] == 16
+    root = Page(out.read_text(encoding="utf-8")).root
+    part = flowers.split("val")
+    names = dict(zip(part.keys, part.class_names, strict=True))
+    queries = root.one("section", id="text-to-image").all("div", kind="by-text")
+    assert {query.one("q").text for query in queries} == set(part.class_names)
+    for query in queries:
+        for place in query.all("li"):
+            right = names[str(place.attributes["data-key"])] == query.one("q").text
+            assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
+    assert {"worst", "arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
+    measured = ZeroShotTask(run, flowers, "val").measure()
+    cells = [cell.text for cell in root.one("section", id="recognition").all("td")]
+    assert cells == [f"{value:.1f}" for value in (measured.top1, measured.top1_images, measured.average_precision)]
+    # Two images of a class share their text, of which neither could come first.
+    assert not root.all("section", id="recall")
+    assert root.one("p", kind="lead").text.endswith("recognised among 8 classes.")
+    assert any(chart.text.startswith("Zero-shot") for chart in root.all("figcaption"))
+    with pytest.raises(InvalidArgumentError, match="names of classes"):
+        write_report(run, flowers, "val", tmp_path / "r.html", arithmetic=[(part.keys[0], "a", "b")])
