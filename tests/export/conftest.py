@@ -11,9 +11,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def served_everything(tiny_pixel_run):
-    """A `ServedModel` of a run on pixels with classes and a corpus of ten items; treat it as read-only."""
-    from vsemb.export import ClassPrompts, Corpus, ServedModel
-    from vsemb.runs.serve import image_input
+    """A `ServedModel` of a run on pixels with a further signature and a corpus of ten items; read-only."""
+    from tests.label_signature import Labels
+    from vsemb.export import Corpus, ServedModel
 
     run, random = tiny_pixel_run, np.random.default_rng(0)
     vectors = random.normal(size=(10, 16)).astype(np.float32)
@@ -22,8 +22,8 @@ def served_everything(tiny_pixel_run):
         np.arange(10) + 2**40,
         [f"image {number}" for number in range(10)],
     )
-    classes = ClassPrompts(("red circle", "blue square"), random.normal(size=(2, 3, 16)).astype(np.float32))
-    return ServedModel(run.model, run.tokenizer, image_input(run), classes, corpus)
+    labels = Labels(random.normal(size=(2, 16)).astype(np.float32))
+    return ServedModel(run.model, run.tokenizer, run.image_input, corpus=corpus, extras=[labels.signature])
 
 
 @pytest.fixture(scope="session")
@@ -31,17 +31,8 @@ def everything(served_everything, tmp_path_factory: pytest.TempPathFactory) -> P
     """The directory `savedmodels/scenes` of that model, with one version; treat it as read-only."""
     from vsemb.export import export_savedmodel
 
-    served = served_everything
     out = tmp_path_factory.mktemp("everything") / "savedmodels" / "scenes"
-    export_savedmodel(
-        served.model,
-        served.tokenizer,
-        out,
-        image_input=served.image_input,
-        classes=served.classes,
-        corpus=served.corpus,
-        fingerprint="c0ffee",
-    )
+    export_savedmodel(served_everything, out, fingerprint="c0ffee")
     return out
 
 

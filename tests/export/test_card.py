@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from vsemb.export import export_savedmodel
+from vsemb.export import ServedModel, export_savedmodel
 from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.export.contract import Contract, contract_path, hashes
 
@@ -62,7 +63,7 @@ def test_what_is_known_is_said(contract):
         assert all(f"`{key}`" in parts["What it takes and gives"] for key in sides["outputs"])
     assert "`Cosine`" in parts["What it takes and gives"] and "unit length" in parts["What it takes and gives"]
     assert "4,096 bytes" in parts["Limits"] and "50,000,000 pixels" in parts["Limits"]
-    assert "64 tokens" in parts["Limits"]
+    assert "64 tokens" in parts["Limits"] and "It knows two labels." in parts["Limits"]
     assert "cannot parse" not in parts["What it cannot do"] and "no images" not in parts["What it cannot do"]
     assert "Licence: CC0." in parts["What is not known"] and "Bias: it was not measured" in parts["What is not known"]
     assert parts["Notes"].startswith("\n- Trained in a test.\n")
@@ -75,23 +76,18 @@ def test_what_is_not_known_is_said_to_be_unknown(contract):
     assert "ask whoever made this file" in parts["What is not known"] and "Notes" not in parts
 
 
-def test_what_a_model_lacks_is_said(contract):
-    names = ("encode_text", "serving_default")
-    content = contract.to_json()
-    content["signatures"] = {name: contract.signatures[name] for name in names}
-    content["golden"] = {name: content["golden"][name] for name in names}
-    content["max_pixels"] = None
-    card = model_card(Contract.from_json(content), ModelFacts())
+def test_what_a_model_lacks_is_said(contract, tiny_run):
+    about = ServedModel(tiny_run.model, tiny_run.tokenizer).about(contract.golden)
+    card = model_card(replace(contract, about=about), ModelFacts())
     cannot = sections(card)["What it cannot do"]
-    assert all(said in cannot for said in ("embeds no images", "classifies no images", "searches nothing"))
+    assert all(said in cannot for said in ("embeds no images", "searches nothing"))
     assert "pixels" not in card
 
 
 def test_the_next_export_has_its_own(everything_copy, tiny_run):
     run = tiny_run
-    path = export_savedmodel(
-        run.model, run.tokenizer, everything_copy, image_input=None, card=FACTS, report=lambda line: None
-    )
+    served = ServedModel(run.model, run.tokenizer)
+    path = export_savedmodel(served, everything_copy, card=FACTS, report=lambda line: None)
     assert "# scenes, version 2\n" in card_path(everything_copy).read_text()
     assert card_path(everything_copy).read_text() == version_card_path(path).read_text()
     assert "# scenes, version 1\n" in version_card_path(everything_copy / "1").read_text()
@@ -104,10 +100,3 @@ def test_a_name_with_a_dot_keeps_it():
 def test_images_that_are_no_features_have_no_fingerprint_to_be_known(contract):
     for images in ("pixels at 32", "none, pairs of sentences alone"):
         assert "features" not in sections(model_card(contract, ModelFacts(images=images)))[TRAINED]
-
-
-def test_a_model_of_names_takes_no_sentences(contract):
-    card = model_card(contract, ModelFacts(texts="names of 60 classes"))
-    assert "Embeds names of 60 classes and images as" in card and "sentences" not in card
-    assert "A text is one of the names of 60 classes, written as in training." in card
-    assert "tokens." not in card

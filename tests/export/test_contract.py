@@ -34,7 +34,7 @@ def test_it_lies_beside_the_models_and_inside_the_version(everything, content):
 def test_it_says_what_goes_in_and_out(content):
     signatures = content["signatures"]
     assert sorted(signatures) == [
-        *("classify", "encode_image", "encode_text", "search_image", "search_text", "serving_default")
+        *("encode_image", "encode_text", "label", "search_image", "search_text", "serving_default")
     ]
     assert signatures["serving_default"] == signatures["encode_text"]
     assert signatures["encode_text"] == {
@@ -86,10 +86,10 @@ def broken(content, change):
         (lambda it: it["golden"]["encode_text"]["outputs"].pop("valid"), "valid"),
         (lambda it: it["golden"]["encode_text"]["outputs"]["valid"].pop(), "different numbers of rows"),
         (lambda it: it["golden"]["encode_text"]["inputs"].update(text=[{"b64": "?"}]), "no contract"),
-        (lambda it: it["golden"].update(other=it["golden"]["classify"]), "other"),
-        (lambda it: it["signatures"].pop("classify"), "classify"),
+        (lambda it: it["golden"].update(other=it["golden"]["label"]), "other"),
+        (lambda it: it["signatures"].pop("label"), "label"),
         (lambda it: it["signatures"]["encode_text"].update(inputs={}), "without inputs"),
-        (lambda it: it["signatures"].update(classify=[]), "no contract"),
+        (lambda it: it["signatures"].update(label=[]), "no contract"),
         (lambda it: it.update(tolerance=10), "tolerance"),
         (lambda it: it["signatures"]["search_text"]["outputs"]["ids"].update(dtype="int32"), "int32"),
         (lambda it: it.update(sha256=[]), "sha256"),
@@ -123,7 +123,7 @@ def signatures(dim=4, dtype="float32", inputs=SIDE, **more):
     [
         (signatures(), []),
         # What clients of the one before never ask for.
-        ({**signatures(), "classify": {"inputs": {}, "outputs": {}}}, []),
+        ({**signatures(), "label": {"inputs": {}, "outputs": {}}}, []),
         (signatures(scores={"dtype": "float32", "shape": [None]}), []),
         ({}, ["the signature encode_text is gone"]),
         (signatures(dim=8), ["encode_text: output embedding: float32 [B, 4] before, float32 [B, 8] now"]),
@@ -146,11 +146,11 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
     first = Contract.from_json(content)
     publish_contract(first, base, lines.append)
     assert lines == []
-    later = broken(content, lambda it: (it["golden"].pop("classify"), it["signatures"].pop("classify")))
+    later = broken(content, lambda it: (it["golden"].pop("label"), it["signatures"].pop("label")))
     later.update(model_version=2, similarity={"name": "Dot", "config": {}}, tolerance=5e-3)
     publish_contract(Contract.from_json(later), base, lines.append)
     assert lines == [
-        "clients of version 1 will notice: the signature classify is gone",
+        "clients of version 1 will notice: the signature label is gone",
         f"clients of version 1 will notice: outputs are exact to 5e-03, not {first.tolerance:.0e}",
         "clients of version 1 will notice: the similarity is Dot, not Cosine",
     ]
@@ -161,12 +161,12 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
 
 
 def test_an_export_reports_what_its_clients_will_notice(everything_copy, tiny_pixel_run):
-    from vsemb.export import export_savedmodel
+    from vsemb.export import ServedModel, export_savedmodel
 
     lines = []
     run = tiny_pixel_run
-    path = export_savedmodel(run.model, run.tokenizer, everything_copy, image_input=None, report=lines.append)
-    gone = ("classify", "encode_image", "search_image", "search_text")
+    path = export_savedmodel(ServedModel(run.model, run.tokenizer), everything_copy, report=lines.append)
+    gone = ("encode_image", "label", "search_image", "search_text")
     assert lines == [f"clients of version 1 will notice: the signature {name} is gone" for name in gone]
     written = json.loads(contract_path(everything_copy).read_text())
     assert written["model_version"] == int(path.name) == 2 and written["max_pixels"] is None

@@ -8,7 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from vsemb.export.reference_outputs import compare, from_json, golden_k, to_json
+from vsemb.export.reference_outputs import Tie, compare, from_json, golden_k, to_json
+
+RANKED = {"ids": Tie("ranked", "scores"), "keys": Tie("ranked", "scores")}
+CHOSEN = {"regions": Tie("chosen", "scores")}
+PERMUTED = {"texts": Tie("permuted", "log_probs")}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_compare(got, problem):
 
 def test_differences_are_relative_to_the_scale_where_that_is_more():
     wanted, got = {"scores": np.float32([[0.0]])}, {"scores": np.float32([[1.0]])}
-    assert compare(wanted, got, 0.01, scale=1000.0) == (pytest.approx(1e-3), None)
+    assert compare(wanted, got, 0.01, {"scores": 1000.0}) == (pytest.approx(1e-3), None)
     assert compare(wanted, got, 0.01)[1] is not None
 
 
@@ -88,40 +92,41 @@ def found(ids, scores):
     return {
         "ids": ids,
         "scores": np.float32(scores),
-        "keys": np.array([[str(value).encode() for value in row] for row in ids], object),
+        "keys": np.array([[str(value).encode() if value >= 0 else b"" for value in row] for row in ids], object),
         "valid": np.ones(len(ids), bool),
     }
 
 
 def test_results_of_a_search_may_change_places_where_scores_are_equal():
     wanted = found([[1, 2, 3, 4]], [[0.9, 0.5, 0.5, 0.1]])
-    assert compare(wanted, found([[1, 3, 2, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3)[1] is None
-    assert compare(wanted, found([[2, 1, 3, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3)[1] == "gives other ids"
-    assert compare(wanted, found([[1, 2, 9, 4]], [[0.9, 0.6, 0.5, 0.1]]), 1e-3)[1] is not None
+    assert compare(wanted, found([[1, 3, 2, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3, ties=RANKED)[1] is None
+    assert compare(wanted, found([[2, 1, 3, 4]], [[0.9, 0.5, 0.5, 0.1]]), 1e-3, ties=RANKED)[1] == "gives other ids"
+    assert compare(wanted, found([[1, 2, 9, 4]], [[0.9, 0.6, 0.5, 0.1]]), 1e-3, ties=RANKED)[1] is not None
 
 
 def test_the_last_result_may_be_another_of_the_same_score():
     wanted = found([[1, 2, 3], [4, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]])
-    assert compare(wanted, found([[1, 2, 9], [8, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]]), 1e-3)[1] is None
-    assert compare(wanted, found([[1, 9, 3], [4, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]]), 1e-3)[1] == (
+    other = found([[1, 2, 9], [8, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]])
+    assert compare(wanted, other, 1e-3, ties=RANKED)[1] is None
+    assert compare(wanted, found([[1, 9, 3], [4, -1, -1]], [[0.9, 0.5, 0.1], [0.7, 0, 0]]), 1e-3, ties=RANKED)[1] == (
         "gives other ids"
     )
-    assert compare(wanted, found([[1, 2, 9], [4, -1, -1]], [[0.9, 0.5, 0.4], [0.7, 0, 0]]), 1e-3)[1] == (
+    assert compare(wanted, found([[1, 2, 9], [4, -1, -1]], [[0.9, 0.5, 0.4], [0.7, 0, 0]]), 1e-3, ties=RANKED)[1] == (
         "differs by 3.0e-01 > 1e-03"
     )
 
 
 def test_places_beyond_a_rows_own_k_stay_empty():
     wanted = found([[1, -1, -1]], [[0.9, 0, 0]])
-    assert compare(wanted, found([[1, -1, 2]], [[0.9, 0, 0]]), 1e-3)[1] == "gives other ids"
+    assert compare(wanted, found([[1, -1, 2]], [[0.9, 0, 0]]), 1e-3, ties=RANKED)[1] == "gives other ids"
 
 
 def test_a_row_alone_has_fewer_columns():
     together = found([[1, 2, 3]], [[0.9, 0.5, 0.1]])
-    together["ids"][0, 2], together["scores"][0, 2] = -1, 0
-    assert compare(together, found([[1, 2]], [[0.9, 0.5]]), 1e-3)[1] is None
+    together["ids"][0, 2], together["scores"][0, 2], together["keys"][0, 2] = -1, 0, b""
+    assert compare(together, found([[1, 2]], [[0.9, 0.5]]), 1e-3, ties=RANKED)[1] is None
     together["ids"][0, 2] = 7
-    assert compare(together, found([[1, 2]], [[0.9, 0.5]]), 1e-3)[1] == "gives another number of results"
+    assert compare(together, found([[1, 2]], [[0.9, 0.5]]), 1e-3, ties=RANKED)[1] == "gives another number of results"
 
 
 def test_golden_k_has_a_row_that_asks_for_nothing():
@@ -154,4 +159,18 @@ def aligned(**changed):
     ids=["equal", "tied", "other region", "no region", "other word", "other box"],
 )
 def test_alignments_compare_by_words_regions_and_boxes(got, problem):
-    assert compare(aligned(), got, 0.01, scale=30)[1] == problem
+    assert compare(aligned(), got, 0.01, {"scores": 30}, CHOSEN)[1] == problem
+
+
+def test_rows_compare_exactly_but_for_ties():
+    def answer(texts, log_probs):
+        return {"texts": np.array(texts, object), "log_probs": np.float32(log_probs)}
+
+    wanted = answer([[b"a", b"b", b"c"]], [[-10, -12, -12]])
+    for texts, problem in (
+        ([[b"a", b"c", b"b"]], None),
+        ([[b"b", b"a", b"c"]], "gives other texts"),
+        ([[b"a", b"b", b"d"]], "gives other texts"),
+    ):
+        assert compare(wanted, answer(texts, wanted["log_probs"]), 1e-4, ties=PERMUTED)[1] == problem
+    assert compare(wanted, answer([[b"a", b"c", b"b"]], wanted["log_probs"]), 1e-4)[1] == "gives other texts"

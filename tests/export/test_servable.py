@@ -85,13 +85,13 @@ def test_operations(function, library, operation, tmp_path):
 
 
 def test_a_refused_model_is_not_published(tiny_run, tmp_path, monkeypatch):
-    from vsemb.export import export_savedmodel
+    from vsemb.export import ServedModel, export_savedmodel
 
     known = {name: set(names) for name, names in known_operations().items()}
     known["tensorflow"].discard("StringLower")
     monkeypatch.setattr(servable, "known_operations", lambda: known)
     with pytest.raises(DataError, match="StringLower of another library"):
-        export_savedmodel(tiny_run.model, tiny_run.tokenizer, tmp_path / "scenes", image_input=None)
+        export_savedmodel(ServedModel(tiny_run.model, tiny_run.tokenizer), tmp_path / "scenes")
     assert os.listdir(tmp_path) == []
 
 

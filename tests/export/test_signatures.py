@@ -10,7 +10,7 @@ import tensorflow as tf
 from vsemb.encoders import ImageEncoder, PixelEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
-from vsemb.export import ClassPrompts, ImageInput, ServedModel
+from vsemb.export import Corpus, ImageInput, ServedModel, TextInput
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder
 from vsemb.text import Vocabulary, WordTokenizer
@@ -119,36 +119,34 @@ def test_features_come_through_the_backbone():
     assert features.shape == (2, 256) and valid.numpy().tolist() == [True, False]
 
 
-def some_classes(seed: int = 5) -> ClassPrompts:
-    """Three classes of two prompts, at unit length and without a negative entry."""
-    embeddings = np.abs(np.random.default_rng(seed).normal(size=(3, 2, 6))).astype(np.float32)
-    return ClassPrompts(("dog", "Katze", "鳥"), embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True))
+class Words(TextInput):
+    """Takes words that are split already, as a system's own input may."""
+
+    name = "words"
+    specs = (tf.TensorSpec([None, None], tf.string, name="words"),)
+
+    def ids(self, words):
+        return self.tokenizer(tf.strings.reduce_join(words, axis=1, separator=" "))
+
+    def from_strings(self, served):
+        return lambda text: served.text_rows(words=tf.convert_to_tensor(text)[:, None])
+
+    def examples(self, short=False):
+        return {"words": np.array([[b"a", b"dog"], [b"", b""]], object)}
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])
-def test_classes_score_by_the_mean_over_their_prompts(similarity):
-    classes = some_classes()
-    served = ServedModel(small_model(similarity=similarity), WORDS, ImageInput(CONFIG), classes)
-    encoded = images(2)
-    outputs = served.classify(tf.constant([encoded[0], b"no image", encoded[1]]))
-    assert outputs["valid"].numpy().tolist() == [True, False, True]
-    names = [name.encode() for name in classes.names]
-    assert outputs["classes"].numpy().tolist() == [names] * 3
-    embedded = run(served.encode_image, encoded)[0]
-    flat = classes.embeddings.reshape(6, 6)
-    each = np.asarray(served.model.similarity.scores(embedded, flat)).reshape(2, 3, 2)
-    scores = outputs["scores"].numpy()
-    np.testing.assert_allclose(scores[[0, 2]], each.mean(axis=-1), atol=1e-5)
-    assert scores.dtype == np.float32 and not scores[1].any() and np.ptp(each.mean(axis=-1)) > 1e-3
-    empty = served.classify(tf.constant([], tf.string))
-    assert empty["scores"].shape == empty["classes"].shape == (0, 3) and empty["valid"].shape == (0,)
+def test_texts_may_be_something_else():
+    model = small_model()
+    served = ServedModel(model, Words(WORDS))
+    assert list(served.signatures) == ["serving_default", "encode_words"]
+    found = served.functions["encode_words"](words=tf.constant([["a", "dog"], ["", ""]]))
+    assert found["valid"].numpy().tolist() == [True, False]
+    wanted = ServedModel(model, WORDS).encode_text(tf.constant(["a dog"]))
+    np.testing.assert_allclose(found["embedding"][:1], wanted["embedding"], atol=1e-6)
+    np.testing.assert_allclose(run(served.encode_text, ["a dog"])[0], wanted["embedding"], atol=1e-6)
 
 
-def test_classify_is_a_signature_where_there_are_classes(served):
-    assert "classify" not in served.signatures and served.classify is None
-    with_classes = ServedModel(served.model, WORDS, ImageInput(CONFIG), some_classes())
-    assert list(with_classes.signatures)[-1] == "classify"
-    with pytest.raises(InvalidArgumentError, match=r"classes=\['dog', 'Katze', '鳥'\].*no image network"):
-        ServedModel(served.model, WORDS, None, some_classes())
-    with pytest.raises(InvalidArgumentError, match="prompts, dim"):
-        ClassPrompts(("dog",), np.zeros((2, 1, 6), np.float32))
+def test_a_corpus_has_embeddings_of_the_models_size(served):
+    corpus = Corpus(np.zeros((2, 5), np.float32), np.arange(2), ["a", "b"])
+    with pytest.raises(InvalidArgumentError, match=r"corpus=\(2, 5\).*the model's size, 6"):
+        ServedModel(served.model, WORDS, corpus=corpus)

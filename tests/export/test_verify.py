@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import export_savedmodel
+from vsemb.export import ServedModel, export_savedmodel
 from vsemb.export.contract import contract_path, hashes, version_contract_path
 from vsemb.export.isolated_checks import PROBES
 from vsemb.export.verify import verify_model
@@ -32,7 +32,7 @@ def test_what_was_exported_passes_in_both_processes(everything):
     found = verify_model(everything)
     assert not found.failed and found.path == everything / "1" and found.contract == contract_path(everything)
     by_probe = {name: {it.signature: it for it in found.checks if it.check == name} for name in PROBES}
-    names = {"classify", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
+    names = {"label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
     assert [set(checks) for checks in by_probe.values()] == [names] * 2
     for checks in by_probe.values():
         assert checks["encode_text"].rows == 9 and checks["search_image"].rows == 5
@@ -54,7 +54,7 @@ def test_other_weights(tiny_run, tmp_path):
         for weight, value in zip(weights, before, strict=True):
             weight.assign(value * factor)
         exported.append(tmp_path / str(f"models{number}") / "scenes")
-        export_savedmodel(run.model, run.tokenizer, exported[-1], image_input=None)
+        export_savedmodel(ServedModel(run.model, run.tokenizer), exported[-1])
     for weight, value in zip(weights, before, strict=True):
         weight.assign(value)
     one, other = exported
@@ -110,10 +110,10 @@ CHANGES = {
         "search_text",
         "gives other ids",
     ),
-    "classes": (
-        lambda it: it["golden"]["classify"]["outputs"]["classes"][0].reverse(),
-        "classify",
-        "gives other classes",
+    "labels": (
+        lambda it: it["golden"]["label"]["outputs"]["labels"][0].reverse(),
+        "label",
+        "gives other labels",
     ),
     "missing": (
         lambda it: (
@@ -134,8 +134,8 @@ CHANGES = {
         r"output embedding is float32 \[B, 16\], not float32 \[B, 17\]",
     ),
     "extra": (
-        lambda it: (it["signatures"].pop("classify"), it["golden"].pop("classify")),
-        "classify",
+        lambda it: (it["signatures"].pop("label"), it["golden"].pop("label")),
+        "label",
         "is not in the contract",
     ),
     "no golden rows": (lambda it: it["golden"].pop("search_image"), "search_image", "has no golden rows"),
@@ -143,7 +143,7 @@ CHANGES = {
 
 
 # Each of the two has changes of other signatures, so that one run finds them all.
-@pytest.mark.parametrize("names", [("embedding", "valid", "ids", "classes", "missing"), tuple(CHANGES)[-4:]])
+@pytest.mark.parametrize("names", [("embedding", "valid", "ids", "labels", "missing"), tuple(CHANGES)[-4:]])
 def test_another_contract(names, everything, tmp_path):
     path = tmp_path / "contract.json"
     path.write_bytes(contract_path(everything).read_bytes())

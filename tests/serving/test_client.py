@@ -11,6 +11,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from tests.label_signature import Labels
 from tests.serving.rpc import rpc_server
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.serving import Server
@@ -29,23 +30,16 @@ def run(tiny_pixel_run):
 def server(run, scenes, tmp_path_factory):
     """A server of two versions with all signatures; the corpus is the images of the validation split."""
     from vsemb.evaluation import Embedder
-    from vsemb.export import ClassPrompts, Corpus, export_savedmodel
-    from vsemb.runs.serve import image_input
+    from vsemb.export import Corpus, ServedModel, export_savedmodel
 
     split = scenes.split("val")
     vectors = Embedder(run.model).images(run.images_of(scenes, split), len(split))
-    prompts = ClassPrompts(("red circle", "blue square"), np.stack([vectors[:3], vectors[3:6]]))
+    corpus = Corpus(vectors, split.ids, list(split.keys))
+    extras = [Labels(vectors[:2]).signature]
+    served = ServedModel(run.model, run.tokenizer, run.image_input, corpus=corpus, extras=extras)
     out = tmp_path_factory.mktemp("models") / "scenes"
     for version in (1, 2):
-        export_savedmodel(
-            run.model,
-            run.tokenizer,
-            out,
-            image_input=image_input(run),
-            classes=prompts,
-            corpus=Corpus(vectors, split.ids, list(split.keys)),
-            version=version,
-        )
+        export_savedmodel(served, out, version=version)
     versions = {"versions": "all", "labels": {"stable": 1, "canary": 2}}
     with Server({"scenes": out}, port=0, rest_port=0, poll=0, **versions) as server:
         yield server
@@ -93,12 +87,18 @@ def test_images_are_bytes_or_paths(client, scenes, tmp_path):
     np.testing.assert_allclose(found.embedding[:2], client.encode_image(images[:2]).embedding, atol=1e-6)
 
 
-def test_classes_come_with_their_names(client, scenes):
-    found = client.classify([*pictures(scenes, 2), b"none"])
-    assert found.classes == ["red circle", "blue square"]
-    assert found.scores.dtype == np.float32 and found.scores.shape == (3, 2)
-    assert found.valid.tolist() == [True, True, False] and not found.scores[2].any()
-    assert client.classify([]).classes == []
+def test_systems_add_methods(client, monkeypatch):
+    methods = {"label": "tests.serving.test_client:label"}
+    monkeypatch.setattr("vsemb.registry.entries", lambda name: methods if name == "client_methods" else {})
+    asked = client.label(3, more=4)
+    assert asked == (client, 3, 4) and "label" in dir(client) and "encode_text" in dir(client)
+    with pytest.raises(AttributeError, match="'Client' object has no attribute 'labels'"):
+        client.labels  # noqa: B018
+
+
+def label(client: Client, value: int, more: int) -> tuple:
+    """A method that a system adds."""
+    return client, value, more
 
 
 def test_searching_finds_the_images_themselves(client, scenes):
@@ -118,12 +118,12 @@ def test_rest_and_grpc_give_equal_arrays_of_equal_types(both, scenes):
         "encode_text": {"text": ODD[:5]},
         "serving_default": {"text": ["one"]},
         "encode_image": {"image_bytes": [*images, b"\x00\xff", b""]},
-        "classify": {"image_bytes": images},
+        "label": {"image_bytes": images},
         "search_text": {"text": ["a red circle", "", "blue"], "k": k},
         "search_image": {"image_bytes": images, "k": k.tolist()},
     }
     rest, rpc = both
-    assert rest.signatures() == rpc.signatures() and list(rest.signatures()) == sorted(calls)
+    assert rest.signatures() == rpc.signatures() and sorted(rest.signatures()) == sorted(calls)
     for signature, inputs in calls.items():
         answers = [client.predict(signature, **inputs) for client in both]
         assert answers[0].keys() == answers[1].keys() == rest.signatures()[signature].outputs.keys()
@@ -217,7 +217,7 @@ def test_one_client_serves_many_threads(client):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda c: c.predict("clasify", image_bytes=[b""]), "'clasify'.*Did you mean 'classify'"),
+        (lambda c: c.predict("labels", image_bytes=[b""]), "'labels'.*Did you mean 'label'"),
         (lambda c: c.predict("encode_text", txt=["a"]), "'txt'.*Did you mean 'text'"),
         (lambda c: c.predict("search_text", text=["a"]), "all of k, text. Give k"),
         (lambda c: c.predict("search_text", text=["a"], k=[1.5]), "k=.*values of type int32"),

@@ -1,0 +1,137 @@
+"""Recognition in a served model: classes and their names, and encoders of characters."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.encoders import ImageEncoder, PixelEncoder, RecurrentSentenceEncoder, WordEmbedding
+from vsemb.errors import InvalidArgumentError
+from vsemb.export import ImageInput, ServedModel, export_savedmodel
+from vsemb.export.card import card_path
+from vsemb.export.reference_outputs import golden_texts
+from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.models import DualEncoder
+from vsemb.systems.zero_shot.attribute_encoder import AttributeEncoder
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.convolutional import CHARACTER_STAGES, ConvolutionalSentenceEncoder
+from vsemb.systems.zero_shot.signature import ClassNamesInput, ClassPrompts
+from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
+
+CONFIG = BackboneConfig("SmallConvNet", size=32)
+WORDS = WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
+
+
+def pixel_model(similarity: str = "cosine") -> DualEncoder:
+    keras.utils.set_random_seed(4)
+    words = WordEmbedding(6, 5)
+    text = RecurrentSentenceEncoder(words, 6, units=4, directions="concat", pooling="mean")
+    model = DualEncoder(PixelEncoder(build_backbone(CONFIG), ImageEncoder(6)), text, similarity)
+    model.build({"image": (None, 32, 32, 3), "text": (None, None)})
+    return model
+
+
+def images(count: int) -> list[bytes]:
+    pixels = np.random.default_rng(2).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    return [tf.io.encode_png(image).numpy() for image in pixels]
+
+
+def small_model(text_encoder: keras.layers.Layer) -> DualEncoder:
+    keras.utils.set_random_seed(3)
+    model = DualEncoder(ImageEncoder(6), text_encoder, "dot")
+    model.build({"image": (None, 8), "text": (None, None)})
+    return model
+
+
+@pytest.mark.parametrize("recurrent", [None, "rnn"])
+def test_a_model_of_characters(recurrent, tmp_path):
+    tokenizer = CharacterTokenizer()
+    words = WordEmbedding(len(tokenizer.vocabulary), 8)
+    # The paper's lengths, and few filters.
+    stages = [(8, *sizes) for _, *sizes in CHARACTER_STAGES]
+    encoder = ConvolutionalSentenceEncoder(words, 6, length=201, stages=stages, recurrent=recurrent, units=5, hidden=7)
+    model = small_model(encoder)
+    path = export_savedmodel(ServedModel(model, tokenizer), tmp_path / "characters")
+    served = tf.saved_model.load(str(path)).signatures["encode_text"]
+    texts = ["A yellow bird!", "", "犬", " \n", "a yellow bird", "long " * 100, "long " * 41]
+    outputs = {name: value.numpy() for name, value in served(text=tf.constant(texts)).items()}
+    # A text of unknown characters is a text, one of white space is none.
+    assert outputs["valid"].tolist() == [True, False, True, False, True, True, True]
+    wanted = model.encode_texts(tokenizer(texts))
+    valid = outputs["valid"]
+    np.testing.assert_allclose(outputs["embedding"][valid], wanted.numpy()[valid], atol=1e-5)
+    assert not outputs["embedding"][~valid].any()
+    assert np.abs(outputs["embedding"][0] - outputs["embedding"][4]).max() > 1e-4
+    # Both are "long long … l" behind the cut at 201.
+    np.testing.assert_allclose(outputs["embedding"][5], outputs["embedding"][6], atol=1e-6)
+
+
+def test_a_model_of_classes(tmp_path):
+    tokenizer = ClassTokenizer(Vocabulary(["Blue Jay", "Crow"]))
+    encoder = AttributeEncoder(classes=2, attributes=3, dim=6)
+    encoder.set_attributes(np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0.5], [0, 2, 0]]))
+    model = small_model(encoder)
+    path = export_savedmodel(ServedModel(model, ClassNamesInput(tokenizer)), tmp_path / "classes")
+    served = tf.saved_model.load(str(path)).signatures["encode_text"]
+    outputs = served(text=tf.constant(["Crow", " ", " Blue Jay\n", "crow"]))
+    assert outputs["valid"].numpy().tolist() == [True, False, True, True]
+    wanted = model.encode_texts(np.array([[3], [2], [1]])).numpy()
+    np.testing.assert_allclose(outputs["embedding"].numpy()[[0, 2, 3]], wanted, atol=1e-6)
+    card = card_path(path.parent).read_text()
+    assert "Embeds names of 2 classes as" in card and "sentences" not in card and "tokens." not in card
+    assert "A text is one of the names of 2 classes, written as in training." in card and "unknown class" in card
+    assert golden_texts(tokenizer)[0] == b"Blue Jay" and golden_texts(tokenizer)[2] == b"Crow"
+
+
+def some_classes(seed: int = 5) -> ClassPrompts:
+    """Three classes of two prompts, at unit length and without a negative entry."""
+    embeddings = np.abs(np.random.default_rng(seed).normal(size=(3, 2, 6))).astype(np.float32)
+    return ClassPrompts(("dog", "Katze", "鳥"), embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])
+def test_classes_score_by_the_mean_over_their_prompts(similarity):
+    classes = some_classes()
+    served = ServedModel(pixel_model(similarity), WORDS, ImageInput(CONFIG), extras=[classes.signature])
+    encoded = images(2)
+    outputs = served.functions["classify"](tf.constant([encoded[0], b"no image", encoded[1]]))
+    assert outputs["valid"].numpy().tolist() == [True, False, True]
+    names = [name.encode() for name in classes.names]
+    assert outputs["classes"].numpy().tolist() == [names] * 3
+    embedded = served.encode_image(tf.constant(encoded))["embedding"].numpy()
+    flat = classes.embeddings.reshape(6, 6)
+    each = np.asarray(served.model.similarity.scores(embedded, flat)).reshape(2, 3, 2)
+    scores = outputs["scores"].numpy()
+    np.testing.assert_allclose(scores[[0, 2]], each.mean(axis=-1), atol=1e-5)
+    assert scores.dtype == np.float32 and not scores[1].any() and np.ptp(each.mean(axis=-1)) > 1e-3
+    empty = served.functions["classify"](tf.constant([], tf.string))
+    assert empty["scores"].shape == empty["classes"].shape == (0, 3) and empty["valid"].shape == (0,)
+
+
+def test_classify_is_a_signature_where_there_are_classes():
+    model, classes = pixel_model(), some_classes()
+    served = ServedModel(model, WORDS, ImageInput(CONFIG), extras=[classes.signature])
+    assert list(served.signatures)[-1] == "classify"
+    with pytest.raises(InvalidArgumentError, match=r"classes=\['dog', 'Katze', '鳥'\].*no image network"):
+        ServedModel(model, WORDS, extras=[classes.signature])
+    sets = SimpleNamespace(image_input=object(), multi_vector=True)
+    with pytest.raises(InvalidArgumentError, match=r"classes=.*one vector.*vsemb classify RUN"):
+        classes.signature(sets)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="prompts, dim"):
+        ClassPrompts(("dog",), np.zeros((2, 1, 6), np.float32))
+
+
+def test_classes_are_in_the_savedmodel(tmp_path):
+    served = ServedModel(pixel_model(), WORDS, ImageInput(CONFIG), extras=[some_classes().signature])
+    path = export_savedmodel(served, tmp_path / "classes")
+    classify = tf.saved_model.load(str(path)).signatures["classify"]
+    encoded = tf.constant([*images(3), b"no image"])
+    found = {name: value.numpy() for name, value in classify(image_bytes=encoded).items()}
+    wanted = served.functions["classify"](encoded)
+    assert found["classes"].tolist() == wanted["classes"].numpy().tolist()
+    assert found["valid"].tolist() == [True, True, True, False] and not found["scores"][3].any()
+    np.testing.assert_allclose(found["scores"], wanted["scores"], atol=1e-5)
