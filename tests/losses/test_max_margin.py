@@ -43,7 +43,6 @@ def test_labels_of_any_type(dtype: str) -> None:
 def test_gradient_pulls_true_pairs_and_pushes_false_ones_within_the_margin() -> None:
     energies = tf.constant([0.5, 0.5, 1.5])
     with tf.GradientTape() as tape:
-        tape.watch(variable)
         tape.watch(energies)
         total = MaxMargin(1.0)(np.array([1, 0, 0]), energies)
     np.testing.assert_allclose(tape.gradient(total, energies), [1, -1, 0])

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
+from vsemb.similarities import Similarity
+from vsemb.systems.regions.similarities import MaxSim
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -21,54 +23,45 @@ class Regions:
         self.count = boxes.shape[1]
         self.asked: list[int] = []
 
-    def rows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:
+    def rows(self, ids: np.ndarray, max_regions: int | None = None) -> np.ndarray:
         self.asked.append(len(ids))
-        return self._vectors[ids][:, :most]
+        return self._vectors[ids][:, :max_regions]
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
         return self._boxes[ids]
 
 
-class _RegionWord:
-    def word_region_scores(self, images, texts):
-        return tf.einsum("nmd,ntd->ntm", images, texts)
-
-
 class SetRun:
     """What commands on alignments ask of a `Run`; embeddings of regions are their features."""
 
-    sets = True
+    sees_images = multi_vector = True
     path = Path("runs/by-hand")
-    feature_regions = None
 
-    def __init__(self, words: dict[str, list[float]], store: Regions | None, similarity: str = "region-word"):
+    def __init__(self, words: dict[str, list[float]], store: Regions | None, similarity: Similarity | None = None):
         self.vocabulary = Vocabulary(list(words))
         self.tokenizer = WordTokenizer(self.vocabulary, 8)
-        image = SimpleNamespace(most_regions=None)
-        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity, reversed=False, image=image)
+        image = SimpleNamespace(max_regions=None)
+        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity or MaxSim(), image=image)
         self.info: dict[str, object] = {}
         dim = len(next(iter(words.values())))
         self._table = tf.constant([[0.0] * dim, [0.0] * dim, *words.values()], tf.float32)
         self._store = store
         self.model = SimpleNamespace(
-            similarity=_RegionWord(),
+            similarity=self.recipe.similarity,
             encode_images=lambda images: images,
             encode_texts=lambda ids: tf.gather(self._table, ids),
         )
 
-    def need_regions(self) -> None:
-        """It has them."""
-
-    def read(self, raw: list[str]) -> list[str]:
+    def reader(self, raw: list[str]) -> list[str]:
         return [text.encode(errors="replace").decode() for text in raw]
 
     def encode(self, raw: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self.tokenizer.encode(self.read(raw))
+        return self.tokenizer.encode(self.reader(raw))
 
     def texts_of(self, split) -> tuple[list[str], np.ndarray]:
         return split.captions, split.caption_rows
 
-    def regions_of(self, dataset) -> Regions:
+    def features_of(self, dataset) -> Regions:
         if self._store is None:
             raise DataError(f"No regions at {dataset.path}; make them with: vsemb regions {dataset.path}")
         return self._store
@@ -80,8 +73,7 @@ class Encoders:
     def __init__(self, run: SetRun, answer: dict[str, np.ndarray] | None = None) -> None:
         self._run, self._answer = run, answer
         self.asked: list[np.ndarray] = []
-        if answer is None:
-            self.align = None
+        self.functions = {"align": None if answer is None else self.align}
 
     def encode_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"embedding": self._run.model.encode_texts(self._run.tokenizer(text))}

@@ -33,8 +33,8 @@ def asked(monkeypatch):
 
     def make(config: RegionConfig | None = None, store: Regions | None = None, **answer):
         run = SetRun(WORDS, store)
-        run.feature_regions = config
         encoders = Encoders(run, ANSWER | answer)
+        monkeypatch.setattr(aligning, "feature_regions", lambda run: config)
         monkeypatch.setattr(aligning, "run_encoders", lambda run: encoders)
         return run, encoders
 
@@ -170,7 +170,7 @@ def test_boxes_that_nobody_asked_for(asked, image, tmp_path) -> None:
 
 def test_selective_search_looks_at_the_image(asked, image, monkeypatch) -> None:
     monkeypatch.setattr(
-        "vsemb.systems.regions.image.selective_search",
+        "vsemb.systems.regions.image.selective_search.selective_search",
         lambda pixels: np.full((2, 4), pixels.shape[0] / 400, np.float32),
     )
     run, encoders = asked(RegionConfig("selective-search"))
@@ -185,6 +185,6 @@ def test_runs_that_cannot_align(asked, image, tiny_run, scenes) -> None:
     with pytest.raises(DataError, match="vsemb train dvsa"):
         align_image(tiny_run, scenes.split("val").keys[0], SENTENCE, scenes)
     run, encoders = asked()
-    encoders.align = None
-    with pytest.raises(DataError, match="cannot look at images"):
+    encoders.functions["align"] = None
+    with pytest.raises(DataError, match="cannot read new images"):
         align_image(run, image, SENTENCE)

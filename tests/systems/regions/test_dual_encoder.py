@@ -14,9 +14,9 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import WordEmbedding
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder
+from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
 from vsemb.systems.regions.region_encoder import RegionEncoder
-from vsemb.systems.regions.similarities import RegionWord
-from vsemb.systems.regions.word_sequence import WordSequenceEncoder
+from vsemb.systems.regions.similarities import MaxSim
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 DIM, WORDS, SIZE, REGIONS = 5, 12, 6, 4
@@ -29,8 +29,8 @@ def make_model(loss=None, seed: int = 0, **options) -> DualEncoder:
     words = WordEmbedding(WORDS, 3, init_scale=1.0, dtype=dtype)
     model = DualEncoder(
         RegionEncoder(DIM, dtype=dtype, **options.pop("image", {})),
-        WordSequenceEncoder(words, DIM, units=8, dtype=dtype, **options.pop("text", {})),
-        RegionWord(),
+        ContextualTokenEncoder(words, DIM, units=8, dtype=dtype, **options.pop("text", {})),
+        MaxSim(),
         **options,
     )
     model.build({"image": (None, None, SIZE), "text": (None, None)})
@@ -242,7 +242,7 @@ def test_save_and_reload(tmp_path) -> None:
 
 def test_fit_without_building_first() -> None:
     words = WordEmbedding(WORDS, 3)
-    model = DualEncoder(RegionEncoder(DIM), WordSequenceEncoder(words, DIM, units=8), RegionWord())
+    model = DualEncoder(RegionEncoder(DIM), ContextualTokenEncoder(words, DIM, units=8), MaxSim())
     model.compile("adam", loss="ranking")
     history = model.fit(tf.data.Dataset.from_tensors(make_batch(range(6))).repeat(3), verbose=0)
     assert np.isfinite(history.history["loss"][0])
@@ -272,7 +272,7 @@ def test_it_learns_which_word_means_which_region() -> None:
     generator = np.random.default_rng(0)
     pairs, _ = toy_task(400, generator)
     words = WordEmbedding(20, 8)
-    model = DualEncoder(RegionEncoder(16), WordSequenceEncoder(words, 16, units=16), RegionWord())
+    model = DualEncoder(RegionEncoder(16), ContextualTokenEncoder(words, 16, units=16), MaxSim())
     model.build({"image": (None, None, 16), "text": (None, None)})
     model.compile(keras.optimizers.Adam(0.01), loss=PairwiseRanking(1.0))
     losses = model.fit(tf.data.Dataset.from_tensor_slices(pairs).batch(40), epochs=12, verbose=0).history["loss"]

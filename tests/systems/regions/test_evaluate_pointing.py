@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from tests.knowing_run import KnowingRun
+from tests.systems.regions.knowing_run import KnowingRun
+from vsemb import recipes
 from vsemb.cli.__main__ import main
-from vsemb.cli.tables import pointing_table
+from vsemb.runs.run import Run
+from vsemb.systems.regions.evaluate_pointing import pointing_table
 from vsemb.systems.regions.pointing import measure_pointing
 from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
 
@@ -17,7 +19,9 @@ from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShar
 def knowing(scenes, monkeypatch) -> KnowingRun:
     """A run that knows what words mean, in the place of the one that is named."""
     run = KnowingRun(scenes)
-    monkeypatch.setattr("vsemb.runs.tasks.open_run", lambda path: run)
+    run.recipe = recipes.get("dvsa")
+    run.open_data = lambda path: scenes
+    monkeypatch.setattr(Run, "open", lambda path: run)
     return run
 
 
@@ -64,13 +68,14 @@ def test_table_marks_what_was_chosen_and_says_what_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--affinity", "1"], "affinity=[1.0]. Expected: nothing without --pointing"),
-        (["--pointing", "--zero-shot"], "zero_shot=True. Expected: nothing with --pointing"),
-        (["--pointing", "--curve"], "with --pointing"),
-        (["--pointing", "--folds", "2"], "1 with --pointing"),
-        (["--pointing", "--pairs"], "with --pointing"),
-        (["--pointing", "--recalls", "1"], "with --pointing"),
-        (["--zero-shot", "--affinity", "1"], "without --pointing"),
+        (["--affinity", "1"], "--affinity must be used with --pointing; got it with --retrieval"),
+        (["--pointing", "--zero-shot"], "must stand alone"),
+        (["--pointing", "--curve"], "--curve must be used with --zero-shot; got it with --pointing"),
+        (["--pointing", "--folds", "2"], "--folds must be used with --retrieval; got it with --pointing"),
+        (["--pointing", "--pairs"], "got it with --pointing"),
+        (["--pointing", "--recalls", "1"], "got it with --pointing"),
+        (["--zero-shot", "--affinity", "1"], "got it with --zero-shot"),
+        (["--zero-shot", "--bootstrap", "9"], "--bootstrap must be used with --retrieval or with --pointing"),
         (["--pointing", "--affinity", "0", "-1"], "finite numbers >= 0"),
         (["--pointing", "--affinity", "nan"], "finite numbers >= 0"),
         (["--pointing", "--bootstrap", "-1"], "bootstrap=-1"),

@@ -9,13 +9,14 @@ import math
 import numpy as np
 import pytest
 
-from tests.knowing_run import KnowingRun
+from tests.systems.regions.knowing_run import KnowingRun
 from vsemb.data import synthetic as generator
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset, Split, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions.pointing import PointingTask, check_affinities, measure_pointing
 from vsemb.systems.regions.pointing_metrics import PointingMetrics, box_iou, named_objects, object_nouns
+from vsemb.systems.regions.run import regions_of
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -249,7 +250,7 @@ def test_scores_that_are_not_finite_measure_nothing(scenes) -> None:
 
 
 def test_a_run_of_whole_images_is_refused(tiny_run, scenes) -> None:
-    with pytest.raises(DataError, match="has no regions.*dvsa"):
+    with pytest.raises(DataError, match="must be a run on regions.*dvsa"):
         measure_pointing(tiny_run, scenes)
 
 
@@ -260,7 +261,7 @@ def test_a_trained_run_is_measured(region_run, region_scenes) -> None:
     for share in (metrics.chance, *metrics.accuracy.values()):
         assert 0 <= share.words <= metrics.ceiling.words
     # Word by word, as the model scores a caption and its image.
-    part, store = region_scenes.split("test"), region_run.regions_of(region_scenes)
+    part, store = region_scenes.split("test"), regions_of(region_run, region_scenes)
     task = PointingTask(region_run, region_scenes, "test")
     regions = region_run.model.encode_images(store.rows(part.ids)).numpy()
     texts = region_run.model.encode_texts(region_run.tokenizer(part.captions)).numpy()
@@ -277,7 +278,7 @@ def test_a_trained_run_is_measured(region_run, region_scenes) -> None:
 
 def test_a_run_of_whole_images_chooses_among_all_regions(region_run, region_scenes) -> None:
     # Of another recipe with the same weights.
-    recipe = region_run.recipe.with_overrides(["image.most_regions=1"])
+    recipe = region_run.recipe.with_overrides(["image.max_regions=1"])
     run = dataclasses.replace(region_run, recipe=recipe)
     part = region_scenes.split("val")
     assert run.images_of(region_scenes, part).spec.shape[0] == 1

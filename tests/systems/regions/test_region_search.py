@@ -66,7 +66,7 @@ def test_several_an_image_and_ties_in_the_order_of_the_dataset(run, images) -> N
 
 
 def test_a_run_on_few_regions_finds_none_that_it_never_read(run, images) -> None:
-    run.recipe.image.most_regions = 1
+    run.recipe.image.max_regions = 1
     assert found(search_regions(run, images, "red bus")) == [
         ("2.png", 0, 3.5),
         ("0.png", 0, 1.5),
@@ -92,9 +92,9 @@ def test_one_split(run, images) -> None:
 def test_blocks_change_nothing(run, images, block, every, monkeypatch) -> None:
     wanted = [search_regions(run, images, "red bus", every=every, k=k) for k in (1, 2, 4)]
     monkeypatch.setattr(region_search, "_BLOCK", block)
-    run.regions_of(images).asked.clear()
+    run.features_of(images).asked.clear()
     assert [search_regions(run, images, "red bus", every=every, k=k) for k in (1, 2, 4)] == wanted
-    assert max(run.regions_of(images).asked) == max(1, min(2, block // 3))
+    assert max(run.features_of(images).asked) == max(1, min(2, block // 3))
 
 
 def test_against_a_loop() -> None:

@@ -15,8 +15,9 @@ from vsemb.runs.queries import Query
 from vsemb.runs.run import Run
 from vsemb.runs.searching import search_run
 from vsemb.systems.regions import set_search
+from vsemb.systems.regions.run import regions_of
 from vsemb.systems.regions.set_search import SetSearch, check_set_query
-from vsemb.systems.regions.similarities import RegionWord
+from vsemb.systems.regions.similarities import MaxSim
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def run(region_run) -> Run:
 @pytest.fixture(scope="module")
 def images(run, region_scenes) -> np.ndarray:
     """The regions of all images of val: (12, 6, 16)."""
-    features = run.regions_of(region_scenes).rows(region_scenes.split("val").ids)
+    features = regions_of(run, region_scenes).rows(region_scenes.split("val").ids)
     return ops.convert_to_numpy(run.model.encode_images(features))
 
 
@@ -92,7 +93,7 @@ def test_what_asks_its_own_kind_stands_as_the_text(run, region_scenes, images, c
 
 def test_long_vectors_are_not_near_to_all_images(run, region_scenes, images, monkeypatch) -> None:
     search = SetSearch(run, region_scenes, "val", "image")
-    monkeypatch.setattr(search, "_similarity", RegionWord())
+    monkeypatch.setattr(search, "_similarity", MaxSim())
     longer = images * np.where(np.arange(len(images)) == 5, 100, 1)[:, None, None]
     monkeypatch.setattr(search, "_embed", lambda: iter([(np.arange(len(images)), longer)]))
     rows, scores = search.search(images, len(images), query_kind="image")
@@ -164,7 +165,7 @@ def test_what_fits_is_kept(run, region_scenes, images, monkeypatch, missing: int
 
 def test_an_image_by_its_row(run, region_scenes) -> None:
     search = SetSearch(run, region_scenes, "all", "image")
-    store = run.regions_of(region_scenes)
+    store = regions_of(run, region_scenes)
     for row in (0, 47, 48, 71):
         wanted = run.model.encode_images(store.rows(search.ids[[row]]))[0]
         np.testing.assert_allclose(search.embedding(row), wanted, rtol=1e-5, atol=1e-6)

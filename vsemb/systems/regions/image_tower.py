@@ -20,9 +20,11 @@ from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.parts import Count, Positive
 from vsemb.recipes.image_towers import BACKBONE, CachedImages, kept_backbone, refuse_service
-from vsemb.systems.regions.image import RegionConfig, RegionExtractor, build_classifier
+from vsemb.runs.pictures import read_picture
+from vsemb.systems.regions.image import RegionConfig, RegionExtractor, build_classifier, propose_boxes
 from vsemb.systems.regions.region_encoder import RegionEncoder
 from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.signature import RegionInput
 
 # How the regions of new images are found, beside the backbone in a run directory.
 _REGIONS_CONFIG = "regions.json"
@@ -119,9 +121,7 @@ class Regions(CachedImages, kind="regions"):
         regions = store.rows(split.ids[::step], count)
         return regions[regions.any(axis=-1)]
 
-    def image_input(self, path: Path) -> ImageInput | None:
-        from vsemb.systems.regions.signature import RegionInput
-
+    def image_input(self, path: Path) -> RegionInput | None:
         regions = kept_regions(path)
         if regions is None:
             return None
@@ -139,6 +139,13 @@ class Regions(CachedImages, kind="regions"):
         whole = dataclasses.replace(regions, source="grid", rank="objectness", count=0)
         extractor = kept_extractor(path, whole)
         return WholeImageInput(extractor.backbone_config, extractor.backbone, extractor)
+
+    def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
+        regions = kept_regions(path)
+        if regions is None or regions.in_graph:
+            return {}
+        pixels = np.asarray(read_picture(encoded, name))
+        return {"boxes": propose_boxes(regions, pixels, name)[None].astype(np.float32)}
 
     def facts(self, path: Path) -> str:
         kept, regions = kept_backbone(path), kept_regions(path)

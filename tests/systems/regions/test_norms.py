@@ -1,4 +1,4 @@
-"""Lengths of the vectors of words and regions, by hand."""
+"""Norms of words and regions, by hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from tests.systems.regions.set_run import Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.regions import magnitudes
-from vsemb.systems.regions.magnitudes import WordMagnitude, measure_magnitudes, word_magnitudes
+from vsemb.systems.regions import norms
+from vsemb.systems.regions.norms import WordNorm, measure_norms, word_norms
+from vsemb.systems.regions.similarities import CrossAttention
 
 WHOLE, LEFT, NONE = [0, 0, 1, 1], [0, 0, 0.5, 1], [0, 0, 0, 0]
 WORDS = {"the": [0.0, 0.0], "dog": [3.0, 4.0], "runs": [1.0, 0.0], "kayak": [6.0, 8.0]}
@@ -33,63 +34,63 @@ def run(monkeypatch) -> SetRun:
             vectors = self.model.encode_texts(padded).numpy()
             return vectors * (1 + np.arange(vectors.shape[1]))[None, :, None]
 
-    monkeypatch.setattr(magnitudes, "Embedder", Embedder)
+    monkeypatch.setattr(norms, "Embedder", Embedder)
     return SetRun(WORDS, REGIONS)
 
 
 @pytest.mark.parametrize("block", [1, 2, 100])
-def test_words_by_their_mean_length(run, monkeypatch, block) -> None:
-    monkeypatch.setattr(magnitudes, "_BLOCK", block)
+def test_words_by_their_mean_norm(run, monkeypatch, block) -> None:
+    monkeypatch.setattr(norms, "_BLOCK", block)
     # "the" is a vector of zeros and a word all the same; "dog" stands second, and is 5 long, twice.
-    assert word_magnitudes(run, IMAGES, "val", 1) == [
-        WordMagnitude("the", 0.0, 4),
-        WordMagnitude("runs", 3.0, 1),
-        WordMagnitude("dog", 10.0, 2),
-        WordMagnitude("kayak", 10.0, 1),
+    assert word_norms(run, IMAGES, "val", 1) == [
+        WordNorm("the", 0.0, 4),
+        WordNorm("runs", 3.0, 1),
+        WordNorm("dog", 10.0, 2),
+        WordNorm("kayak", 10.0, 1),
     ]
-    assert [word.word for word in word_magnitudes(run, IMAGES, "val", 2)] == ["the", "dog"]
+    assert [word.word for word in word_norms(run, IMAGES, "val", 2)] == ["the", "dog"]
 
 
-def test_the_mean_is_over_places(run) -> None:
+def test_the_mean_is_over_occurrences(run) -> None:
     images = Images(val=[["runs", "runs runs", "the runs"]])
     # Places 1, 1 and 2, and 2: lengths 1, 1, 2 and 2.
-    assert word_magnitudes(run, images, "val", 1)[1] == WordMagnitude("runs", 1.5, 4)
+    assert word_norms(run, images, "val", 1)[1] == WordNorm("runs", 1.5, 4)
 
 
 def test_both_ends_and_regions(run) -> None:
-    found = measure_magnitudes(run, IMAGES, k=2, min_count=1)
+    found = measure_norms(run, IMAGES, k=2, min_count=1)
     assert [word.word for word in found.smallest] == ["the", "runs"]
     assert [word.word for word in found.largest] == ["kayak", "dog"]
     assert [(region.key, region.region, region.score) for region in found.regions] == [
         ("0.png", 1, 5.0),
         ("1.png", 0, 2.0),
     ]
-    every = measure_magnitudes(run, IMAGES, k=10, min_count=1, every=True, parts=True)
+    every = measure_norms(run, IMAGES, k=10, min_count=1, every=True, parts=True)
     assert len(every.largest) == 4 and [region.score for region in every.regions] == [5.0]
-    assert found.to_json()["largest"][0] == {"word": "kayak", "magnitude": 10.0, "count": 1}
+    assert found.to_json()["largest"][0] == {"word": "kayak", "norm": 10.0, "count": 1}
 
 
 @pytest.mark.parametrize(("name", "value"), [("k", 0), ("min_count", 0), ("min_count", 5)])
 def test_numbers_out_of_range(run, name, value) -> None:
     with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
-        measure_magnitudes(run, IMAGES, **{"min_count": 1, name: value})
+        measure_norms(run, IMAGES, **{"min_count": 1, name: value})
 
 
 def test_the_most_frequent_word_is_named(run) -> None:
     with pytest.raises(InvalidArgumentError, match="of the split 'val' has 4"):
-        word_magnitudes(run, IMAGES, "val", 5)
+        word_norms(run, IMAGES, "val", 5)
 
 
-def test_lengths_that_are_not_finite(run) -> None:
+def test_norms_that_are_not_finite(run) -> None:
     run.model.encode_texts = lambda ids: tf.fill([*ids.shape, 2], np.nan)
     with pytest.raises(DataError, match="NaN"):
-        word_magnitudes(run, IMAGES, "val", 1)
+        word_norms(run, IMAGES, "val", 1)
 
 
-def test_runs_without_lengths_and_without_regions(tiny_run, scenes) -> None:
-    with pytest.raises(DataError, match="compares directions alone.*--variant paper"):
-        measure_magnitudes(SetRun(WORDS, REGIONS, "cross-attention"), IMAGES)
+def test_runs_without_norms_and_without_regions(tiny_run, scenes) -> None:
+    with pytest.raises(DataError, match="compares unit vectors.*--variant paper"):
+        measure_norms(SetRun(WORDS, REGIONS, CrossAttention()), IMAGES)
     with pytest.raises(DataError, match="vsemb train dvsa"):
-        measure_magnitudes(tiny_run, scenes)
+        measure_norms(tiny_run, scenes)
     with pytest.raises(DataError, match="vsemb regions"):
-        measure_magnitudes(SetRun(WORDS, None), IMAGES)
+        measure_norms(SetRun(WORDS, None), IMAGES)

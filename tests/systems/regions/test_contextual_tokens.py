@@ -13,14 +13,14 @@ from tests.losses.slow import finite_differences
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.regions.word_sequence import CELLS, WordSequenceEncoder
+from vsemb.systems.regions.contextual_tokens import CELLS, ContextualTokenEncoder
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
 
 
-def make_encoder(dtype: str = "float32", **options) -> WordSequenceEncoder:
+def make_encoder(dtype: str = "float32", **options) -> ContextualTokenEncoder:
     words = WordEmbedding(6, 3, dtype=dtype, init_scale=0.8)
-    encoder = WordSequenceEncoder(words, **{"dim": 5, "units": 4, **options}, dtype=dtype)
+    encoder = ContextualTokenEncoder(words, **{"dim": 5, "units": 4, **options}, dtype=dtype)
     encoder.build((None, None))
     # Padding without a mask would show, and no word's ReLUs are all idle.
     encoder.outer.bias.assign(np.resize([2.0, 1.0, 0.5, 1.5, 1.0], encoder.dim))
@@ -52,7 +52,7 @@ def slow_states(weights: list[np.ndarray], x: np.ndarray) -> np.ndarray:
 def test_contract(cell: str, options, tmp_path) -> None:
     keras.utils.set_random_seed(0)
 
-    def make(dtype: str = "float32") -> WordSequenceEncoder:
+    def make(dtype: str = "float32") -> ContextualTokenEncoder:
         return make_encoder(dtype, cell=cell, **options)
 
     assert check_layer(make, [IDS], tmp_path, sequence=True).shape == (3, 4, 5)
@@ -61,7 +61,7 @@ def test_contract(cell: str, options, tmp_path) -> None:
 def test_oracle() -> None:
     entry = oracle("dvsa_brnn")
     given = {name: np.array(value) for name, value in entry.inputs.items()}
-    encoder = WordSequenceEncoder(words_of(given["x"]), 2, units=3)
+    encoder = ContextualTokenEncoder(words_of(given["x"]), 2, units=3)
     encoder.build((None, None))
     ids = np.array([[2, 3, 4]], np.int32)
     # The oracle multiplies columns, W x.

@@ -1,4 +1,4 @@
-"""A stand-in for a run on regions that knows what the words of scenes mean; several rooms' tests use it."""
+"""A stand-in for a run on regions that knows what the words of scenes mean; used by the tests of pointing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import types
 import numpy as np
 from keras import ops
 
-from vsemb import similarities
 from vsemb.data.store import Dataset, Split
+from vsemb.systems.regions.similarities import MaxSim
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -52,6 +52,8 @@ class KnowingStore:
 class KnowingRun:
     """Stands in for a trained run: a word's vector says which word it is, a region's which words fit."""
 
+    sees_images = multi_vector = True
+
     def __init__(self, dataset: Dataset, *, noise: float = 0.9, max_length: int = 64) -> None:
         captions = [text for name in dataset.splits for text in dataset.split(name).captions]
         words = sorted({word for text in captions for word in text.lower().split()})
@@ -60,15 +62,15 @@ class KnowingRun:
         self.model = types.SimpleNamespace(
             encode_images=lambda images: ops.cast(images, "float32"),
             encode_texts=lambda ids: ops.take(table, ids, axis=0),
-            similarity=similarities.get("region-word"),
+            similarity=MaxSim(),
         )
         self.store = KnowingStore(dataset, words, noise)
 
-    def regions_of(self, dataset: Dataset) -> KnowingStore:
+    def features_of(self, dataset: Dataset) -> KnowingStore:
         return self.store
 
-    def captions_of(self, split: Split) -> list[str]:
-        return split.captions
+    def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
+        return split.captions, split.caption_rows
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
         return self.tokenizer.encode(texts)
