@@ -7,12 +7,12 @@ import json
 
 import numpy as np
 import pytest
-from vsemb.cli.tables import retrieval_table
 
 from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Split
 from vsemb.evaluation import Embedder
+from vsemb.report.tables import retrieval_table
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
@@ -41,7 +41,7 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
     standard, _, paired = (block.splitlines() for block in printed.partition("\n\n"))
     columns = ["R@1", "R@5", "R@10", "R@20", "median", "mean"]
     assert standard[0].split() == ["12", "images,", "60", "texts", *columns]
-    assert paired[0].split() == ["8", "pairs,", "one", "text", "an", "image", *columns]
+    assert paired[0].split() == ["8", "pairs,", "one", "text", "per", "image", *columns]
     written = json.loads(out.read_text())
     assert written == json.loads(json.dumps(metrics.to_json()))
     assert (written["pairs"]["images"], written["pairs"]["texts"]) == (8, 8)
@@ -50,7 +50,7 @@ def test_pairs_stand_below_the_standard_table_and_in_the_json(tiny_run, scenes, 
 
 def test_pairs_without_a_number_are_all_images(tiny_run, capsys):
     assert main(["evaluate", str(tiny_run.path), "--folds", "2", "--pairs"]) == 0
-    assert "\n\n12 pairs, one text an image" in capsys.readouterr().out
+    assert "\n\n12 pairs, one text per image" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("test: 15 classes, 48 images, 240 texts") and "AP@3" in lines[0]
-    assert lines[1].startswith("all texts") and lines[2].startswith("  1 a class")
+    assert lines[1].startswith("all texts") and lines[2].startswith("  1 per class")
     assert any(line.startswith("20 % of characters mistyped") for line in lines)
     assert "No class of the split was trained on." in lines
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in lines[-1]
@@ -190,16 +190,19 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--curve"], "without --zero-shot"),
-        (["--typos", "0"], "without --zero-shot"),
-        (["--top", "3"], "without --zero-shot"),
-        (["--seen"], "without --zero-shot"),
-        (["--seed", "1"], "without --zero-shot"),
-        (["--picture", "x.png"], "without --zero-shot"),
-        (["--zero-shot", "--folds", "2"], "1 with --zero-shot"),
-        (["--zero-shot", "--bootstrap", "9"], "0 with --zero-shot"),
-        (["--zero-shot", "--recalls", "1", "20"], "nothing with --zero-shot"),
-        (["--zero-shot", "--pairs"], "nothing with --zero-shot"),
+        (["--curve"], "--curve must be used with --zero-shot; got it with --retrieval"),
+        (["--typos", "0"], "--typos must be used with --zero-shot"),
+        (["--top", "3"], "--top must be used with --zero-shot"),
+        (["--seen"], "--seen must be used with --zero-shot"),
+        (["--seed", "1"], "--seed must be used with --zero-shot"),
+        (["--picture", "x.png"], "--picture must be used with --zero-shot"),
+        (["--zero-shot", "--folds", "2"], "--folds must be used with --retrieval; got it with --zero-shot"),
+        (["--zero-shot", "--bootstrap", "9"], "got it with --zero-shot"),
+        (["--zero-shot", "--recalls", "1", "20"], "got it with --zero-shot"),
+        (["--zero-shot", "--pairs"], "got it with --zero-shot"),
+        (["--zero-shot", "--retrieval"], "must stand alone"),
+        (["--captions"], "--captions must measure a run for captions or region-captions or language"),
+        (["--entailment"], "--entailment must measure a run for entailment"),
         (["--zero-shot", "--seen", "--typos", "0", "1.5"], "typos=1.5"),
         (["--zero-shot", "--seen", "--top", "0"], "`top`"),
         (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),

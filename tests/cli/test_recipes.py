@@ -37,7 +37,9 @@ def test_explains_one_with_its_deviations_and_every_field(capsys, tmp_path):
     assert "how embeddings are compared" in below and "order" in below
 
 
-def test_a_recipe_of_a_file_is_explained_too(capsys, tmp_path):
+def test_a_recipe_of_a_file_is_explained_too(capsys, tmp_path, monkeypatch):
+    # Set by the command, for the processes that it starts.
+    monkeypatch.setenv("VSEMB_SYSTEMS", "")
     path = tmp_path / "mine_to_explain.py"
     path.write_text('"""Mine."""\nfrom vsemb import recipes\nRECIPE = recipes.get("vsepp", "paper")\n')
     assert main(["recipes", str(path)]) == 0

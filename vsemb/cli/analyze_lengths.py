@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     if arguments.examples < 0:
         raise invalid_argument("examples", arguments.examples, "an integer >= 0")
-    opened = [Run.open(path) for path in arguments.runs]
+    opened = [Run.open(path, "retrieval") for path in arguments.runs]
     dataset = Dataset.open(arguments.data or opened[0].data_path)
     found = compare_lengths(opened, dataset, arguments.split, pairs=arguments.pairs, images=arguments.images)
     names = [run.path.name for run in opened]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from vsemb import registry
 from vsemb.commands import add_modes, add_options, apply_options
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise unknown_name("evaluation", name, modes.modules)
     modes.check(arguments, name)
     protocol = modes.modules[name]
-    if name != recipe.evaluation and recipe.kind not in protocol.TASKS:
+    kinds = tuple(registry.find_part("task", task, "task") for task in protocol.TASKS)
+    if name != recipe.evaluation and not isinstance(recipe, kinds):
         raise InvalidArgumentError(
             f"--{name} must measure a run for {' or '.join(protocol.TASKS) or name}; got {opened.path}, a run of the "
             f"recipe {recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."

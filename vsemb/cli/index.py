@@ -84,7 +84,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     from vsemb.search import IndexSettings, check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
-    opened = Run.open(arguments.run)
+    opened = Run.open(arguments.run, "retrieval")
     check_indexable(opened)
     dataset = Dataset.open(arguments.data or opened.data_path)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
@@ -157,7 +157,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
                 "longer where it was. Name it with --data."
             )
     else:
-        opened = Run.open(arguments.run)
+        opened = Run.open(arguments.run, "retrieval")
         check_indexable(opened)
         dataset = Dataset.open(arguments.data or opened.data_path)
         kind = "text" if arguments.captions else "image"

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vsemb.runs.projecting import project_run
     from vsemb.runs.run import Run
 
-    opened = Run.open(arguments.run)
+    opened = Run.open(arguments.run, "retrieval")
     path, shapes = project_run(
         opened,
         Dataset.open(arguments.data or opened.data_path),

@@ -91,7 +91,7 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
 
     if arguments.index_run is not None:
         raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
-    opened = Run.open(arguments.run)
+    opened = Run.open(arguments.run, "retrieval")
     apply_options(arguments, opened, "run")
     return search_run(
         opened,

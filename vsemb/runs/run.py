@@ -28,6 +28,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from vsemb import registry
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
@@ -97,14 +98,14 @@ class Run:
 
         Args:
             path: the directory.
-            task: kind of recipe that is needed; None for any.
+            task: kind of recipe that is needed, or one derived from it; None for any.
 
         Raises:
             DataError: if it is not a run directory, one of another task, or has no selected weights yet.
         """
         path = Path(path)
         recipe = read_recipe(path)
-        if task not in (None, recipe.kind):
+        if task is not None and not isinstance(recipe, registry.find_part("task", task, "task")):
             raise DataError(
                 f"{path} must be a run for {task}; it was trained with the recipe {recipe.name!r}, which is for "
                 f"{recipe.kind}."

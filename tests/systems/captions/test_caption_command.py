@@ -16,10 +16,10 @@ OTHERS = {
     "index": ["RUN"],
     "classify": ["RUN", "--classes", "dog", "cat"],
     "align": ["RUN", "dog.jpg", "a dog"],
-    "regions-search": ["RUN", "a dog"],
-    "magnitudes": ["RUN", "--out", "OUT"],
+    "search --regions": ["RUN", "a dog"],
+    "analyze norms": ["RUN", "--out", "OUT"],
     "projector": ["RUN", "--out", "OUT"],
-    "lengths": ["RUN", "RUN"],
+    "analyze lengths": ["RUN", "RUN"],
 }
 
 
@@ -98,10 +98,10 @@ def untrained(request, tmp_path):
 @pytest.mark.parametrize("command", OTHERS)
 def test_other_commands_refuse_runs_that_write_captions(command, untrained, tmp_path, capsys):
     places = {"RUN": str(untrained), "OUT": str(tmp_path / "out.png")}
-    assert main([command, *(places.get(each, each) for each in OTHERS[command])]) == 1
+    assert main([*command.split(), *(places.get(each, each) for each in OTHERS[command])]) == 1
     error = capsys.readouterr().err
-    task = recipes.get(json.loads((untrained / "recipe.json").read_text())["name"]).task
-    assert f"which is for {task}; a run for retrieval is needed" in error and error.count("\n") == 1
+    task = recipes.get(json.loads((untrained / "recipe.json").read_text())["name"]).kind
+    assert "must be a run for retrieval" in error and f"which is for {task}." in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["caption", "report", "demo"])

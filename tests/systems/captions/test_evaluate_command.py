@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from vsemb.cli.__main__ import main
-from vsemb.cli.tables import captions_table, perplexity_table
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions, measure_captions
 from vsemb.systems.captions.caption_metrics import CaptionMetrics
+from vsemb.systems.captions.evaluate_captions import captions_table
+from vsemb.systems.captions.evaluate_perplexity import perplexity_table
 from vsemb.systems.captions.novelty import NearestSentences
 from vsemb.systems.captions.perplexities import PerplexityRow, measure_perplexities
 
@@ -68,7 +69,7 @@ def test_perplexity_table_says_what_does_not_compare() -> None:
         PerplexityRow("uniform", "", 3000.0, 11.55, 12345, 0.0125, 3000, "c0ffee"),
     ]
     lines = perplexity_table(rows, "val", "Other words.").splitlines()
-    assert lines[0].split() == ["val", "model", "perplexity", "bits", "a", "word", "words", "unknown"]
+    assert lines[0].split() == ["val", "model", "perplexity", "bits", "per", "word", "words", "unknown"]
     assert lines[1].split() == ["runs/x", "sc-nlm", "12.35", "3.626", "12,345", "1.2", "%"]
     assert lines[2].split()[0] == "uniform" and lines[3] == "Other words."
 
@@ -76,24 +77,24 @@ def test_perplexity_table_says_what_does_not_compare() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--captions", "--perplexity"], "perplexity=True. Expected: nothing with --captions"),
-        (["--captions", "--zero-shot"], "with --captions"),
-        (["--captions", "--pointing"], "with --captions"),
-        (["--captions", "--folds", "2"], "1 with --captions"),
-        (["--captions", "--typos", "0.1"], "with --captions"),
-        (["--captions", "--affinity", "1"], "with --captions"),
-        (["--captions", "--parser", "x"], "with --captions"),
+        (["--captions", "--perplexity"], "--captions must stand alone; got --perplexity too"),
+        (["--captions", "--zero-shot"], "must stand alone"),
+        (["--captions", "--pointing"], "must stand alone"),
+        (["--captions", "--folds", "2"], "--folds must be used with --retrieval; got it with --captions"),
+        (["--captions", "--typos", "0.1"], "--typos must be used with --zero-shot; got it with --captions"),
+        (["--captions", "--affinity", "1"], "--affinity must be used with --pointing"),
+        (["--captions", "--parser", "x"], "trees"),
         (["--captions", "--examples", "-1"], "examples=-1"),
         (["--captions", "--limit", "0"], "limit=0"),
         (["--captions", "--beam", "0"], "beam=0"),
         (["--captions", "--split", "vall"], "Did you mean 'val'"),
         (["--captions", "--beside", "runs/none"], "runs/none"),
-        (["--perplexity", "--beam", "3"], "nothing with --perplexity"),
-        (["--perplexity", "--no-meteor"], "nothing with --perplexity"),
-        (["--perplexity", "--pairs"], "with --perplexity"),
-        (["--beam", "3"], "without --captions"),
-        (["--beside", "runs/x"], "nothing without --captions or --perplexity"),
-        ([], "add --captions to measure the captions it writes, or --perplexity"),
+        (["--perplexity", "--beam", "3"], "--beam must be used with --captions; got it with --perplexity"),
+        (["--perplexity", "--no-meteor"], "--no-meteor must be used with --captions"),
+        (["--perplexity", "--pairs"], "--pairs must be used with --retrieval"),
+        (["--retrieval", "--beside", "x"], "--beside must be used with --captions or with --perplexity"),
+        (["--retrieval"], "--retrieval must measure a run for retrieval"),
+        (["--pointing"], "--pointing must measure a run for retrieval"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -107,4 +108,9 @@ def test_what_does_not_go_together_is_one_line(caption_run, options, said, capsy
 def test_other_runs_are_told_what_is_needed(tiny_run, option, capsys) -> None:
     assert main(["evaluate", str(tiny_run.path), option]) == 1
     error = capsys.readouterr().err
-    assert "'vsepp', which is for retrieval" in error and "multimodal-rnn" in error
+    assert "'vsepp', which is for retrieval" in error and "Its own protocol is --retrieval" in error
+
+
+def test_captions_are_the_protocol_of_runs_that_write_them(caption_run, capsys) -> None:
+    assert main(["evaluate", str(caption_run.path), "--no-meteor", "--limit", "3"]) == 0
+    assert capsys.readouterr().out.startswith("val: 3 images")

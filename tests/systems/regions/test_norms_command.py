@@ -1,4 +1,4 @@
-"""`vsemb magnitudes`."""
+"""`vsemb analyze norms`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsemb.cli.__main__ import main
 
 def test_two_tables_a_sheet_and_json(region_run, tmp_path, capsys):
     out, report = tmp_path / "salient.jpg", tmp_path / "found.json"
-    arguments = ["magnitudes", str(region_run.path), "-k", "4", "--min-count", "3", "--parts"]
+    arguments = ["analyze", "norms", str(region_run.path), "-k", "4", "--min-count", "3", "--parts"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     words, regions = capsys.readouterr().out.removesuffix(f"\n{out}\n").split("\n\n")
     assert words.split()[:6] == ["smallest", "word", "places", "largest", "word", "places"]
@@ -20,7 +20,7 @@ def test_two_tables_a_sheet_and_json(region_run, tmp_path, capsys):
     assert found["split"] == "val" and all(each["count"] >= 3 for each in found["smallest"])
     for line, low, high in zip(words.splitlines()[1:], found["smallest"], found["largest"], strict=True):
         assert line.split()[1] == low["word"] and line.split()[4] == high["word"]
-        assert low["magnitude"] <= high["magnitude"]
+        assert low["norm"] <= high["norm"]
     assert len(regions.splitlines()) == 5 and all(each["region"] for each in found["regions"])
     with Image.open(out) as sheet:
         assert sheet.format == "JPEG"
@@ -38,8 +38,10 @@ def test_mistakes_are_one_line(region_run, tiny_run, tmp_path, capsys):
         (region_run, ["--data", "nowhere"], "nowhere"),
         (region_run, ["--out", "a.svg"], ".png, .jpg"),
         (region_run, ["--out", "a.png", "--json", "a.png"], "which it would replace"),
+        (region_run, ["--pairs", "3"], "--pairs must be used with lengths; got it with norms"),
+        (region_run, [str(tiny_run.path)], "one run for norms"),
         (tiny_run, [], "vsemb train dvsa"),
     ):
-        assert main(["magnitudes", str(run.path), *arguments]) == 1
+        assert main(["analyze", "norms", str(run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1, arguments

@@ -1,4 +1,4 @@
-"""`vsemb regions-search`."""
+"""`vsemb search --regions`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vsemb.runs.pictures import MOST_TILES
 
 def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
     out, report = tmp_path / "found.png", tmp_path / "found.json"
-    arguments = ["regions-search", str(region_run.path), "red circle", "--split", "val", "-k", "3"]
+    arguments = ["search", "--regions", str(region_run.path), "red circle", "--split", "val", "-k", "3"]
     assert main([*arguments, "--out", str(out), "--json", str(report)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:5] == ["rank", "score", "key", "split", "region"] and len(lines) == 6
@@ -32,7 +32,7 @@ def test_against_every_region_by_itself(region_run, parts, tmp_path, capsys):
     dataset, report = Dataset.open(region_run.data_path), tmp_path / "found.json"
     options = ["--all-regions", "-k", "20", "--split", "test", "--json", str(report)]
     arguments = [*options, *(["--parts"] if parts else [])]
-    assert main(["regions-search", str(region_run.path), "a red circle", *arguments]) == 0
+    assert main(["search", "--regions", str(region_run.path), "a red circle", *arguments]) == 0
     split, store = dataset.split("test"), region_run.regions_of(dataset)
     (words,) = region_run.model.encode_texts(region_run.tokenizer(["a red circle"])).numpy()
     wanted = []
@@ -59,15 +59,17 @@ def test_mistakes_are_one_line(region_run, capsys):
         (["red", "--split", "vall"], "Did you mean 'val'"),
         (["red", "--data", "nowhere"], "nowhere"),
         (["red", "--out", "sheet.pdf"], ".png, .jpg"),
+        (["red", "--plus", "blue"], "--plus must be used without a mode; got it with --regions"),
+        ([], "a few words to look for"),
         (["red", "--out", "sheet.png", "--json", "./sheet.png"], "which it would replace"),
     ):
-        assert main(["regions-search", str(region_run.path), *arguments]) == 1
+        assert main(["search", "--regions", str(region_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1, arguments
 
 
 def test_help_says_how_many_are_drawn(capsys):
-    for command in ("regions-search", "magnitudes"):
+    for command in ("search", "analyze"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert f"{MOST_TILES} at most" in " ".join(capsys.readouterr().out.split())
@@ -75,16 +77,16 @@ def test_help_says_how_many_are_drawn(capsys):
 
 def test_odd_bytes_in_the_text(region_run, tmp_path, capsys):
     report = tmp_path / "found.json"
-    assert main(["regions-search", str(region_run.path), "red \udcff", "--json", str(report)]) == 0
+    assert main(["search", "--regions", str(region_run.path), "red \udcff", "--json", str(report)]) == 0
     assert json.loads(report.read_text())["query"] == "red ?"
 
 
 def test_no_regions(region_run, tiny_run, tmp_path, capsys):
-    assert main(["regions-search", str(tiny_run.path), "red"]) == 1
+    assert main(["search", "--regions", str(tiny_run.path), "red"]) == 1
     error = capsys.readouterr().err
     assert "vsemb train dvsa" in error and error.count("\n") == 1
     ignored = shutil.ignore_patterns("regions")
     copy = shutil.copytree(region_run.data_path, tmp_path / "data", ignore=ignored)
-    assert main(["regions-search", str(region_run.path), "red", "--data", str(copy)]) == 1
+    assert main(["search", "--regions", str(region_run.path), "red", "--data", str(copy)]) == 1
     error = capsys.readouterr().err
     assert "vsemb regions" in error and error.count("\n") == 1

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not 0 <= fade < math.inf:
         raise invalid_argument("fade", fade, "a number >= 0")
     check_files(arguments, [arguments.image])
-    opened = Run.open(arguments.run)
+    opened = Run.open(arguments.run, "retrieval")
     found = align_image(
         opened,
         arguments.image,

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     if len(arguments.runs) > 1:
         raise invalid_argument("run", arguments.runs[1], "one run for norms")
     check_files(arguments)
-    opened = Run.open(arguments.runs[0])
+    opened = Run.open(arguments.runs[0], "retrieval")
     require_regions(opened)
     dataset = opened.open_data(arguments.data)
     found = measure_norms(

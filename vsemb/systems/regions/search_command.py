@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.text is None:
         raise invalid_argument("text", None, "a few words to look for")
     check_files(arguments)
-    opened = Run.open(arguments.run)
+    opened = Run.open(arguments.run, "retrieval")
     require_regions(opened)
     dataset = opened.open_data(arguments.data)
     found = search_regions(

@@ -1,4 +1,4 @@
-"""`vsemb tag` from the command line: what it prints, exit codes and messages."""
+"""`vsemb annotate --pos-tags` from the command line: what it prints, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vsemb.systems.language import taggers as tagging
 
 
 def tag(*arguments: object) -> int:
-    return main(["tag", *map(str, arguments)])
+    return main(["annotate", "--pos-tags", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_file(scenes_copy, file, tmp_path, capsys):
     assert list(lines) == ["captions", "tags", "from", "time", "where"]
     assert lines["tags"] == "1 kinds: NN 100 %" and lines["from"] == "tags.txt"
     values = json.loads(report.read_text())
-    tags = Dataset.open(scenes_copy.path).tags
+    tags = Dataset.open(scenes_copy.path).annotation("tags")
     assert (values["captions"], values["fingerprint"]) == (tags.count, tags.fingerprint)
     assert lines["where"] == str(tags.path)
     # The same again is nothing new, others are refused.
@@ -44,7 +44,7 @@ def test_a_file(scenes_copy, file, tmp_path, capsys):
     assert tag(scenes_copy.path, "--file", file) == 1
     assert "already holds tags from a file; replace them with --overwrite" in capsys.readouterr().err
     assert tag(scenes_copy.path, "--file", file, "--overwrite") == 0
-    assert Dataset.open(scenes_copy.path).tags.fingerprint != tags.fingerprint
+    assert Dataset.open(scenes_copy.path).annotation("tags").fingerprint != tags.fingerprint
 
 
 def test_a_tagger(scenes_copy, monkeypatch, capsys):
@@ -70,4 +70,4 @@ def test_a_tagger(scenes_copy, monkeypatch, capsys):
 def test_errors_are_one_line(scenes_copy, capsys, arguments, message):
     assert tag(*(argument.format(data=scenes_copy.path) for argument in arguments)) == 1
     error = capsys.readouterr().err
-    assert message in error and error.startswith("vsemb tag: ") and error.count("\n") == 1
+    assert message in error and error.startswith("vsemb annotate: ") and error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`vsemb parse` from the command line: what it prints, exit codes and messages."""
+"""`vsemb annotate --dependencies` from the command line: what it prints, exit codes and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("spacy")
 
 
 def parse(*arguments: object) -> int:
-    return main(["parse", *map(str, arguments)])
+    return main(["annotate", "--dependencies", *map(str, arguments)])
 
 
 def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
@@ -29,7 +29,7 @@ def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
     assert lines["next"] == f"vsemb train tree-twin --data {scenes_copy.path} --out runs/tree"
     values = json.loads(report.read_text())
     assert values["trees"] == values["captions_parsed"] == captions_of(scenes_copy)
-    assert values["fingerprint"] == Dataset.open(scenes_copy.path).parses.fingerprint
+    assert values["fingerprint"] == Dataset.open(scenes_copy.path).annotation("parses").fingerprint
     assert 1 <= values["depth_mean"] <= values["depth_max"] <= values["words_max"]
     assert parse(scenes_copy.path, "--model", spacy_pipeline, "--processes", 2) == 0
     captured = capsys.readouterr()
@@ -59,6 +59,8 @@ def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
         (["{data}", "--conllu", "{pipeline}/meta.json"], "meta.json, line 1"),
         (["{data}", "--conllu", "{data}"], "Is a directory"),
         (["{data}", "--conllu", "x", "--processes", "2"], "none with --conllu"),
+        (["{data}", "--file", "x"], "--file must be used with --pos-tags; got it with --dependencies"),
+        (["{data}", "--pos-tags"], "--dependencies must stand alone; got --pos-tags too"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -67,7 +69,7 @@ def test_failures_are_one_line_and_leave_nothing(scenes_copy, spacy_pipeline, ca
     given = [text.format(data=scenes_copy.path, pipeline=spacy_pipeline) for text in arguments]
     assert parse(*given) == 1
     captured = capsys.readouterr()
-    assert captured.err.startswith("vsemb parse: ") and captured.err.count("\n") == 1
+    assert captured.err.startswith("vsemb annotate: ") and captured.err.count("\n") == 1
     assert message in captured.err
     assert captured.out == ""
     assert sorted(scenes_copy.path.rglob("*")) == before
