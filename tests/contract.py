@@ -33,9 +33,17 @@ LAYER_ARGUMENTS = {"name", "trainable", "dtype"}
 
 
 def constructor_arguments(cls: type) -> set[str]:
-    """Returns the names of a constructor's arguments, `**kwargs` left out."""
-    parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    return {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    """Returns the names of a constructor's arguments, with those that its `**kwargs` hands on to a base of ours."""
+    names: set[str] = set()
+    for owner in cls.__mro__:
+        if "__init__" not in vars(owner) or owner.__module__.startswith("keras"):
+            continue
+        parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]
+        named = [p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        names |= {p.name for p in named if not names or p.default is not p.empty}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return names
 
 
 def check_config(instance: Any) -> Any:
@@ -174,27 +182,42 @@ def check_similarity(similarity: Any, images: np.ndarray, texts: np.ndarray) -> 
         np.testing.assert_allclose(tf.concat(blocks, 0), whole, rtol=1e-5, atol=1e-6)
 
 
-def check_loss(loss: keras.losses.Loss, relation: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Checks a row-wise loss: config, one finite value a query, dtypes, symbolic and compiled calls.
+def check_loss(loss: keras.losses.Loss, labels: np.ndarray, mask: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Checks a loss over a batch: config, one finite value a query, dtypes, symbolic and compiled calls, the mask.
+
+    Args:
+        loss: the loss.
+        labels: (queries, candidates), one 1 a row.
+        mask: (queries, candidates) bool, false for some that are no query's own.
+        scores: (queries, candidates) of any float type.
 
     Returns:
         (queries,) float32, the value of each query.
     """
     import tensorflow as tf
 
-    rebuilt = check_config(loss)
-    rows = keras.ops.convert_to_numpy(loss.call(relation, scores))
-    assert rows.shape == (len(relation),)
+    rebuilt, scores = check_config(loss), scores.astype(np.float32)
+    rows = keras.ops.convert_to_numpy(loss.call(labels, scores, mask))
+    assert rows.shape == (len(labels),)
     assert np.isfinite(rows).all()
     total = rows.sum() if loss.reduction == "sum" else rows.mean()
-    np.testing.assert_allclose(float(loss(relation, scores)), total, **SAME)
-    np.testing.assert_allclose(float(rebuilt(relation, scores)), total, **SAME)
-    unknown = [tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None], tf.float32)]
-    symbolic = tf.function(lambda r, s: loss(r, s), input_signature=unknown)
-    np.testing.assert_allclose(float(symbolic(relation, scores)), total, **SAME)
-    low = loss(relation, tf.cast(scores, tf.bfloat16))
+    np.testing.assert_allclose(float(loss(labels, scores, mask)), total, **SAME)
+    np.testing.assert_allclose(float(rebuilt(labels, scores, mask)), total, **SAME)
+    unknown = [tf.TensorSpec([None, None], dtype) for dtype in (tf.int32, tf.float32, tf.bool)]
+    symbolic = tf.function(lambda *given: loss(*given), input_signature=unknown)
+    np.testing.assert_allclose(float(symbolic(labels, scores, mask)), total, **SAME)
+    low = loss(labels, tf.cast(scores, tf.bfloat16), mask)
     assert low.dtype == tf.float32
-    # A candidate to ignore counts for nothing, whatever its score.
-    changed = np.where(relation < 0, 1e4, scores).astype(np.float32)
-    np.testing.assert_allclose(float(loss(relation, changed)), total, **SAME)
+    # A candidate to ignore counts for nothing, whatever its score, and gets no gradient.
+    assert not mask.all()
+    changed = tf.constant(np.where(mask, scores, 1e4).astype(np.float32))
+    with tf.GradientTape() as tape:
+        tape.watch(changed)
+        value = loss(labels, changed, mask)
+    np.testing.assert_allclose(float(value), total, **SAME)
+    gradient = tape.gradient(value, changed).numpy()
+    assert np.isfinite(gradient).all() and not gradient[~mask].any()
+    # No mask is one that lets all count.
+    everything = np.ones_like(mask)
+    np.testing.assert_allclose(float(loss(labels, scores)), float(loss(labels, scores, everything)), **SAME)
     return rows

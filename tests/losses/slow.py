@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 
-def ranking_rows(relation: np.ndarray, scores: np.ndarray, margin: float, weight: float) -> np.ndarray:
+def candidates(labels: np.ndarray, mask: np.ndarray, scores: np.ndarray) -> Iterator[tuple[float, list[float]]]:
+    """Yields each query's own score and those of its negatives."""
+    for row, label, counts in zip(scores, labels, mask, strict=True):
+        own = [s for s, is_own in zip(row, label, strict=True) if is_own]
+        yield own[0], [s for s, is_own, fair in zip(row, label, counts, strict=True) if fair and not is_own]
+
+
+def ranking_rows(labels: np.ndarray, mask: np.ndarray, scores: np.ndarray, margin: float, weight: float) -> np.ndarray:
     """`weight` x hardest + (1 - weight) x sum of the hinges of each row."""
     values = []
-    for row, related in zip(scores, relation, strict=True):
-        own = row[list(related).index(1)]
-        hinges = [max(0.0, margin - own + s) for s, r in zip(row, related, strict=True) if r == 0]
+    for own, negatives in candidates(labels, mask, scores):
+        hinges = [max(0.0, margin - own + s) for s in negatives]
         values.append(weight * max(hinges, default=0.0) + (1 - weight) * sum(hinges))
     return np.array(values)
 
 
-def infonce_rows(relation: np.ndarray, scores: np.ndarray, temperature: float, smoothing: float) -> np.ndarray:
+def infonce_rows(
+    labels: np.ndarray, mask: np.ndarray, scores: np.ndarray, temperature: float, smoothing: float
+) -> np.ndarray:
     """Cross entropy of a softmax over the candidates that count."""
     values = []
-    for row, related in zip(scores, relation, strict=True):
-        logits = [s / temperature for s, r in zip(row, related, strict=True) if r >= 0]
-        kinds = [r for r in related if r >= 0]
-        total = math.log(sum(math.exp(x) for x in logits))
-        negatives = kinds.count(0)
+    for own, negatives in candidates(labels, mask, scores):
+        total = math.log(sum(math.exp(s / temperature) for s in [own, *negatives]))
         share = smoothing if negatives else 0.0
-        value = 0.0
-        for logit, kind in zip(logits, kinds, strict=True):
-            target = 1 - share if kind == 1 else share / negatives
-            value -= target * (logit - total)
+        value = -(1 - share) * (own / temperature - total)
+        for score in negatives:
+            value -= share / len(negatives) * (score / temperature - total)
         values.append(value)
     return np.array(values)
 
 
-def sigmoid_rows(relation: np.ndarray, scores: np.ndarray, temperature: float, bias: float) -> np.ndarray:
+def sigmoid_rows(
+    labels: np.ndarray, mask: np.ndarray, scores: np.ndarray, temperature: float, bias: float
+) -> np.ndarray:
     """-log of the probability of every right answer, yes for the own pair and no for a negative."""
-    values = []
-    for row, related in zip(scores, relation, strict=True):
-        value = 0.0
-        for score, kind in zip(row, related, strict=True):
-            yes = 1 / (1 + math.exp(-(score / temperature + bias)))
-            value -= {1: math.log(yes), 0: math.log(1 - yes), -1: 0.0}[int(kind)]
-        values.append(value)
-    return np.array(values)
+
+    def yes(score: float) -> float:
+        return 1 / (1 + math.exp(-(score / temperature + bias)))
+
+    return np.array(
+        [
+            -math.log(yes(own)) - sum(math.log(1 - yes(score)) for score in negatives)
+            for own, negatives in candidates(labels, mask, scores)
+        ]
+    )
 
 
 def structured_rows(
@@ -75,10 +83,11 @@ def finite_differences(function: Callable[[np.ndarray], float], at: np.ndarray, 
     return gradient
 
 
-def random_relation(queries: int, candidates: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A relation with exactly one own pair a row, some rows to ignore, and scores without ties."""
+def random_labels(queries: int, candidates: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels with one own pair a row, a mask of some candidates to ignore, and scores without ties, float64."""
     generator = np.random.default_rng(seed)
-    relation = -(generator.random((queries, candidates)) < 0.25).astype(np.int32)
-    relation[np.arange(queries), generator.permutation(candidates)[:queries]] = 1
+    mask = generator.random((queries, candidates)) >= 0.25
+    labels = np.zeros((queries, candidates), np.int32)
+    labels[np.arange(queries), generator.permutation(candidates)[:queries]] = 1
     scores = generator.permutation(queries * candidates).reshape(queries, candidates)
-    return relation, scores / scores.size - 0.4
+    return labels, mask | (labels == 1), scores / scores.size - 0.4

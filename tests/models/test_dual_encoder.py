@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import SAME, _without_shapes
-from tests.losses.slow import infonce_rows, ranking_rows, structured_rows
+from tests.losses.slow import infonce_rows, ranking_rows
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
@@ -21,9 +21,16 @@ from vsemb.encoders import (
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
-from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 DIM, WORDS = 4, 9
+
+# Labels and mask of four pairs, of which the first and the third share an id.
+TWO_OF_ONE = np.eye(4, dtype=int), np.array([[1, 1, 0, 1], [1, 1, 1, 1], [0, 1, 1, 1], [1, 1, 1, 1]], bool)
+
+
+def every(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and the mask that lets all candidates count."""
+    return labels, np.ones(labels.shape, bool)
 
 
 def make_model(loss=None, seed: int = 0, **options) -> DualEncoder:
@@ -70,9 +77,9 @@ def test_loss_of_both_directions(negatives: str, weight: float) -> None:
     model = make_model(PairwiseRanking(0.2, negatives), image_weight=weight)
     batch = make_batch([3, 1, 4, 7, 5])
     scores = scores_of(model, batch["image"], batch["text"])
-    relation, hardest = np.eye(5, dtype=int), float(negatives == "hardest")
-    from_images = ranking_rows(relation, scores, 0.2, hardest).sum()
-    from_texts = ranking_rows(relation, scores.T, 0.2, hardest).sum()
+    given, hardest = every(np.eye(5)), float(negatives == "hardest")
+    from_images = ranking_rows(*given, scores, 0.2, hardest).sum()
+    from_texts = ranking_rows(*given, scores.T, 0.2, hardest).sum()
     # float32 cosines of four dimensions err by some 1e-7, forty hinges of them by 1e-5.
     np.testing.assert_allclose(loss_of(model, batch), weight * from_images + from_texts, atol=1e-5)
 
@@ -81,8 +88,7 @@ def test_duplicate_images_are_no_negatives_of_each_other() -> None:
     model = make_model(InfoNCE(0.5))
     batch = make_batch([3, 1, 3, 7])
     scores = scores_of(model, batch["image"], batch["text"])
-    relation = np.array([[1, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 1, 0], [0, 0, 0, 1]])
-    expected = infonce_rows(relation, scores, 0.5, 0).mean() + infonce_rows(relation, scores.T, 0.5, 0).mean()
+    expected = sum(infonce_rows(*TWO_OF_ONE, rows, 0.5, 0).mean() for rows in (scores, scores.T))
     np.testing.assert_allclose(loss_of(model, batch), expected, rtol=1e-5)
 
 
@@ -133,11 +139,13 @@ def test_sampled_negatives_replace_those_of_the_batch(negatives: str) -> None:
     own = np.diag(scores_of(model, batch["image"], batch["text"]))
     texts = scores_of(model, batch["image"], batch["negative_text"])
     images = scores_of(model, batch["negative_image"], batch["text"]).T
-    to_texts = np.array([[1, 0, 0, 0], [1, 0, 0, 0], [1, -1, 0, 0]])
-    to_images = np.array([[1, 0, 0], [1, 0, -1], [1, 0, 0]])
-    hardest = float(negatives == "hardest")
-    expected = ranking_rows(to_texts, np.column_stack([own, texts]), 0.2, hardest).sum()
-    expected += ranking_rows(to_images, np.column_stack([own, images]), 0.2, hardest).sum()
+    # The own pair in the first column, then those sampled.
+    to_texts = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 1, 1]], bool)
+    to_images = np.array([[1, 1, 1], [1, 1, 0], [1, 1, 1]], bool)
+    hardest, expected = float(negatives == "hardest"), 0.0
+    for mask, sampled in ((to_texts, texts), (to_images, images)):
+        labels = np.eye(1, mask.shape[1]).repeat(3, axis=0)
+        expected += ranking_rows(labels, mask, np.column_stack([own, sampled]), 0.2, hardest).sum()
     np.testing.assert_allclose(loss_of(model, batch), expected, atol=1e-5)
 
 
@@ -146,7 +154,7 @@ def test_sampled_negatives_of_one_kind_alone() -> None:
     model = make_model()
     full = with_negatives(make_batch([3, 1, 0]), image_ids=[8, 1], text_ids=[0, 7, 9])
     scores = scores_of(model, full["image"], full["text"])
-    in_batch = ranking_rows(np.eye(3), scores, 0.2, 0).sum(), ranking_rows(np.eye(3), scores.T, 0.2, 0).sum()
+    in_batch = [ranking_rows(*every(np.eye(3)), rows, 0.2, 0).sum() for rows in (scores, scores.T)]
     both = loss_of(model, full)
     only_text = {k: v for k, v in full.items() if not k.startswith("negative_image")}
     only_image = {k: v for k, v in full.items() if not k.startswith("negative_text")}
@@ -207,6 +215,37 @@ def test_the_warm_up_follows_the_optimizer() -> None:
         np.testing.assert_allclose(loss_of(model, batch), expected, rtol=1e-5)
 
 
+def losses_and_gradients(loss, batch: dict[str, np.ndarray], **options) -> list[np.ndarray]:
+    model = make_model(loss, **options)
+    tensors = {name: tf.constant(value) for name, value in batch.items()}
+    with tf.GradientTape() as tape:
+        value = model.compute_loss(x=tensors, y_pred=model(tensors))
+    gradients = tape.gradient(value, [variable.value for variable in model.trainable_variables])
+    return [value.numpy(), *(tf.convert_to_tensor(gradient).numpy() for gradient in gradients)]
+
+
+@pytest.mark.parametrize("kind", ["two of one image", "sampled", "blocks"])
+def test_a_plain_keras_loss_of_labels_and_scores(kind: str) -> None:
+    batch = make_batch([3, 1, 3, 7])
+    if kind == "sampled":
+        batch = with_negatives(batch, image_ids=[8, 1], text_ids=[0, 7, 9])
+    options = {"block_size": 3} if kind == "blocks" else {}
+    found = losses_and_gradients(keras.losses.CategoricalCrossentropy(from_logits=True), batch, **options)
+    # Cross entropy of the scores as they are is InfoNCE at a temperature of 1.
+    for one, other in zip(found, losses_and_gradients(InfoNCE(1.0), batch, **options), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_a_plain_keras_loss_trains_saves_and_reloads(tmp_path) -> None:
+    model, batch = make_model(keras.losses.CategoricalHinge()), make_batch(range(6))
+    data = tf.data.Dataset.from_tensors(batch).repeat(15)
+    history = model.fit(data, epochs=3, verbose=0).history["loss"]
+    assert history[-1] < 0.8 * history[0]
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loss_of(reloaded, batch), loss_of(model, batch), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_outputs_are_float32_in_the_similaritys_geometry(dtype: str, similarity: str) -> None:
@@ -259,12 +298,12 @@ def test_config_round_trip() -> None:
     ("loss", "message"),
     [
         ("mse", "ranking, infonce"),
-        (keras.losses.MeanSquaredError(), "InBatchLoss"),
-        (None, "InBatchLoss"),
+        (keras.losses.mean_squared_error, "keras.losses.Loss"),
+        (None, "keras.losses.Loss"),
         ("rankin", "Did you mean 'ranking'"),
     ],
 )
-def test_a_loss_that_is_not_row_wise(loss, message: str) -> None:
+def test_what_is_no_loss_is_refused(loss, message: str) -> None:
     # A fresh model: Keras keeps the old `loss` when a model is compiled again without one.
     model = DualEncoder.from_config(make_model().get_config())
     model.compile("sgd", loss=loss)
@@ -278,7 +317,7 @@ def test_similarity_by_wrong_name() -> None:
 
 
 def test_gradients_are_clipped_by_their_global_norm() -> None:
-    # `optimizer.clip` of a recipe is Keras' global_clipnorm: one norm over all tensors.
+    # One norm over all tensors.
     from tests.oracles import oracle
 
     entry = oracle("gradient_clipping")
@@ -288,29 +327,12 @@ def test_gradients_are_clipped_by_their_global_norm() -> None:
     np.testing.assert_allclose([-v.numpy() for v in variables], entry.expected["global"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (0.5, 2.0)])
-def test_structured_loss_over_the_classes_of_a_batch(weights: tuple[float, float]) -> None:
-    image_weight, text_weight = weights
-    model = make_model(StructuredJointEmbedding(), similarity="dot", image_weight=image_weight, text_weight=text_weight)
-    batch = make_batch([3, 1, 4, 7, 5])
-    classes = np.array([20, 21, 20, 22, 23], np.int64)
-    batch["class_id"] = classes
-    images, texts = model.image_encoder(batch["image"]), model.text_encoder(batch["text"])
-    scores = np.asarray(images, np.float64) @ np.asarray(texts, np.float64).T
-    own = np.arange(5)
-    from_images = structured_rows(scores, classes, classes, own, "hardest").mean()
-    from_texts = structured_rows(scores.T, classes, classes, own, "hardest").mean()
-    expected = image_weight * from_images + text_weight * from_texts
-    np.testing.assert_allclose(loss_of(model, batch), expected, rtol=1e-5)
-
-
 def test_items_of_one_class_are_no_negatives_of_each_other() -> None:
     model = make_model(PairwiseRanking(0.2))
     batch = make_batch([3, 1, 4, 7])
     scores = scores_of(model, batch["image"], batch["text"])
     batch["class_id"] = np.array([1, 2, 1, 3], np.int64)
-    relation = np.array([[1, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 1, 0], [0, 0, 0, 1]])
-    expected = sum(ranking_rows(relation, s, 0.2, 0.0).sum() for s in (scores, scores.T))
+    expected = sum(ranking_rows(*TWO_OF_ONE, rows, 0.2, 0.0).sum() for rows in (scores, scores.T))
     np.testing.assert_allclose(loss_of(model, batch), expected, atol=1e-5)
 
 
@@ -319,8 +341,6 @@ def test_what_does_not_go_with_classes_is_refused() -> None:
     negatives = {"negative_text": batch["text"], "negative_text_id": batch["image_id"] + 9}
     with pytest.raises(InvalidArgumentError, match="class_id"):
         loss_of(make_model(), {**batch, **negatives, "class_id": batch["image_id"]})
-    with pytest.raises(InvalidArgumentError, match="structured_joint_embedding"):
-        loss_of(make_model(StructuredJointEmbedding()), {**batch, **negatives})
     with pytest.raises(InvalidArgumentError, match="text_weight"):
         make_model(image_weight=0.0, text_weight=0.0)
 

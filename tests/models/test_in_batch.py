@@ -5,52 +5,52 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.losses import LOSSES, CombinedLoss, InBatchLoss, InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb import losses, registry
+from vsemb.losses import CombinedLoss, InBatchLoss, InfoNCE, KerasLoss, PairwiseRanking, SigmoidLoss
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.models.logit_scale import LogitScale
 from vsemb.similarities import get as get_similarity
-from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 ROWS, DIM = 7, 4
 
-#: Name of a case -> (loss, similarity, kind of batch).
-CASES: dict[str, tuple[InBatchLoss, str, str]] = {
+#: Loss, similarity, kind of batch.
+Case = tuple[InBatchLoss, str, str]
+
+CASES: dict[str, Case] = {
     "ranking": (PairwiseRanking(0.3), "cosine", ""),
     "ranking-sum": (PairwiseRanking(0.3, reduction="sum_over_batch_size"), "order-reversed", "sampled"),
     "hardest": (PairwiseRanking(0.3, "hardest"), "order", "texts"),
     "infonce": (InfoNCE(0.5, 0.1), "cosine", ""),
     "infonce-sampled": (InfoNCE(), "dot", "sampled"),
     "combined": (CombinedLoss([PairwiseRanking(), InfoNCE(0.3)], [1.0, 0.5]), "cosine", "classes"),
-    "structured": (StructuredJointEmbedding(), "dot", "classes"),
-    "structured-all": (StructuredJointEmbedding(0.5, "all"), "dot", "classes"),
+    "keras": (KerasLoss(keras.losses.CategoricalHinge()), "cosine", "texts"),
     "sigmoid": (SigmoidLoss(), "cosine", ""),
     "sigmoid-sum": (SigmoidLoss(0.3, -2.0, reduction="sum"), "dot", "texts"),
     "sigmoid-sampled": (SigmoidLoss(), "order", "sampled"),
-    "sets": (PairwiseRanking(0.3), "region-word", ""),
-    "sets-sampled": (SigmoidLoss(0.5), "late-interaction", "sampled"),
 }
 
 
-def make(case: str, block_size: int | None, **changes: Any) -> InBatchObjective:
-    loss, similarity, _ = CASES[case]
+def make(case: Case, block_size: int | None, **changes: Any) -> InBatchObjective:
+    loss, similarity, _ = case
     scale = LogitScale(5.0, bias=-1.0)
     scale.build()
     options = {"image_weight": 0.6, "text_weight": 1.0, **changes}
     return InBatchObjective(loss, get_similarity(similarity), scale, block_size=block_size, **options)
 
 
-def make_batch(case: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def make_batch(case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Inputs and outputs of a model: two rows show one image."""
-    loss, similarity, kind = CASES[case]
+    _, similarity, kind = case
     generator = np.random.default_rng(0)
 
     def some(rows: int, items: int) -> np.ndarray:
-        sets = get_similarity(similarity).sets
-        values = generator.normal(size=(rows, items, DIM) if sets else (rows, DIM)).astype(np.float32)
+        several = get_similarity(similarity).multi_vector
+        values = generator.normal(size=(rows, items, DIM) if several else (rows, DIM)).astype(np.float32)
         return np.array(get_similarity(similarity).normalize(values))
 
     ids = np.arange(ROWS) % (ROWS - 1) + 2**24
@@ -66,7 +66,7 @@ def make_batch(case: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
     return x, y
 
 
-def value_and_gradients(loss: InBatchObjective, case: str, eager: bool = False) -> list[np.ndarray]:
+def value_and_gradients(loss: InBatchObjective, case: Case, eager: bool = False) -> list[np.ndarray]:
     """The loss and its gradients for all embeddings, the factor and the bias, rows unknown to the graph."""
     x, y = make_batch(case)
 
@@ -94,46 +94,59 @@ def check_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6 * max(1.0, largest))
 
 
-def test_every_loss_has_a_case() -> None:
-    assert {type(loss) for loss, _, _ in CASES.values()} == {*LOSSES.values(), CombinedLoss}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_blocks_equal_all_scores_at_once(case: str) -> None:
+def check_blocks(case: Case) -> None:
+    """Checks that blocks of three give what all scores at once do."""
     expected = value_and_gradients(make(case, None), case)
     check_same(value_and_gradients(make(case, 3), case), expected)
     assert np.abs(expected[0]) > 0.1
 
 
+def test_every_loss_has_a_case() -> None:
+    parts = registry.BASE.parts["loss"]
+    assert {type(loss) for loss, _, _ in CASES.values()} == {*(type(losses.get(kind)) for kind in parts), KerasLoss}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_blocks_equal_all_scores_at_once(case: Case) -> None:
+    check_blocks(case)
+
+
 @pytest.mark.parametrize("size", [1, ROWS, 50])
 def test_any_block_size(size: int) -> None:
-    expected = value_and_gradients(make("sigmoid", None), "sigmoid", eager=True)
-    check_same(value_and_gradients(make("sigmoid", size), "sigmoid", eager=True), expected)
+    case = CASES["sigmoid"]
+    expected = value_and_gradients(make(case, None), case, eager=True)
+    check_same(value_and_gradients(make(case, size), case, eager=True), expected)
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0), (0.0, 0.5)])
-@pytest.mark.parametrize("case", ["infonce", "sigmoid"])
-def test_one_direction(case: str, weights: tuple[float, float]) -> None:
+@pytest.mark.parametrize("name", ["infonce", "sigmoid"])
+def test_one_direction(name: str, weights: tuple[float, float]) -> None:
+    case = CASES[name]
     options = dict(zip(("image_weight", "text_weight"), weights, strict=True))
     expected = value_and_gradients(make(case, None, **options), case, eager=True)
     check_same(value_and_gradients(make(case, 3, **options), case, eager=True), expected)
 
 
-@pytest.mark.parametrize("case", ["hardest", "sigmoid-sampled"])
-def test_evaluation(case: str) -> None:
+@pytest.mark.parametrize("name", ["hardest", "sigmoid-sampled"])
+def test_evaluation(name: str) -> None:
+    case = CASES[name]
     x, y = ({k: tf.constant(v) for k, v in arrays.items()} for arrays in make_batch(case))
     values = [float(make(case, size)(x, y, training=False)) for size in (None, 3)]
     np.testing.assert_allclose(values[1], values[0], rtol=1e-5)
 
 
 def test_the_sigmoid_losses_directions_are_one_sum() -> None:
-    loss = [value_and_gradients(make("sigmoid", 3, image_weight=i, text_weight=t), "sigmoid", eager=True)
-            for i, t in ((1.0, 0.0), (0.25, 0.75))]  # fmt: skip
-    check_same(loss[1], loss[0])
+    case = CASES["sigmoid"]
+    one, other = (
+        value_and_gradients(make(case, 3, image_weight=i, text_weight=t), case, eager=True)
+        for i, t in ((1.0, 0.0), (0.25, 0.75))
+    )
+    check_same(other, one)
 
 
-@pytest.mark.parametrize("case", ["infonce", "sigmoid"])
-def test_no_matrix_of_all_scores_is_held(case: str) -> None:
+@pytest.mark.parametrize("name", ["infonce", "sigmoid"])
+def test_no_matrix_of_all_scores_is_held(name: str) -> None:
+    case = CASES[name]
     x, y = make_batch(case)
     x = {"image_id": np.arange(60)}
     y = {name: np.repeat(each, 9, axis=0)[:60] for name, each in y.items()}
