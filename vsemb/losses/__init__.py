@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keras
 
+from vsemb.errors import invalid_argument
 from vsemb.losses.combined import CombinedLoss, RankingInfoNCE
 from vsemb.losses.contrastive import Contrastive, InfoNCE
 from vsemb.losses.in_batch import InBatchLoss, KerasLoss
@@ -32,7 +33,7 @@ def get(identifier: str | keras.losses.Loss) -> InBatchLoss:
         identifier: a kind such as `"ranking"`, an `InBatchLoss`, or a Keras loss of (labels, scores).
 
     Raises:
-        InvalidArgumentError: for an unknown kind.
+        InvalidArgumentError: for an unknown kind, or something else.
 
     Example:
 
@@ -43,4 +44,6 @@ def get(identifier: str | keras.losses.Loss) -> InBatchLoss:
         return identifier
     if isinstance(identifier, keras.losses.Loss):
         return KerasLoss(identifier)
+    if not isinstance(identifier, str):
+        raise invalid_argument("loss", identifier, "a kind such as 'ranking', or a keras.losses.Loss")
     return find_part("loss", identifier, "loss")().build(steps_per_epoch=1)

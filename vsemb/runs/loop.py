@@ -16,7 +16,7 @@ from vsemb.errors import DataError
 from vsemb.files import write_json
 from vsemb.recipes.schema import Training
 from vsemb.runs.run import BEST, LOGS, METRICS, STATE, STATUS
-from vsemb.training import MetricsLog, ProgressBar, SelectBest, TrainingState
+from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.collapse import RefuseNaN
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation
 
@@ -101,7 +101,7 @@ def fit_run(
                     devices.distribute(batches.dataset(first, skip)),
                     epochs=end,
                     initial_epoch=first,
-                    callbacks=callbacks,
+                    callbacks=StepCallbacks(callbacks, model),
                     verbose=0,
                     shuffle=False,
                 )

@@ -2,7 +2,7 @@
 
 from vsemb.training.adam import Adam
 from vsemb.training.averaging import averaged_weights
-from vsemb.training.logs import MetricsLog, ProgressBar
+from vsemb.training.logs import MetricsLog, ProgressBar, StepCallbacks
 from vsemb.training.momentum import RisingMomentumSGD
 from vsemb.training.resume import TrainingState
 from vsemb.training.selection import SelectBest
@@ -17,6 +17,7 @@ __all__ = [
     "RetrievalValidation",
     "RisingMomentumSGD",
     "SelectBest",
+    "StepCallbacks",
     "TrainingState",
     "averaged_weights",
     "open_distribution",

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from vsemb import losses
 from vsemb.errors import DataError
 
 _TOLERANCE = 0.01
@@ -31,7 +32,7 @@ class CollapseWarning(keras.callbacks.Callback):
         self.collapsed = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        plateau = self.model.loss.collapsed_value(self.batch_size, self.batch_size)
+        plateau = losses.get(self.model.loss).collapsed_value(self.batch_size, self.batch_size)
         if plateau is None or not logs:
             return
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
@@ -39,7 +40,7 @@ class CollapseWarning(keras.callbacks.Callback):
         if self.collapsed:
             print(
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
-                "point. Raise loss.negatives.warmup_epochs or lower optimizer.learning_rate.",
+                "point. Lower optimizer.learning_rate, or raise loss.negatives.warmup_epochs where there is one.",
                 file=sys.stderr,
             )
 
@@ -49,7 +50,8 @@ class RefuseNaN(keras.callbacks.Callback):
 
     The loss in the logs is the mean of the epoch so far, which stays NaN once a step was, so reading it now and then is
     enough: every 50 steps, at the end of an epoch before it is measured, and before a state is stored
-    (`vsemb.training.resume.TrainingState` calls `check`). Put it before callbacks that measure.
+    (`vsemb.training.TrainingState` calls `check`). Put it before callbacks that measure, in a
+    `vsemb.training.StepCallbacks`, which leaves it to callbacks whether a step's loss is read.
 
     Raises:
         DataError: with what to do.
@@ -67,6 +69,7 @@ class RefuseNaN(keras.callbacks.Callback):
             self.check()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._logs = logs or self._logs
         self.check()
 
     def check(self) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,29 @@ import keras
 from tqdm import tqdm
 
 from vsemb.files import replacing
+
+
+class StepCallbacks(keras.callbacks.CallbackList):
+    """The callbacks of a `fit`, which get a step's logs as tensors.
+
+    Keras reads every number of them on the host first, and so waits for each step before it starts the next.
+
+    Args:
+        callbacks: the callbacks.
+        model: the model that is fitted.
+
+    Example:
+
+        model.fit(batches.dataset(), callbacks=StepCallbacks([state], model))
+    """
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback], model: keras.Model) -> None:
+        super().__init__(list(callbacks), add_history=True, model=model)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Passes the logs of a step on as they are."""
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs=logs)
 
 
 class MetricsLog(keras.callbacks.Callback):
@@ -89,8 +113,8 @@ class ProgressBar(keras.callbacks.Callback):
         )
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._bar.update(self.pairs)
-        if logs and not self._bar.disable:
+        # Reading the loss waits for the step: where it is going to be seen alone.
+        if self._bar.update(self.pairs) and logs:
             self._bar.set_postfix(loss=f"{float(logs['loss']):.4g}", refresh=False)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
