@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.data.store import Dataset, Split
+from vsemb.systems.regions.image_tower import Regions
 from vsemb.systems.regions.similarities import MaxSim
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -53,6 +54,7 @@ class KnowingRun:
     """Stands in for a trained run: a word's vector says which word it is, a region's which words fit."""
 
     sees_images = multi_vector = True
+    recipe = types.SimpleNamespace(name="dvsa", image=Regions())
 
     def __init__(self, dataset: Dataset, *, noise: float = 0.9, max_length: int = 64) -> None:
         captions = [text for name in dataset.splits for text in dataset.split(name).captions]

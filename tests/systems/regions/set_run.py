@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from vsemb.errors import DataError
 from vsemb.similarities import Similarity
+from vsemb.systems.regions.image_tower import Regions as Tower
 from vsemb.systems.regions.similarities import MaxSim
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -40,8 +41,7 @@ class SetRun:
     def __init__(self, words: dict[str, list[float]], store: Regions | None, similarity: Similarity | None = None):
         self.vocabulary = Vocabulary(list(words))
         self.tokenizer = WordTokenizer(self.vocabulary, 8)
-        image = SimpleNamespace(max_regions=None)
-        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity or MaxSim(), image=image)
+        self.recipe = SimpleNamespace(name="dvsa", similarity=similarity or MaxSim(), image=Tower())
         self.info: dict[str, object] = {}
         dim = len(next(iter(words.values())))
         self._table = tf.constant([[0.0] * dim, [0.0] * dim, *words.values()], tf.float32)

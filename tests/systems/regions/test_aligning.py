@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import aligning
 from vsemb.systems.regions.aligning import align_image
-from vsemb.systems.regions.image import RegionConfig
+from vsemb.systems.regions.image import RegionConfig, propose_boxes
 
 WORDS = {"a": [0.0], "brown": [0.0], "dog": [0.0], "runs": [0.0]}
 BOXES = np.array([[0, 0, 1, 1], [0.25, 0.5, 0.5, 0.5], [0, 0, 0.1, 0.2], [0, 0, 0, 0]], np.float32)
@@ -170,7 +171,8 @@ def test_boxes_that_nobody_asked_for(asked, image, tmp_path) -> None:
 
 def test_selective_search_looks_at_the_image(asked, image, monkeypatch) -> None:
     monkeypatch.setattr(
-        "vsemb.systems.regions.image.selective_search.selective_search",
+        sys.modules[propose_boxes.__module__],
+        "selective_search",
         lambda pixels: np.full((2, 4), pixels.shape[0] / 400, np.float32),
     )
     run, encoders = asked(RegionConfig("selective-search"))

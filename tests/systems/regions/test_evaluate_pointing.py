@@ -80,7 +80,7 @@ def test_table_marks_what_was_chosen_and_says_what_is_not_read() -> None:
         (["--pointing", "--affinity", "nan"], "finite numbers >= 0"),
         (["--pointing", "--bootstrap", "-1"], "bootstrap=-1"),
         (["--pointing", "--split", "vall"], "Did you mean 'val'"),
-        (["--pointing"], "has no regions: its recipe 'vsepp'"),
+        (["--pointing"], "must be a run on regions; its recipe 'vsepp'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

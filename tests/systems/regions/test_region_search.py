@@ -8,6 +8,7 @@ import pytest
 from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import region_search
+from vsemb.systems.regions.image_tower import Regions as Tower
 from vsemb.systems.regions.region_search import best_regions, region_sheet, search_regions
 
 WORDS = {"red": [1.0, 0.0], "bus": [0.5, 1.0], "blue": [-1.0, 0.0]}
@@ -66,7 +67,7 @@ def test_several_an_image_and_ties_in_the_order_of_the_dataset(run, images) -> N
 
 
 def test_a_run_on_few_regions_finds_none_that_it_never_read(run, images) -> None:
-    run.recipe.image.max_regions = 1
+    run.recipe.image = Tower(max_regions=1)
     assert found(search_regions(run, images, "red bus")) == [
         ("2.png", 0, 3.5),
         ("0.png", 0, 1.5),

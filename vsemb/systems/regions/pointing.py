@@ -33,7 +33,7 @@ from vsemb.systems.regions.pointing_metrics import (
     right_regions,
 )
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.run import regions_of, require_regions
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
 from vsemb.systems.regions.viterbi import best_chain
@@ -107,6 +107,7 @@ class PointingTask:
         check_threshold(threshold)
         self.run = run
         self._part = dataset.split(split)
+        require_regions(run)
         self._store = regions_of(run, dataset)
         alignments = _alignments(self._part, dataset)
         self._words = _words(run, self._part, self._store, alignments, threshold)
@@ -118,7 +119,7 @@ class PointingTask:
         every = np.unique(self._words.captions)
         texts = self.run.texts_of(part)[0]
         similarity = self.run.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `regions_of` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `require_regions` has seen to it.
         embedder = Embedder(self.run.model)
         embed = tf.function(
             self.run.model.encode_images,

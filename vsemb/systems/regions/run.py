@@ -6,7 +6,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.runs.run import Run
 from vsemb.systems.regions.image import RegionConfig, RegionExtractor
-from vsemb.systems.regions.image_tower import kept_extractor, kept_regions
+from vsemb.systems.regions.image_tower import Regions, kept_extractor, kept_regions
 from vsemb.systems.regions.region_store import RegionStore
 
 
@@ -34,10 +34,9 @@ def regions_of(run: Run, dataset: Dataset) -> RegionStore:
         DataError: if the run reads none, or the dataset has none or others.
     """
     # Captions of regions read the same cache, one region at a time.
-    store = run.features_of(dataset) if run.sees_images else None
-    if not isinstance(store, RegionStore):
+    if not isinstance(getattr(run.recipe, "image", None), Regions):
         raise _no_regions(run)
-    return store
+    return run.features_of(dataset)
 
 
 def feature_regions(run: Run) -> RegionConfig | None:
