@@ -21,12 +21,12 @@ QUERIES = ("two yellow shapes", "a large blue shape on a black background", "a r
 # Small towers and few epochs: enough to see the space work, quick enough to wait for.
 SETTINGS = (
     "embedding_dim=128",
-    "text.word_dim=64",
-    "text.units=128",
+    "text.encoder.words.dim=64",
+    "text.encoder.units=128",
     "batches.size=128",
     "training.epochs=5",
     "image.dropout=0.1",
-    "text.dropout=0.1",
+    "text.encoder.dropout=0.1",
     "optimizer.learning_rate=0.003",
 )
 

@@ -180,7 +180,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     dataset = Dataset.open(data)
     dataset.split(arguments.split)
     encoders = list(arguments.encoders)
-    if dataset.attributes is None and "attributes" in encoders:
+    if dataset.annotation("attributes") is None and "attributes" in encoders:
         print("the dataset has no attributes: that row is left out")
         encoders.remove("attributes")
     if not encoders:

@@ -12,7 +12,7 @@ from vsemb.data.features.compute import cache_features
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
 
-QUICK = ["--set", "training.epochs=1", "--set", "text.units=8", "--set", "text.word_dim=8"]
+QUICK = ["--set", "training.epochs=1"]
 
 
 def test_the_table_and_the_curves(flowers_path, tmp_path, capsys) -> None:
