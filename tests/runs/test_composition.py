@@ -21,7 +21,7 @@ from vsemb.runs.train import train
 from vsemb.search import abstract, compose
 
 SMALL = (
-    *("embedding_dim=64", "text.word_dim=64", "text.units=64", "batches.size=64"),
+    *("embedding_dim=64", "text.encoder.words.dim=64", "text.encoder.units=64", "batches.size=64"),
     *("training.epochs=10", "training.seed=1", "optimizer.learning_rate=0.01"),
 )
 WORDS = [*generator.COLOURS, *generator.SHAPES]

@@ -88,7 +88,7 @@ def test_built_once_and_anew_when_stale(run, scenes, tmp_path):
 
 def test_the_fingerprint_is_the_runs_and_not_its_places(run, tiny_run):
     assert Run.open(run.path).fingerprint == tiny_run.fingerprint
-    recipe = run.recipe.with_overrides(["text.max_length=9"])
+    recipe = run.recipe.with_overrides(["text.tokenizer.max_length=9"])
     (run.path / "recipe.json").write_text(json.dumps(recipe.to_json()))
     assert Run.open(run.path).fingerprint != tiny_run.fingerprint
 
@@ -108,10 +108,3 @@ def test_a_damaged_index_is_an_error_that_building_mends(run, scenes):
     with pytest.raises(DataError, match="damaged"):
         open_index(run, scenes, "val")
     assert len(build_index(run, scenes, "val")) == 12
-
-
-def test_sets_have_no_index(region_run, region_scenes):
-    for make in (build_index, open_index):
-        with pytest.raises(DataError, match="An index needs one vector.*`vsemb search` scores all items"):
-            make(region_run, region_scenes, "val")
-    assert not (region_run.path / "index").exists()

@@ -8,39 +8,39 @@ import pytest
 
 from vsemb import recipes
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs import build, precision
+from vsemb.recipes import schema
+from vsemb.recipes.retrieval import Retrieval
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_settled(fast: bool, monkeypatch) -> None:
-    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: fast)
-    recipe = recipes.get("vsepp")
-    assert recipe.training.precision == "auto"
-    settled = precision.settled(recipe)
-    assert settled.training.dtype == ("mixed_bfloat16" if fast else "float32")
-    assert recipe.training.dtype == "float32"
+    monkeypatch.setattr(schema, "multiplies_bfloat16", lambda: fast)
+    training = recipes.get("vsepp").training
+    assert training.precision == "auto"
+    assert training.training_dtype == ("mixed_bfloat16" if fast else "float32")
+    assert training.dtype == "float32"
     for given in ("float32", "mixed_bfloat16"):
-        chosen = recipe.with_overrides([f"training.precision={given}"])
-        assert precision.settled(chosen) == chosen
+        chosen = recipes.get("vsepp").with_overrides([f"training.precision={given}"]).training
+        assert chosen.training_dtype == chosen.dtype == given
 
 
 def test_another_precision_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"training\.precision='float16'"):
-        precision.settled(recipes.get("vsepp").with_overrides(["training.precision=float16"]))
+        recipes.get("vsepp").with_overrides(["training.precision=float16"])
 
 
 def test_training_is_in_bfloat16_and_the_run_in_float32(scenes, tiny_recipe, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(schema, "multiplies_bfloat16", lambda: True)
     built = []
-    original = build.build_model
+    original = Retrieval.build
 
-    def noted(recipe, *arguments):
-        built.append(recipe.training.dtype)
-        return original(recipe, *arguments)
+    def noted(self, vocabulary_size, info, dtype):
+        built.append(dtype)
+        return original(self, vocabulary_size, info, dtype)
 
-    monkeypatch.setattr(build, "build_model", noted)
+    monkeypatch.setattr(Retrieval, "build", noted)
     recipe = tiny_recipe.with_overrides(["training.precision=auto", "training.epochs=1"])
     run = train(recipe, scenes, tmp_path / "run")
     assert run.model.text_encoder.dtype_policy.name == "float32"

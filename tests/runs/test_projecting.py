@@ -8,13 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.conftest import FEATURE_DIM
-from vsemb import recipes
-from vsemb.data.store import Dataset
-from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.projecting import project_run
-from vsemb.runs.train import train
 from vsemb.text.normalize import split_words
 
 
@@ -72,27 +67,8 @@ def test_some_of_them(tiny_pixel_run, scenes, tmp_path, counts, names) -> None:
     assert {name: points for name, (points, _) in shapes.items()} == names
 
 
-def test_a_run_on_classes_has_no_words(flowers_path, tmp_path) -> None:
-    flowers = Dataset.open(flowers_path)
-    recipe = recipes.get("ds-sje-attributes").with_overrides(["training.epochs=1"])
-    run = train(recipe, flowers, tmp_path / "run")
-    out, shapes = project_run(run, flowers, "val", tmp_path / "projector")
-    assert list(shapes) == ["everything", "images", "sentences"] and shapes["images"] == (16, FEATURE_DIM)
-    names = {line["sentence"] for line in table(out / "sentences.metadata.tsv")}
-    assert names == set(flowers.split("val").class_names)
-    with pytest.raises(InvalidArgumentError, match="knows no words"):
-        project_run(run, flowers, "val", tmp_path / "words", images=0, sentences=0)
-    assert not (tmp_path / "words").exists()
-
-
 def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("val").has_images = False
     out, shapes = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
     assert shapes["everything"] == (72, 16)
     assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()
-
-
-def test_sets_are_no_points(region_run, region_scenes, tmp_path) -> None:
-    with pytest.raises(DataError, match="The projector needs one vector.*vsemb magnitudes"):
-        project_run(region_run, region_scenes, "val", tmp_path / "projector")
-    assert not list(tmp_path.iterdir())

@@ -9,18 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import TINY
 from vsemb.cli.__main__ import main
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.runs import run_directory as entering
-from vsemb.runs import texts
+from vsemb.recipes.retrieval import RetrievalJob
+from vsemb.runs import run_directory
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
-from vsemb.runs.run_directory import prepare_run
+from vsemb.runs.run_directory import enter_run
 from vsemb.runs.train import train
 
 
@@ -78,7 +77,7 @@ def test_bad_evaluations_are_one_line(tiny_run, arguments, message: str, capfd) 
 
 def test_a_run_of_another_recipe_is_refused(tiny_run, tiny_recipe, scenes) -> None:
     before = (tiny_run.path / "recipe.json").read_bytes()
-    other = tiny_recipe.with_overrides(["text.units=17", "loss.margin=0.3"])
+    other = tiny_recipe.with_overrides(["text.encoder.units=17", "loss.margin=0.3"])
     with pytest.raises(DataError, match=r"loss.margin is 0.2 there and 0.3 now \(1 more differ\)"):
         train(other, scenes, tiny_run.path)
     assert (tiny_run.path / "recipe.json").read_bytes() == before
@@ -114,12 +113,12 @@ def test_other_features_are_refused(run_copy, tiny_recipe, scenes_copy) -> None:
 def test_a_directory_that_is_no_run_is_refused(tmp_path, tiny_recipe, scenes) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="must be a run directory"):
         train(tiny_recipe, scenes, tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="must be a run directory"):
         Run.open(tmp_path / "mine")
-    with pytest.raises(DataError, match="is no run"):
+    with pytest.raises(DataError, match="must be a run directory"):
         Run.open(tmp_path / "nowhere")
 
 
@@ -157,13 +156,12 @@ def test_missing_and_broken_files_are_clear_errors(run_copy, scenes, name: str, 
 
 def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_recipe, monkeypatch) -> None:
     out = tmp_path / "run"
-    store = FeatureStore.find(scenes)
-    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
+    job = RetrievalJob(tiny_recipe, scenes)
 
     class Killed(BaseException):
         pass
 
-    real = entering.write_json
+    real = run_directory.write_json
     for fatal in (1, 2):
         calls = []
 
@@ -173,29 +171,28 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
                 raise Killed
             real(path, value)
 
-        monkeypatch.setattr(entering, "write_json", write)
+        monkeypatch.setattr(run_directory, "write_json", write)
         with pytest.raises(Killed):
-            prepare_run(tiny_recipe, scenes, out, vocabulary, store)
+            enter_run(tiny_recipe, job.info, out, job.vocabulary, job.keep)
     monkeypatch.undo()
-    assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
+    assert enter_run(tiny_recipe, job.info, out, job.vocabulary, job.keep)["status"] == "running"
 
 
-def test_a_run_of_an_earlier_version_lacks_fields_that_are_by_default(tmp_path, scenes, tiny_recipe) -> None:
-    store, out = FeatureStore.find(scenes), tmp_path / "run"
-    vocabulary = texts.build_vocabulary(tiny_recipe, scenes.split("train").captions)
-    prepare_run(tiny_recipe, scenes, out, vocabulary, store)
+def test_fields_that_a_recipe_file_lacks_have_their_defaults(tmp_path, scenes, tiny_recipe) -> None:
+    job, out = RetrievalJob(tiny_recipe, scenes), tmp_path / "run"
+    enter_run(tiny_recipe, job.info, out, job.vocabulary, job.keep)
     stored = json.loads((out / "recipe.json").read_text())
-    del stored["text"]["tokenizer"], stored["loss"]["text_weight"]
+    del stored["text"]["tokenizer"]["max_length"], stored["loss"]["text_weight"]
     (out / "recipe.json").write_text(json.dumps(stored))
-    assert prepare_run(tiny_recipe, scenes, out, vocabulary, store)["status"] == "running"
+    assert enter_run(tiny_recipe, job.info, out, job.vocabulary, job.keep)["status"] == "running"
     other = tiny_recipe.with_overrides(["loss.text_weight=0.5"])
     with pytest.raises(DataError, match="loss.text_weight is 1.0 there and 0.5 now"):
-        prepare_run(other, scenes, out, vocabulary, store)
+        enter_run(other, job.info, out, job.vocabulary, job.keep)
 
 
 def test_a_diverging_training_says_so(tmp_path, scenes, tiny_recipe, capfd) -> None:
-    settings = [*TINY, "optimizer.name=sgd", "optimizer.learning_rate=1e30", "similarity=dot"]
-    settings.append("text.encoder=sum")
+    settings = ["optimizer=sgd", "optimizer.learning_rate=1e30", "similarity=dot", "text.encoder=linear"]
+    settings += ["embedding_dim=16", "text.encoder.words.dim=16", "batches.size=8", "training.epochs=2"]
     arguments = ["vsepp", "--variant", "paper", "--data", str(scenes.path), "--out", str(tmp_path / "r")]
     assert main(["train", *arguments, *(f"--set={setting}" for setting in settings)]) == 1
     complaint = capfd.readouterr().err.splitlines()[-1]

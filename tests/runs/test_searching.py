@@ -14,8 +14,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
 from vsemb.search import combine, resort_by_mean
-from vsemb.systems.zero_shot.class_names import ClassTokenizer
-from vsemb.text import CharacterTokenizer, Vocabulary
+from vsemb.text import CharacterTokenizer
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +121,6 @@ def test_what_a_run_reads_is_called_by_its_name(run, scenes, monkeypatch):
     assert "one character that the run was trained with" in said and "lists its characters" in said
     assert "Not known: 犬" in said and "word" not in said
     assert "at least one character" in refusal(CharacterTokenizer(), "  ")
-    said = refusal(ClassTokenizer(Vocabulary(["Crow"])), "red shapes")
-    assert "name of a class" in said and "lists its classes" in said and "word" not in said
 
 
 def test_what_is_refused(run, scenes, tmp_path):

@@ -1,0 +1,29 @@
+"""What of a run that reads the names of classes goes into the projector."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from tests.conftest import FEATURE_DIM
+from tests.tiny import tiny
+from vsemb import recipes
+from vsemb.data.store import Dataset
+from vsemb.errors import InvalidArgumentError
+from vsemb.runs.projecting import project_run
+from vsemb.runs.train import train
+
+
+def test_a_run_on_classes_has_no_words(flowers_path, tmp_path) -> None:
+    flowers = Dataset.open(flowers_path)
+    recipe = tiny(recipes.get("ds-sje-attributes"), "training.epochs=1")
+    run = train(recipe, flowers, tmp_path / "run")
+    out, shapes = project_run(run, flowers, "val", tmp_path / "projector")
+    assert list(shapes) == ["everything", "images", "sentences"] and shapes["images"] == (16, FEATURE_DIM)
+    with open(out / "sentences.metadata.tsv", encoding="utf-8", newline="") as file:
+        names = {line["sentence"] for line in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+    assert names == set(flowers.split("val").class_names)
+    with pytest.raises(InvalidArgumentError, match="knows no words"):
+        project_run(run, flowers, "val", tmp_path / "words", images=0, sentences=0)
+    assert not (tmp_path / "words").exists()

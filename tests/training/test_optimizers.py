@@ -1,0 +1,101 @@
+"""Optimizers and schedules of recipes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from vsemb.errors import InvalidArgumentError
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.training import Adam, RisingMomentumSGD
+from vsemb.training.optimizers import SGD, Constant, Cosine, Exponential, OptimizerPart, Schedule, Step
+from vsemb.training.optimizers import Adam as AdamPart
+from vsemb.training.optimizers import RisingMomentumSGD as RisingMomentumPart
+
+
+def rate_at(schedule: Schedule, step: int, steps: int = 10, epochs: int = 4) -> float:
+    rate = schedule.build(1.0, steps, epochs)
+    return float(rate(step)) if callable(rate) else rate
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Constant(), {0: 1.0, 39: 1.0}),
+        # Times 0.5 every 2 epochs of 10 steps, smoothly: 0.5 ** (step / 20).
+        (Exponential(factor=0.5, every=2.0), {0: 1.0, 10: 0.5**0.5, 20: 0.5}),
+        (Step(factor=0.1, every=2.0), {0: 1.0, 19: 1.0, 20: 0.1, 39: 0.1}),
+        # Steps, however many an epoch has.
+        (Step(factor=0.5, every=7, unit="steps"), {6: 1.0, 7: 0.5, 13: 0.5, 14: 0.25}),
+        (Exponential(factor=0.5, every=8, unit="steps"), {4: 0.5**0.5, 8: 0.5}),
+        # Half a cosine over 40 steps.
+        (Cosine(), {0: 1.0, 20: 0.5, 40: 0.0}),
+        # A rise over 10 steps, then half a cosine over 30.
+        (Cosine(warmup_epochs=1.0), {0: 0.0, 5: 0.5, 10: 1.0, 25: 0.5, 40: 0.0}),
+    ],
+)
+def test_schedules(schedule: Schedule, expected: dict[int, float]) -> None:
+    for step, rate in expected.items():
+        np.testing.assert_allclose(rate_at(schedule, step), rate, rtol=1e-5, atol=1e-6)
+
+
+def optimizer_of(*overrides: str) -> OptimizerPart:
+    return Retrieval().with_overrides(list(overrides)).optimizer
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "rmsprop"])
+def test_optimizers(name: str) -> None:
+    fields = {"global_clipnorm": 2, "ema_momentum": 0.9, "learning_rate": 0.5}
+    part = optimizer_of(f"optimizer={name}", *(f"optimizer.{field}={value}" for field, value in fields.items()))
+    optimizer: Any = part.build(10, 4)
+    assert type(optimizer).__name__.lower() == name.removesuffix("w")
+    assert optimizer.global_clipnorm == 2 and optimizer.use_ema and optimizer.ema_momentum == 0.9
+    assert float(optimizer.learning_rate) == 0.5
+    plain: Any = optimizer_of(f"optimizer={name}").build(10, 4)
+    assert plain.global_clipnorm is None and not plain.use_ema
+    none: Any = optimizer_of(f"optimizer={name}", "optimizer.ema_momentum=0").build(10, 4)
+    assert none.ema_momentum == 0
+
+
+def test_adamw_decays_weights_and_sparse_updates_are_passed_on() -> None:
+    changes = ("optimizer=adamw", "optimizer.weight_decay=0.1", "optimizer.sparse_embedding_updates=true")
+    optimizer: Any = optimizer_of(*changes).build(10, 4)
+    assert isinstance(optimizer, Adam)
+    assert (optimizer.weight_decay, optimizer.lazy) == (0.1, True)
+    plain: Any = AdamPart().build(10, 4)
+    assert (plain.weight_decay, plain.lazy) == (None, False)
+
+
+def test_sparse_updates_need_lists_of_rows() -> None:
+    with pytest.raises(InvalidArgumentError, match="dense_gradient=true"):
+        optimizer_of("optimizer.sparse_embedding_updates=true", "text.encoder.words.dense_gradient=true")
+
+
+def test_momentum() -> None:
+    constant: Any = SGD(momentum=0.9).build(10, 4)
+    assert type(constant) is keras.optimizers.SGD and constant.momentum == 0.9
+    assert SGD().build(10, 4).momentum == 0
+    rising = RisingMomentumPart(
+        momentum=0.9, momentum_start=0.0, momentum_steps=7.0, global_clipnorm=2.0, ema_momentum=0.5
+    )
+    optimizer: Any = rising.build(10, 4)
+    assert isinstance(optimizer, RisingMomentumSGD)
+    assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)
+    assert optimizer.global_clipnorm == 2 and optimizer.ema_momentum == 0.5
+
+
+def test_momentum_does_not_fall() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"optimizer\.momentum_start"):
+        RisingMomentumPart(momentum=0.0, momentum_start=0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("adam", "momentum"), ("adamw", "momentum"), ("rmsprop", "momentum_start"), ("sgd", "weight_decay")],
+)
+def test_fields_of_other_optimizers_are_unknown(name: str, field: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"optimizer\.{field}"):
+        optimizer_of(f"optimizer={name}", f"optimizer.{field}=0.5")
