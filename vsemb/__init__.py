@@ -1,3 +1,3 @@
 """vsemb: visual-semantic embeddings, one space for images and sentences."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
