@@ -19,34 +19,18 @@ from tests.tiny import tiny
 COUNTS = {"train": 48, "val": 12, "test": 12}
 FEATURE_DIM = 16
 
-#: What makes a recipe of the task `captions` small enough for a test.
-TINY_CAPTIONS = [
-    "caption.units=16",
-    "caption.dropout=0.1",
-    "text.word_dim=16",
-    "text.min_count=1",
-    "text.embedding_dropout=0.1",
+#: Beside what `tiny` makes small, what makes a recipe of captions learn in two epochs.
+TINY_CAPTIONS = (
+    "decoder.dropout=0.1",
+    "text.words.dropout=0.1",
     "image.dropout=0.1",
     "optimizer.learning_rate=0.01",
     "optimizer.schedule=constant",
     "batches.size=8",
-    "training.epochs=2",
-    "training.seed=3",
-    "training.precision=float32",
-]
+)
 
-#: What makes a recipe of the task `language` small enough for a test.
-TINY_LANGUAGE = [
-    "caption.context=2",
-    "caption.candidates=12",
-    "text.word_dim=16",
-    "text.min_count=1",
-    "optimizer.learning_rate=0.01",
-    "batches.size=16",
-    "training.epochs=2",
-    "training.seed=3",
-    "training.precision=float32",
-]
+#: The same of a language model.
+TINY_LANGUAGE = ("model.context=2", "model.dim=16", "optimizer.learning_rate=0.01", "batches.size=16")
 
 
 def word_sums(captions: list[str]) -> np.ndarray:
@@ -208,39 +192,39 @@ def caption_recipe():
     """The recipe `multimodal-rnn`, small enough for a test."""
     from vsemb import recipes
 
-    return recipes.get("multimodal-rnn").with_overrides(TINY_CAPTIONS)
+    return tiny(recipes.get("multimodal-rnn"), *TINY_CAPTIONS)
 
 
 @pytest.fixture(scope="session")
 def caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
-    """A `CaptionRun` of two epochs on the features of `scenes`; treat it as read-only."""
-    from vsemb.systems.captions.caption_run import train_captions
+    """A `Run` of captions of two epochs on the features of `scenes`; treat it as read-only."""
+    from vsemb.runs.train import train
 
-    return train_captions(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
+    return train(caption_recipe, scenes, tmp_path_factory.mktemp("runs") / "captions")
 
 
 @pytest.fixture(scope="session")
 def pixel_caption_run(scenes, caption_recipe, tmp_path_factory: pytest.TempPathFactory):
-    """A `CaptionRun` of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
+    """A `Run` of captions of one epoch on the pixels of `scenes`, selected by CIDEr; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     from vsemb.runs.fine_tune import with_backbone
-    from vsemb.systems.captions.caption_run import train_captions
+    from vsemb.runs.train import train
 
     recipe = with_backbone(caption_recipe, scenes, "SmallConvNet").with_overrides(
-        ["image.size=32", "training.epochs=1", "training.select=cider", "batches.size=48"]
+        ["image.size=32", "training.epochs=1", "validation=cider", "batches.size=48"]
     )
-    return train_captions(recipe, scenes, tmp_path_factory.mktemp("runs") / "pixel-captions")
+    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "pixel-captions")
 
 
 @pytest.fixture(scope="session")
 def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempPathFactory):
-    """A `CaptionRun` of two epochs on the snippets that `region_run` cuts; treat it as read-only."""
+    """A `Run` of captions of two epochs on the snippets that `region_run` cuts; treat it as read-only."""
     from vsemb import recipes
-    from vsemb.systems.captions.caption_run import train_captions
+    from vsemb.runs.train import train
 
-    recipe = recipes.get("multimodal-rnn-regions").with_overrides(TINY_CAPTIONS)
+    recipe = tiny(recipes.get("multimodal-rnn-regions"), *TINY_CAPTIONS)
     out = tmp_path_factory.mktemp("runs") / "region-captions"
-    return train_captions(recipe, region_scenes, out, alignment=region_run)
+    return train(recipe, region_scenes, out, inputs={"alignment": region_run})
 
 
 @pytest.fixture(scope="session")
@@ -267,8 +251,8 @@ def language_recipe(tmp_path_factory: pytest.TempPathFactory):
 
     stopwords = tmp_path_factory.mktemp("words") / "stopwords.txt"
     stopwords.write_text("a\nthe\nand\nof\non\nis\n")
-    settings = [*TINY_LANGUAGE, "caption.structure=1", "caption.factors=8", f"caption.stopwords={stopwords}"]
-    return recipes.get("sc-nlm").with_overrides(settings)
+    small = ("model.structure=1", "model.factors=8", "model.writing.candidates=12")
+    return tiny(recipes.get("sc-nlm"), *TINY_LANGUAGE, *small, f"model.writing.stopwords={stopwords}")
 
 
 @pytest.fixture(scope="session")
@@ -283,12 +267,12 @@ def kiros_run(scenes, tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="session")
 def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: pytest.TempPathFactory):
-    """A `LanguageRun` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
+    """A `Run` of `sc-nlm`, two epochs on `tagged_scenes`; treat it as read-only."""
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
-    from vsemb.systems.language.language_run import train_language
+    from vsemb.runs.train import train
 
     out = tmp_path_factory.mktemp("runs") / "language"
-    return train_language(language_recipe, tagged_scenes, out, encoder=kiros_run)
+    return train(language_recipe, tagged_scenes, out, inputs={"encoder": kiros_run})
 
 
 @pytest.fixture(scope="session")

@@ -42,8 +42,12 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
     if image is None:
         raise invalid_argument("fine_tune", backbone, f"nothing: {recipe.name!r} reads no images")
     given = {name: getattr(image, name) for name in ("dropout", "augment", "augmentation") if hasattr(image, name)}
-    if not getattr(getattr(image, "projection", None), "keeps_size", True):
-        given["projection"] = image.projection
+    projection = getattr(image, "projection", None)
+    # Features that are the embedding are none that a backbone was trained for; one that is replaced by another stays.
+    if projection is not None and (image.from_pixels or not projection.keeps_size):
+        given["projection"] = projection
+    if image.from_pixels:
+        given |= {"pooling": image.pooling, "erasing": image.erasing}
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
         if Path(backbone).is_dir():
             config, _ = run_backbone(backbone, "fine_tune")
@@ -64,7 +68,8 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
 
 
 def _pixels(config: BackboneConfig, weights: str, scratch: bool, given: Mapping[str, Any]) -> Pixels:
-    tower = Pixels(config.name, weights=weights, size=config.size, pooling=config.pooling, layer=config.layer, **given)
+    given = {**given, "pooling": given.get("pooling") or config.pooling}
+    tower = Pixels(config.name, weights=weights, size=config.size, layer=config.layer, **given)
     return replace(tower, frozen_statistics=False, augment=False) if scratch else tower
 
 
@@ -73,7 +78,7 @@ def _from_pixels(recipe: Any, image: Pixels) -> Recipe:
     if hasattr(recipe, "initialization"):
         # Closed-form starts read cached features, which there are none of.
         changes["initialization"] = Random()
-    if getattr(recipe, "embedding_dim", 0) is None:
+    if getattr(recipe, "embedding_dim", 0) is None and not image.projection.keeps_size:
         changes["embedding_dim"] = 1024
     return replace(recipe, **changes)
 

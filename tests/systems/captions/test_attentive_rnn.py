@@ -1,4 +1,4 @@
-"""Attention to the places of an image: a slow reference, word by word, order of places, learning, saving."""
+"""Attention to the cells of an image: a slow reference, word by word, order of cells, learning, saving."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ import tensorflow as tf
 from tests.contract import BFLOAT16, SAME
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.attentive_rnn import AttentiveRNN
+from vsemb.systems.captions.attentive_rnn import AttentiveRNN, SpatialFeatureEncoder
 from vsemb.systems.captions.multimodal_rnn import GATES
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
-from vsemb.systems.captions.spatial_features import SpatialFeatureEncoder
+from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
-WORDS, DIM, UNITS, HEADS, PLACES, CHANNELS = 7, 3, 4, 2, 3, 5
+WORDS, DIM, UNITS, HEADS, CELLS, CHANNELS = 7, 3, 4, 2, 3, 5
 
 
 def make_model(cell: str = "rnn", dtype: str = "float32", **options: Any) -> AttentiveRNN:
     keras.utils.set_random_seed(1)
-    encoder = SpatialFeatureEncoder(PLACES, UNITS, dtype=dtype)
+    encoder = SpatialFeatureEncoder(CELLS, UNITS, dtype=dtype)
     words = WordEmbedding(WORDS, DIM, init_scale=1.0, dtype=dtype)
     model = AttentiveRNN(encoder, words, cell=cell, units=UNITS, heads=HEADS, **options)
-    model.build({"image": (None, PLACES * CHANNELS), "text": (None, None)})
+    model.build({"image": (None, CELLS * CHANNELS), "text": (None, None)})
     generator = np.random.default_rng(2)
     for weight in model.weights:
         if "bias" in weight.name or weight.name == "position":
@@ -37,7 +36,7 @@ def make_inputs(rows: int = 3) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
     text = generator.integers(1, WORDS, (rows, 4)).astype(np.int32)
     text[np.arange(4) >= (np.arange(rows) % 4 + 1)[:, None]] = 0
-    return {"image": generator.normal(size=(rows, PLACES * CHANNELS)).astype(np.float32), "text": text}
+    return {"image": generator.normal(size=(rows, CELLS * CHANNELS)).astype(np.float32), "text": text}
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -54,9 +53,9 @@ def slow(model: AttentiveRNN, inputs: dict[str, np.ndarray], image_steps: str) -
     encoder, attention, cell = model.image_encoder, model.attention, model.recurrent.cell
     rows = []
     for image, text in zip(inputs["image"], inputs["text"], strict=True):
-        places = image.reshape(PLACES, CHANNELS) @ of(encoder.affine.kernel) + of(encoder.position)
-        places = np.maximum(places, 0)
-        b_v = places.mean(0) @ of(model.summary.kernel)
+        cells = image.reshape(CELLS, CHANNELS) @ of(encoder.affine.kernel) + of(encoder.position)
+        cells = np.maximum(cells, 0)
+        b_v = cells.mean(0) @ of(model.summary.kernel)
         h, outputs = np.zeros(UNITS), []
         for t, word in enumerate([0, *text], start=1):
             total = of(model.words.table)[word] @ of(model.projection.kernel)
@@ -68,8 +67,8 @@ def slow(model: AttentiveRNN, inputs: dict[str, np.ndarray], image_steps: str) -
                     states @ of(dense.kernel)[:, head] + of(dense.bias)[head]
                     for states, dense in (
                         (h, attention.query_dense),
-                        (places, attention.key_dense),
-                        (places, attention.value_dense),
+                        (cells, attention.key_dense),
+                        (cells, attention.value_dense),
                     )
                 )
                 weights = softmax(keys @ query / np.sqrt(UNITS // HEADS))
@@ -106,11 +105,11 @@ def test_word_by_word_as_at_once(cell: str, image_steps: str) -> None:
         words = inputs["text"][:, min(place, inputs["text"].shape[1] - 1)]
 
 
-def test_places_in_another_order_with_their_positions() -> None:
+def test_cells_in_another_order_with_their_positions() -> None:
     model, inputs = make_model("lstm"), make_inputs()
     expected = model(inputs)
     order = [2, 0, 1]
-    image = inputs["image"].reshape(-1, PLACES, CHANNELS)[:, order].reshape(inputs["image"].shape)
+    image = inputs["image"].reshape(-1, CELLS, CHANNELS)[:, order].reshape(inputs["image"].shape)
     assert np.abs(model(inputs | {"image": image}) - expected).max() > 1e-3
     position = model.image_encoder.position
     position.assign(position.numpy()[order])
@@ -141,19 +140,17 @@ def test_every_weight_is_trained() -> None:
 
 
 def test_which_colour_has_which_shape() -> None:
-    """Two things at two of three places: "red" is followed by the red one's shape, whatever else is there."""
+    """Two things in two of three cells: "red" is followed by the red one's shape, whatever else is there."""
     keras.utils.set_random_seed(0)
-    cases = [
-        (places, first, second) for places in ((0, 1), (1, 2), (2, 0)) for first in range(2) for second in range(2)
-    ]
-    images = np.zeros((len(cases), PLACES, 4), np.float32)
+    cases = [(cells, first, second) for cells in ((0, 1), (1, 2), (2, 0)) for first in range(2) for second in range(2)]
+    images = np.zeros((len(cases), CELLS, 4), np.float32)
     text = []
     for row, ((red, blue), first, second) in enumerate(cases):
         images[row, red, [0, 2 + first]] = 1
         images[row, blue, [1, 2 + second]] = 1
         text.append([2, 4 + first, 3, 4 + second])  # red, its shape, blue, its shape
     data = {"image": images.reshape(len(cases), -1), "text": np.array(text, np.int32)}
-    model = AttentiveRNN(SpatialFeatureEncoder(PLACES, 16), WordEmbedding(6, 8), cell="lstm", units=16, heads=2)
+    model = AttentiveRNN(SpatialFeatureEncoder(CELLS, 16), WordEmbedding(6, 8), cell="lstm", units=16, heads=2)
     model.compile(keras.optimizers.Adam(0.02), NextWordCrossEntropy(), jit_compile=False)
     history = model.fit(tf.data.Dataset.from_tensors(data).repeat(150), epochs=2, verbose=0)
     # Half of the words say something, and not to know would cost log 2 of each of the shapes: 1.4.
@@ -190,9 +187,9 @@ def test_pixels() -> None:
 
 def test_errors() -> None:
     words = WordEmbedding(WORDS, DIM)
-    with pytest.raises(InvalidArgumentError, match="image_encoder.*places of 4 = units"):
+    with pytest.raises(InvalidArgumentError, match="image_encoder.*cells of 4 = units"):
         AttentiveRNN(ImageEncoder(16), words, units=4)
-    with pytest.raises(InvalidArgumentError, match="image_encoder.*two or more places"):
+    with pytest.raises(InvalidArgumentError, match="image_encoder.*two or more grid cells"):
         AttentiveRNN(SpatialFeatureEncoder(1, 4), words, units=4)
     for heads in (0, 3):
         with pytest.raises(InvalidArgumentError, match="heads.*a divisor of units=4"):

@@ -13,7 +13,7 @@ from tests.contract import BFLOAT16, SAME
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
 from vsemb.systems.captions.multimodal_rnn import GATES, MultimodalRNN
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
+from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
 WORDS, DIM, UNITS, FEATURES = 7, 3, 4, 5
 CASES = [(cell, steps) for cell in GATES for steps in ("first", "all")]

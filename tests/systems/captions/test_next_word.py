@@ -12,8 +12,8 @@ import tensorflow as tf
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, l2_penalties, read_ids
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
+from vsemb.models.replicated import l2_penalties
+from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel, frequency_bias, read_ids
 
 WORDS = 4
 TEXT = np.array([[2, 3], [3, 0]], np.int32)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.contract import check_config
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy, next_word_log_probs
+from vsemb.systems.captions.next_word import NextWordCrossEntropy, next_word_log_probs
 
 WORDS = 6
 TEXT = np.array([[2, 5, 1, 3], [4, 0, 0, 0], [0, 0, 0, 0], [2, 2, 0, 0]], np.int32)

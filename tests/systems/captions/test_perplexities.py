@@ -20,7 +20,7 @@ def rows(language_run, caption_run, tagged_scenes) -> list[PerplexityRow]:
 
 def test_runs_and_baselines(rows, language_run, caption_run, tagged_scenes) -> None:
     assert [row.name for row in rows] == [str(language_run.path), str(caption_run.path), "uniform", "unigram"]
-    assert [row.decoder for row in rows] == ["sc-nlm", caption_run.recipe.caption.decoder, "", ""]
+    assert [row.decoder for row in rows] == ["sc-nlm", caption_run.recipe.decoder.cell, "", ""]
     language, captions, uniform, unigram = rows
     # What each was selected by.
     assert language.bits == pytest.approx(-language_run.info["best_log2_likelihood"], rel=1e-4)
@@ -42,7 +42,7 @@ def test_what_must_not_be_compared(rows) -> None:
     language, captions, *baselines = rows
     assert difference_of([language, *baselines]) is None
     # The network reads 20 words of a caption, the language model 40.
-    assert captions.words < language.words and "text.max_length" in difference_of(rows)
+    assert captions.words < language.words and "text.tokenizer.max_length" in difference_of(rows)
     other = dataclasses.replace(language, vocabulary="other", vocabulary_size=5)
     assert "another vocabulary" in difference_of([language, other])
 
@@ -52,5 +52,5 @@ def test_refusals(language_run, tagged_scenes, scenes) -> None:
         measure_perplexities([], tagged_scenes)
     with pytest.raises(InvalidArgumentError, match="split"):
         measure_perplexities([language_run], tagged_scenes, "vall")
-    with pytest.raises(DataError, match="vsemb tag"):
+    with pytest.raises(DataError, match="vsemb annotate"):
         measure_perplexities([language_run], scenes)

@@ -60,7 +60,7 @@ def dataset(region_caption_run) -> Dataset:
 
 def test_captions_are_the_model_s_of_the_cached_regions(region_caption_run, dataset) -> None:
     val, row = dataset.split("val"), 3
-    store = region_caption_run.regions_of(dataset)
+    store = region_caption_run.features_of(dataset)
     # With all regions chosen, but one that says what a likelier one says.
     whole, parts = (
         caption_regions(region_caption_run, val.keys[row], dataset, most=99, beam=3, overlap=1.0, parts=parts)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.errors import DataError
-from vsemb.export import export_captioner
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.export import export_savedmodel
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.golden import compare
+from vsemb.export.image_input import ImageInput
+from vsemb.export.reference_outputs import compare
+from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
-from vsemb.runs.serve import caption_facts, export_captions, image_input, image_rows, model_facts
+from vsemb.runs.serve import export_run, model_facts
 from vsemb.systems.captions.captioning import CaptionOptions, captioner_of
-from vsemb.systems.captions.signature import ServedCaptioner
+from vsemb.systems.captions.signature import TIES, ServedCaptioner
+from vsemb.systems.language.conditioning import encoder_of
 
 SEVERAL = CaptionOptions(beam=3, n_best=2, max_words=8)
 
@@ -22,16 +27,16 @@ def compared(run, dataset, out):
     """Compares captions of a split's images as the dataset has them with those of the SavedModel."""
     split, captioner = dataset.split("val"), captioner_of(run, SEVERAL)
     encoded = tf.constant([split.read_image(row) for row in range(6)] + [b"no image"])
-    path = export_captions(run, out, options=SEVERAL)
+    path = export_run(run, out, options=SEVERAL)
     function = tf.saved_model.load(str(path)).signatures["caption"]
     found = {name: value.numpy() for name, value in function(image_bytes=encoded).items()}
-    served = ServedCaptioner(captioner, image_rows(run)).caption(encoded)
+    served = ServedCaptioner(captioner, run.image_input).caption_rows(encoded)
     wanted = {name: value.numpy() for name, value in served.items()}
-    assert compare(wanted, found, 1e-5)[1] is None
+    assert compare(wanted, found, 1e-5, ties=TIES)[1] is None
     assert found["valid"].tolist() == [True] * 6 + [False]
     source = run.images_of(dataset, split)
     images = source.finish(tf.constant(source.gather(np.arange(6))), None)
-    cached = captioner(run.model_rows(images))
+    cached = captioner(images)
     return found, cached, Contract.read(contract_path(path.parent))
 
 
@@ -41,9 +46,8 @@ def test_a_run_of_regions_captions_the_whole_image(region_caption_run, region_sc
     # The cache keeps features in float16, which has 11 bits, and a near tie may turn over.
     np.testing.assert_allclose(found["log_probs"][:6], cached.log_probs, atol=0.05)
     assert np.mean(found["captions"][:6] == cached.texts.numpy()) > 0.6
-    assert image_input(run).regions.count == 1
     facts = {"words": len(run.vocabulary.words), "beam": 3, "length_penalty": 0.0, "max_words": 8}
-    assert contract.captions == {"n_best": 2, **facts} and contract.fingerprint == run.fingerprint
+    assert contract.settings == {"n_best": 2, **facts} and contract.fingerprint == run.fingerprint
     card = (tmp_path / "contracts" / "regions.md").read_text()
     assert "a served caption is of the whole image" in card and "features of SmallConvNet" in card
     assert f"of {len(run.vocabulary.words)} words" in card
@@ -60,18 +64,21 @@ def test_a_run_from_pixels(scenes, pixel_caption_run, tmp_path):
 
 
 def test_a_run_on_precomputed_features_captions_no_new_images(caption_run, tmp_path):
-    with pytest.raises(DataError, match="holds no image network.*vsemb features"):
-        export_captions(caption_run, tmp_path / "captions")
+    with pytest.raises(DataError, match="must hold an image network.*vsemb features"):
+        export_run(caption_run, tmp_path / "captions")
     assert not (tmp_path / "captions").exists()
 
 
-class PixelFeatures:
+def test_what_captions_do_not_read_is_refused(pixel_caption_run):
+    with pytest.raises(InvalidArgumentError, match="loud.*writes captions"):
+        pixel_caption_run.recipe.served(pixel_caption_run, loud=True)
+
+
+@dataclass(frozen=True, eq=False)
+class PixelFeatures(ImageInput):
     """Features of images that need no network: a few of their pixels."""
 
-    regions, wants_boxes = None, False
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
+    dim: int = 16
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         pixels, valid = decode_images(encoded, 32)
@@ -80,13 +87,13 @@ class PixelFeatures:
 
 def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     run = language_run
-    with pytest.raises(DataError, match="holds no image network"):
-        export_captions(run, tmp_path / "captions")
+    with pytest.raises(DataError, match="must hold an image network"):
+        export_run(run, tmp_path / "captions")
     options = CaptionOptions(n_best=2)
     captioner = captioner_of(run, options)
-    taken = PixelFeatures(run.encoder.info["feature_dim"])
-    facts = caption_facts(run, captioner, options)
-    path = export_captioner(captioner, tmp_path / "sc-nlm", image_input=taken, facts=facts, card=model_facts(run))
+    taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])
+    facts = {"words": len(run.vocabulary.words), **run.recipe.facts_of(captioner, options)}
+    path = export_savedmodel(ServedCaptioner(captioner, taken, facts), tmp_path / "sc-nlm", card=model_facts(run))
     loaded = tf.saved_model.load(str(path))
     # Embeddings of training sentences and all else that is large are variables of the file.
     assert {tuple(variable.shape) for variable in captioner.variables} <= {
@@ -95,7 +102,7 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     assert (path / "saved_model.pb").stat().st_size < 3_000_000
     contract = Contract.read(contract_path(path.parent))
     longest = {"max_words": captioner.longest, "words": len(run.vocabulary.words)}
-    assert contract.captions == {"n_best": 2, "candidates": 12, "beam": 1, **longest}
+    assert contract.settings == {"n_best": 2, "candidates": 12, "beam": 1, **longest}
     assert contract.golden["caption"].outputs["valid"].tolist() == [True, False, True, False, False]
     card = (tmp_path / "contracts" / "sc-nlm.md").read_text()
     assert "images are looked at by their encoder" in card and "The best of 12 candidates" in card

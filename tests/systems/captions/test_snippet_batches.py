@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.snippet_batches import SnippetBatches
-from vsemb.systems.captions.snippets import Snippets
-from vsemb.systems.regions.regions import RegionStore
+from vsemb.systems.captions.snippets import SnippetBatches, Snippets
+from vsemb.systems.regions.region_store import RegionStore
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -95,11 +94,11 @@ def test_batches_are_of_nearly_one_length(snippets, store, tokenizer):
 def test_mistakes(snippets, store, tokenizer):
     with pytest.raises(InvalidArgumentError, match="batch_size"):
         SnippetBatches(snippets, store, tokenizer, 0)
-    with pytest.raises(DataError, match=r"batch_size=51"):
+    with pytest.raises(DataError, match=r"got 51"):
         SnippetBatches(snippets, store, tokenizer, 51)
     others = dataclasses.replace(snippets, store="0123")
-    with pytest.raises(DataError, match=r"image\.features=0123"):
+    with pytest.raises(DataError, match=r"image\.fingerprint=0123"):
         SnippetBatches(others, store, tokenizer, 8)
     none = Snippets(*[np.zeros(0, np.int64)] * 3, [], 0.5, store.fingerprint, "c0ffee")
-    with pytest.raises(DataError, match="0 snippets"):
+    with pytest.raises(DataError, match="at most 0, the number of snippets"):
         SnippetBatches(none, store, tokenizer, 1)

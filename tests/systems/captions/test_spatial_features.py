@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import SAME
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.spatial_features import SpatialFeatureEncoder
+from vsemb.systems.captions.attentive_rnn import SpatialFeatureEncoder
 
 
 def test_by_hand() -> None:
@@ -33,7 +33,7 @@ def test_dropout_acts_in_training_alone_and_configs_come_back() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="places.*>= 1"):
+    with pytest.raises(InvalidArgumentError, match="cells.*>= 1"):
         SpatialFeatureEncoder(0, 3)
-    with pytest.raises(InvalidArgumentError, match="features.*a multiple of places=3"):
+    with pytest.raises(InvalidArgumentError, match="features.*a multiple of cells=3"):
         SpatialFeatureEncoder(3, 2).build((None, 4))

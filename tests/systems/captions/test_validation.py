@@ -12,7 +12,7 @@ import tensorflow as tf
 from tests.systems.captions.test_next_word import make_model
 from vsemb.data.sources import FeatureImages
 from vsemb.errors import DataError
-from vsemb.systems.captions.caption_run import CaptionRun
+from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.validation import CiderValidation, PerplexityValidation, likelihood_batches
 
@@ -77,11 +77,11 @@ def test_batches_have_every_sentence_with_its_image() -> None:
     assert len(list(likelihood_batches(features.__getitem__, rows, ids, offsets, batch_size=3))) == 2
 
 
-def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: CaptionRun) -> None:
+def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: Run) -> None:
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     from vsemb.systems.captions.caption_metrics import cider
 
-    run, split = CaptionRun.open(caption_run.path), scenes.split("val")
+    run, split = Run.open(caption_run.path), scenes.split("val")
     images = run.images_of(scenes, split)
     assert isinstance(images, FeatureImages)
     run.model.compile()

@@ -13,29 +13,31 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.systems.language import generation, ranking_weights
+from vsemb.runs.run import Run
+from vsemb.systems.language import generation
+from vsemb.systems.language.conditioning import encoder_of
 from vsemb.systems.language.generation import (
     FOLDER,
+    GRID,
     check_generation,
     draw_sequences,
     load_captioner,
     prepare_generation,
+    tune_weights,
 )
-from vsemb.systems.language.language_run import LanguageRun
 from vsemb.systems.language.ranking import RankingWeights
-from vsemb.systems.language.ranking_weights import GRID, tune_weights
 
 pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
 
 
 @pytest.fixture
-def copied(language_run, tmp_path: Path) -> LanguageRun:
+def copied(language_run, tmp_path: Path) -> Run:
     """A copy of `language_run` that a test may change."""
-    return LanguageRun.open(shutil.copytree(language_run.path, tmp_path / "run"))
+    return Run.open(shutil.copytree(language_run.path, tmp_path / "run"))
 
 
-def rows_of(run: LanguageRun, dataset, count: int = 3) -> tf.Tensor:
-    source = run.images_of(dataset, dataset.split("test"))
+def rows_of(run: Run, dataset, count: int = 3) -> tf.Tensor:
+    source = encoder_of(run).images_of(dataset, dataset.split("test"))
     return source.finish(tf.constant(source.gather(np.arange(count))), None)
 
 
@@ -50,13 +52,13 @@ def test_captions_are_written(language_run, tagged_scenes) -> None:
         assert set(words) <= known
     assert (log_probs.numpy() < 0).all()
     # Opened again, the same.
-    again = load_captioner(LanguageRun.open(language_run.path), n_best=3)
+    again = load_captioner(Run.open(language_run.path), n_best=3)
     np.testing.assert_array_equal(again(rows_of(language_run, tagged_scenes)).texts, texts)
 
 
 def test_the_recipe_is_followed_unless_told_otherwise(language_run) -> None:
     captioner = load_captioner(language_run)
-    recipe = language_run.recipe.caption
+    recipe = language_run.recipe.model.writing
     assert captioner.candidates == recipe.candidates
     assert (captioner.beam, captioner.neighbours, captioner.n_best) == (recipe.beam, recipe.neighbours, 5)
     other = load_captioner(language_run, candidates=7, beam=2, n_best=1)
@@ -77,14 +79,15 @@ def test_what_is_stored(language_run, tagged_scenes) -> None:
     assert tuple(tried) == GRID
     assert tried[RankingWeights.from_json(content["weights"])] == max(tried.values())
     assert "a" in (folder / "stopwords.txt").read_text().split()
+    encoder = encoder_of(language_run)
     with np.load(folder / "vectors.npz", allow_pickle=False) as arrays:
         captions = set(tagged_scenes.split("train").captions)
-        dim = language_run.encoder.recipe.embedding_dim
+        dim = encoder.embedding_dim
         assert arrays["sentences"].shape == (len(captions), dim)
-        assert arrays["words"].shape == (len(language_run.encoder.vocabulary) - 2, dim)
+        assert arrays["words"].shape == (len(encoder.vocabulary) - 2, dim)
         # The vector of a word is that of the sentence of this word alone.
-        word = language_run.encoder.vocabulary.words[3]
-        alone = language_run.encoder.model.encode_texts(language_run.encoder.tokenizer([word]))
+        word = encoder.vocabulary.words[3]
+        alone = encoder.model.encode_texts(encoder.tokenizer([word]))
         np.testing.assert_allclose(arrays["words"][3], alone[0], rtol=1e-4, atol=1e-5)
 
 
@@ -185,9 +188,9 @@ def test_tuning_takes_what_people_would_have_written(language_run, monkeypatch) 
         encoder=SimpleNamespace(encode_images=lambda images: tf.identity(images)),
         vocabulary=SimpleNamespace(tokens=("", "", "a", "dog", "the", "cat")),
     )
-    monkeypatch.setattr(ranking_weights.tf, "function", lambda function, **_: function)
+    monkeypatch.setattr(generation.tf, "function", lambda function, **_: function)
     monkeypatch.setattr(
-        ranking_weights, "cider", lambda captions, _: (sum(text == "the cat" for text in captions) / 2, None)
+        generation, "cider", lambda captions, _: (sum(text == "the cat" for text in captions) / 2, None)
     )
     grid = [RankingWeights(language=value) for value in (0.1, 0.4, 0.6, 0.9)]
     weights, tried = tune_weights(captioner, images, [["the cat"]] * 2, grid)
@@ -197,20 +200,21 @@ def test_tuning_takes_what_people_would_have_written(language_run, monkeypatch) 
 
 
 class TestChecking:
+    any_encoder = SimpleNamespace(images_of=lambda dataset, split: None)
+
     def test_all_there(self, language_recipe, tagged_scenes, kiros_run) -> None:
         check_generation(language_recipe, tagged_scenes, kiros_run)
 
     def test_stop_words(self, language_recipe, tagged_scenes) -> None:
-        recipe = language_recipe.with_overrides(["caption.stopwords=no-such-file"])
+        recipe = language_recipe.with_overrides(["model.writing.stopwords=no-such-file"])
         with pytest.raises(DataError, match="no-such-file"):
-            check_generation(recipe, tagged_scenes)
-        # Who writes no captions needs none.
-        check_generation(recipe.with_overrides(["caption.decoder=log-bilinear"]), tagged_scenes)
+            check_generation(recipe, tagged_scenes, self.any_encoder)
 
-    @pytest.mark.parametrize("decoder", ["sc-nlm", "multiplicative"])
-    def test_lengths_in_which_nothing_is_written(self, language_recipe, tagged_scenes, decoder) -> None:
-        recipe = language_recipe.with_overrides([f"caption.decoder={decoder}"])
-        check_generation(recipe, tagged_scenes)
+    @pytest.mark.parametrize("model", ["sc-nlm", "multiplicative"])
+    def test_lengths_in_which_nothing_is_written(self, language_recipe, tagged_scenes, model) -> None:
+        stopwords = language_recipe.model.writing.stopwords
+        recipe = language_recipe.with_overrides([f"model={model}", f"model.writing.stopwords={stopwords}"])
+        check_generation(recipe, tagged_scenes, self.any_encoder)
 
         def of_words(count: int) -> SimpleNamespace:
             split = tagged_scenes.split("train")
@@ -220,30 +224,23 @@ class TestChecking:
 
         for count in (3, 13):
             with pytest.raises(DataError, match="No training caption has 4 to 12 words"):
-                check_generation(recipe, of_words(count))
-        check_generation(recipe, of_words(4))
+                check_generation(recipe, of_words(count), self.any_encoder)
+        check_generation(recipe, of_words(4), self.any_encoder)
         # Of a longer caption a model that reads no parts of speech knows what its tokenizer reads.
-        cut = recipe.with_overrides(["text.max_length=12"])
-        if decoder == "multiplicative":
-            check_generation(cut, of_words(13))
+        cut = recipe.with_overrides(["text.tokenizer.max_length=12"])
+        if model == "multiplicative":
+            check_generation(cut, of_words(13), self.any_encoder)
         else:
             with pytest.raises(DataError, match="4 to 12 words"):
-                check_generation(cut, of_words(13))
+                check_generation(cut, of_words(13), self.any_encoder)
 
     def test_the_extra(self, language_recipe, tagged_scenes, monkeypatch) -> None:
         monkeypatch.setattr(generation.importlib.util, "find_spec", lambda _: None)
         with pytest.raises(MissingExtraError, match="pycocoevalcap"):
-            check_generation(language_recipe, tagged_scenes)
+            check_generation(language_recipe, tagged_scenes, self.any_encoder)
 
     def test_images_that_the_encoder_cannot_read(self, language_recipe, tagged_scenes, kiros_run) -> None:
         # Weights are tuned on images, which is found out before and not behind hours of training.
         encoder = dataclasses.replace(kiros_run, info=kiros_run.info | {"features": "c0ffee"})
         with pytest.raises(DataError, match="c0ffee"):
-            check_generation(language_recipe, tagged_scenes, encoder)
-
-    def test_an_encoder_of_characters(self, language_recipe, tagged_scenes, kiros_run) -> None:
-        encoder = SimpleNamespace(
-            path="runs/chars", recipe=kiros_run.recipe.with_overrides(["text.tokenizer=characters"])
-        )
-        with pytest.raises(DataError, match=r"runs/chars.*characters.*kiros2014"):
             check_generation(language_recipe, tagged_scenes, encoder)

@@ -10,8 +10,7 @@ import tensorflow as tf
 from tests.contract import BFLOAT16, SAME, check_config
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.next_word import NextWordModel
-from vsemb.systems.captions.next_word_loss import NextWordCrossEntropy
+from vsemb.systems.captions.next_word import NextWordCrossEntropy, NextWordModel
 from vsemb.systems.language.log_bilinear import LogBilinear
 from vsemb.systems.language.structure_content import Multiplicative, StructureContent
 

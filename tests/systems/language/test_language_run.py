@@ -11,73 +11,74 @@ import numpy as np
 import pytest
 
 from tests.conftest import TINY_LANGUAGE
+from tests.tiny import tiny
 from tests.training.test_resume import check_same_training, metrics, position
 from vsemb import recipes
 from vsemb.cli.__main__ import main
-from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import write_json
-from vsemb.recipes import RECIPES
 from vsemb.runs.run import Run
+from vsemb.runs.train import train
 from vsemb.systems.captions.perplexity import LikelihoodMeasure
+from vsemb.systems.captions.sentences import sentence_batches
 from vsemb.systems.captions.validation import PerplexityValidation
-from vsemb.systems.language.conditioning_encoder import check_encoder, keep_encoder
-from vsemb.systems.language.language_batches import sentence_batches
-from vsemb.systems.language.language_data import read_sentences, tag_ids, tag_names
-from vsemb.systems.language.language_run import (
-    LanguageRun,
-    build_language_model,
-    check_language,
-    train_language,
+from vsemb.systems.language.conditioning import (
+    check_encoder,
+    encoder_of,
+    keep_encoder,
+    read_sentences,
+    require_encoder,
+    tag_ids,
+    tag_names,
+    tags_of,
 )
 from vsemb.systems.language.log_bilinear import LogBilinear
 from vsemb.systems.language.structure_content import Multiplicative, StructureContent
 
-_PLAIN = [setting for setting in TINY_LANGUAGE if "candidates" not in setting]
-
 
 @pytest.fixture(scope="module")
-def bilinear_run(scenes, tmp_path_factory) -> LanguageRun:
-    recipe = recipes.get("log-bilinear").with_overrides(_PLAIN)
-    return train_language(recipe, scenes, tmp_path_factory.mktemp("runs") / "lbl")
+def bilinear_run(scenes, tmp_path_factory) -> Run:
+    recipe = tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE)
+    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "lbl")
 
 
 def test_what_a_run_holds(language_run, tagged_scenes, kiros_run) -> None:
-    run = LanguageRun.open(language_run.path)
+    run = Run.open(language_run.path)
     assert {path.name for path in (run.path / "checkpoints").iterdir()} == {"best.weights.h5", "state.npz"}
     assert (run.path / "encoder").is_dir() and (run.path / "generation").is_dir()
     assert run.info["encoder"] == kiros_run.fingerprint and run.info["content_dim"] == 16
-    assert run.tags == ("CC", "DT", "IN", "NN", "VBZ", "<unk>")
+    assert tags_of(run) == ("CC", "DT", "IN", "NN", "VBZ", "<unk>")
     assert isinstance(run.model, StructureContent) and run.model.tags == 6 and run.model.factors == 8
     found = metrics(run.path)
     best = max(row["val_log2_likelihood"] for row in found)
     assert run.info["best_log2_likelihood"] == best
     assert found[1]["val_perplexity"] == pytest.approx(2 ** -found[1]["val_log2_likelihood"])
     # What validation measured is what the stored weights and the kept encoder give.
-    sentences = read_sentences(tagged_scenes.split("val"), run.tokenizer, encoder=run.encoder, names=run.tags)
+    sentences = read_sentences(tagged_scenes.split("val"), run.tokenizer, encoder=encoder_of(run), names=tags_of(run))
     assert LikelihoodMeasure(run.model)(sentence_batches(sentences)).log2_likelihood == pytest.approx(best)
-    source = run.images_of(tagged_scenes, tagged_scenes.split("val"))
+    source = encoder_of(run).images_of(tagged_scenes, tagged_scenes.split("val"))
     assert source.gather(np.arange(2)).shape == (2, 16)
 
 
 def test_the_encoder_needs_no_other_directory(language_run, kiros_run, tmp_path: Path) -> None:
-    run = LanguageRun.open(shutil.copytree(language_run.path, tmp_path / "moved"))
-    assert run.encoder is not None and run.encoder.path == run.path / "encoder"
+    run = Run.open(shutil.copytree(language_run.path, tmp_path / "moved"))
+    encoder = encoder_of(run)
+    assert encoder is not None and encoder.path == run.path / "encoder"
     ids = kiros_run.tokenizer(["a red square"])
-    np.testing.assert_array_equal(run.encoder.model.encode_texts(ids), kiros_run.model.encode_texts(ids))
+    np.testing.assert_array_equal(encoder.model.encode_texts(ids), kiros_run.model.encode_texts(ids))
     assert run.fingerprint == language_run.fingerprint
     # Another one in its place is noticed.
     recipe = json.loads((run.path / "encoder" / "recipe.json").read_text())
     recipe["training"]["seed"] = 99
     (run.path / "encoder" / "recipe.json").unlink()
     write_json(run.path / "encoder" / "recipe.json", recipe)
-    with pytest.raises(DataError, match="not the encoder that"):
-        _ = LanguageRun.open(run.path).encoder
+    with pytest.raises(DataError, match="must be the encoder that"):
+        encoder_of(Run.open(run.path))
     with pytest.raises(DataError, match="another encoder"):
-        train_language(run.recipe, Dataset.open(run.data_path), run.path, encoder=Run.open(run.path / "encoder"))
+        train(run.recipe, run.open_data(), run.path, inputs={"encoder": Run.open(run.path / "encoder")})
 
 
-def test_the_kept_encoder_is_complete_and_left_alone(kiros_run, tmp_path: Path) -> None:
+def test_the_kept_encoder_is_complete(kiros_run, tmp_path: Path) -> None:
     source = Run.open(shutil.copytree(kiros_run.path, tmp_path / "source"))
     (source.path / "backbone").mkdir()
     (source.path / "backbone" / "backbone.weights.h5").write_bytes(b"w" * 8)
@@ -89,24 +90,21 @@ def test_the_kept_encoder_is_complete_and_left_alone(kiros_run, tmp_path: Path) 
     assert not (kept.path / "checkpoints" / "state.npz").exists() and not (kept.path / "logs").exists()
     shutil.rmtree(source.path)
     assert Run.open(kept.path).model is not None
-    before = (kept.path / "run.json").stat().st_mtime_ns
-    keep_encoder(kiros_run, tmp_path / "out")
-    assert (kept.path / "run.json").stat().st_mtime_ns == before
 
 
 def test_a_finished_run_is_left_alone_and_needs_no_encoder(language_run, tagged_scenes, capfd) -> None:
     before = (language_run.path / "run.json").stat().st_mtime_ns
-    run = train_language(language_run.recipe, tagged_scenes, language_run.path)
-    assert "trained already" in capfd.readouterr().err
+    run = train(language_run.recipe, tagged_scenes, language_run.path)
+    assert "finished already" in capfd.readouterr().err
     assert (language_run.path / "run.json").stat().st_mtime_ns == before
     assert run.fingerprint == language_run.fingerprint
 
 
 def test_interrupted_equals_uninterrupted(scenes, tmp_path: Path, monkeypatch, capfd) -> None:
-    more = ["batches.size=8", "caption.dropout=0.1", "text.word_dropout=0.2"]
-    recipe = recipes.get("log-bilinear").with_overrides([*_PLAIN, *more])
+    more = ["batches.size=8", "model.dropout=0.1", "model.word_dropout=0.2"]
+    recipe = tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE, *more)
     whole, out = tmp_path / "whole", tmp_path / "run"
-    train_language(recipe, scenes, whole)
+    train(recipe, scenes, whole)
     measure = PerplexityValidation.on_epoch_end
 
     def stop(self, epoch: int, logs=None) -> None:
@@ -116,19 +114,20 @@ def test_interrupted_equals_uninterrupted(scenes, tmp_path: Path, monkeypatch, c
 
     monkeypatch.setattr(PerplexityValidation, "on_epoch_end", stop)
     with pytest.raises(KeyboardInterrupt):
-        train_language(recipe, scenes, out, checkpoint_steps=7)
+        train(recipe, scenes, out, checkpoint_steps=7)
     monkeypatch.undo()
     # The last state before the second epoch of 30 steps was measured is that of its step 28 or later.
     epoch, step = position(out)
     assert epoch == 1 and 0 < step <= 30
     capfd.readouterr()
-    train_language(recipe, scenes, out)
+    train(recipe, scenes, out)
     assert f"going on at epoch 2, step {step} of 30" in capfd.readouterr().err
     check_same_training(out, whole)
 
 
 def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> None:
-    settings = [f"--set={setting}" for setting in _PLAIN]
+    small = ("text.tokenizer.min_count=1", "training.epochs=2")
+    settings = [f"--set={setting}" for setting in (*TINY_LANGUAGE, *small)]
     command = ["train", "log-bilinear", "--data", str(scenes_path), "--out", str(tmp_path / "run")]
     assert main([*command, *settings]) == 0
     said = capsys.readouterr().out
@@ -144,12 +143,12 @@ def test_from_the_command_line(scenes_path: Path, tmp_path: Path, capsys) -> Non
 
 def test_log_bilinear_has_no_encoder(bilinear_run, scenes, kiros_run) -> None:
     assert isinstance(bilinear_run.model, LogBilinear)
-    assert (bilinear_run.encoder, bilinear_run.tags, bilinear_run.info["content_dim"]) == (None, (), None)
+    assert (encoder_of(bilinear_run), tags_of(bilinear_run), bilinear_run.info["content_dim"]) == (None, (), None)
     assert not (bilinear_run.path / "encoder").exists() and not (bilinear_run.path / "generation").exists()
     with pytest.raises(DataError, match="sees no image"):
-        bilinear_run.images_of(scenes, scenes.split("val"))
-    with pytest.raises(InvalidArgumentError, match="none for a log-bilinear model"):
-        train_language(bilinear_run.recipe, scenes, bilinear_run.path, encoder=kiros_run)
+        require_encoder(bilinear_run)
+    with pytest.raises(InvalidArgumentError, match="nothing for log-bilinear models"):
+        train(bilinear_run.recipe, scenes, bilinear_run.path, inputs={"encoder": kiros_run})
 
 
 def test_content_helps(bilinear_run, language_run) -> None:
@@ -158,17 +157,20 @@ def test_content_helps(bilinear_run, language_run) -> None:
     assert metrics(language_run.path)[1]["val_log2_likelihood"] > first
 
 
+INFO = {"content_dim": 12, "tag_names": ["DT", "NN", "VB", "<unk>"]}
+
+
 @pytest.mark.parametrize("name", ["log-bilinear", "multiplicative", "sc-nlm"])
 def test_every_variant_is_built(name: str) -> None:
     classes = {"log-bilinear": LogBilinear, "multiplicative": Multiplicative, "sc-nlm": StructureContent}
-    for recipe in RECIPES[name].values():
-        model = build_language_model(recipe, 50, None if name == "log-bilinear" else 12, 4)
+    for recipe in recipes.variants(name).values():
+        model = recipe.build(50, INFO, "float32")
         assert type(model) is classes[name] and model.dim == 300 and model.context == 5
 
 
 def test_the_seed_decides_the_first_weights() -> None:
     recipe = recipes.get("sc-nlm")
-    first, second = (build_language_model(recipe, 20, 6, 3).get_weights() for _ in range(2))
+    first, second = (recipe.build(20, INFO, "float32").get_weights() for _ in range(2))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -176,64 +178,60 @@ def test_the_seed_decides_the_first_weights() -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
-        ("log-bilinear", "caption.factors=7", "does not read it"),
-        ("log-bilinear", "caption.candidates=7", "does not read it"),
-        ("multiplicative", "caption.structure=1", "does not read it"),
-        ("sc-nlm", "caption.image_steps=all", "does not read it"),
-        ("sc-nlm", "text.units=7", "does not read it"),
-        ("sc-nlm", "caption.decoder=lstm", "one of log-bilinear, multiplicative, sc-nlm"),
-        ("sc-nlm", "training.select=cider", "perplexity"),
+        ("log-bilinear", "model.factors=7", "model.factors"),
+        ("log-bilinear", "model.writing.candidates=7", "model.writing"),
+        ("multiplicative", "model.structure=1", "model.structure"),
+        ("sc-nlm", "model.image_steps=all", "model.image_steps"),
+        ("sc-nlm", "text.units=7", "text.units"),
+        ("sc-nlm", "model=lstm", "one of log-bilinear, multiplicative, sc-nlm"),
+        ("sc-nlm", "validation=cider", "validation"),
         ("sc-nlm", "training.precision=float16", "float32"),
     ],
 )
 def test_fields_that_are_refused(name: str, setting: str, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        check_language(recipes.get(name).with_overrides([setting]))
+        recipes.get(name).with_overrides([setting])
 
 
 def test_refusals_leave_nothing_behind(scenes, kiros_run, language_recipe, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(InvalidArgumentError, match="--encoder RUN"):
-        train_language(language_recipe, scenes, out)
-    with pytest.raises(DataError, match="vsemb tag"):
-        train_language(language_recipe, scenes, out, encoder=kiros_run)
+        train(language_recipe, scenes, out)
+    with pytest.raises(DataError, match="vsemb annotate"):
+        train(language_recipe, scenes, out, inputs={"encoder": kiros_run})
     assert not out.exists()
     out.mkdir()
     (out / "mine.txt").write_text("x")
-    with pytest.raises(DataError, match="is no run"):
-        train_language(language_recipe, scenes, out, encoder=kiros_run)
+    with pytest.raises(DataError, match="must be a run directory"):
+        train(language_recipe, scenes, out, inputs={"encoder": kiros_run})
     # A run of another task is called that, and not damaged.
     with pytest.raises(DataError, match="holds a run of another recipe"):
-        train_language(recipes.get("log-bilinear").with_overrides(_PLAIN), scenes, kiros_run.path)
+        train(tiny(recipes.get("log-bilinear"), *TINY_LANGUAGE), scenes, kiros_run.path)
 
 
-def test_encoders_that_are_refused(kiros_run) -> None:
-    def changed(*settings: str) -> Run:
-        return dataclasses.replace(kiros_run, recipe=kiros_run.recipe.with_overrides(list(settings)))
-
+def test_encoders_that_are_refused(kiros_run, region_run, bilinear_run) -> None:
     check_encoder(kiros_run)
-    with pytest.raises(DataError, match="reads dependency trees"):
-        check_encoder(changed("text.tokenizer=trees"))
-    with pytest.raises(DataError, match="reads names of classes"):
-        check_encoder(changed("text.tokenizer=classes"))
     for tokenizer in ("characters", "wordpiece", "bpe"):
-        with pytest.raises(DataError, match="reads parts of words"):
-            check_encoder(changed(f"text.tokenizer={tokenizer}"))
-    with pytest.raises(DataError, match="sets of words"):
-        check_encoder(changed("similarity=region-word", "image.regions=true"))
+        other = kiros_run.recipe.with_overrides([f"text.tokenizer={tokenizer}"])
+        with pytest.raises(DataError, match=f"reads {tokenizer}, not words"):
+            check_encoder(dataclasses.replace(kiros_run, recipe=other))
+    with pytest.raises(DataError, match="sets of vectors"):
+        check_encoder(region_run)
+    with pytest.raises(DataError, match="is for language"):
+        check_encoder(bilinear_run)
 
 
 def test_tags_have_ids(tagged_scenes, kiros_run, language_run) -> None:
     assert tag_names([["NN", "DT"], [], ["NN"]]) == ("DT", "NN", "<unk>")
     assert tag_ids([["NN", "FW"], []], ("DT", "NN", "<unk>")) == [[2, 3], []]
     split = tagged_scenes.split("val")
-    sentences = read_sentences(split, language_run.tokenizer, names=language_run.tags)
+    sentences = read_sentences(split, language_run.tokenizer, names=tags_of(language_run))
     # Each word has the tag that it was given, DT for these two.
     words = np.array(language_run.vocabulary.tokens)[sentences.ids]
     np.testing.assert_array_equal(sentences.tags == 2, np.isin(words, ["a", "the"]))
     # Captions that are cut lose their tags too.
     tokenizer = type(language_run.tokenizer)(language_run.vocabulary, 3)
-    short = read_sentences(split, tokenizer, names=language_run.tags)
+    short = read_sentences(split, tokenizer, names=tags_of(language_run))
     assert short.lengths.max() == 3 and len(short.tags) == len(short.ids)
     np.testing.assert_array_equal(short.tags[:3], sentences.tags[:3])
     vectors = read_sentences(split, tokenizer, encoder=kiros_run).content

@@ -46,11 +46,11 @@ def file_of(dataset: Dataset, path, ids=None):
 
 def test_what_was_written_is_read_back(dataset, tiny):
     before = tiny.contents(dataset.path)
-    assert dataset.tags is None
+    assert dataset.annotation("tags") is None
     tags = some_tags(dataset)
     written = write_tags(dataset, tags, source=SOURCE)
     assert {name: data for name, data in tiny.contents(dataset.path).items() if name in before} == before
-    for found in (written, dataset.tags, Dataset.open(dataset.path).tags):
+    for found in (written, dataset.annotation("tags"), Dataset.open(dataset.path).annotation("tags")):
         assert (found.count, found.source, found.path) == (12, SOURCE, dataset.path / "tags")
         assert found.fingerprint == written.fingerprint
         assert {name: found.of(dataset.split(name)) for name in dataset.splits} == tags
@@ -62,7 +62,7 @@ def test_captions_without_words_have_an_empty_line(tiny, tmp_path):
     records[2] = replace(records[2], captions=("a dog", "...", "!"))
     dataset = tiny.write(records, tmp_path / "out")
     write_tags(dataset, {"train": [["A"] * 4] * 3, "val": [["DT", "NN"], [], []]}, source=SOURCE)
-    assert dataset.tags.of(dataset.split("val")) == [["DT", "NN"], [], []]
+    assert dataset.annotation("tags").of(dataset.split("val")) == [["DT", "NN"], [], []]
     assert gzip.decompress((dataset.path / "tags" / "val.tags.gz").read_bytes()) == b"DT NN\n\n\n"
 
 
@@ -72,16 +72,16 @@ def test_a_split_with_fewer_captions(dataset):
     write_tags(dataset, tags, source=SOURCE)
     split = dataset.split("val")
     few = split.with_captions([split.captions[1:3], split.captions[5:]])
-    assert dataset.tags.of(few) == [["1"] * 4, ["2"] * 4, ["5"] * 4]
+    assert dataset.annotation("tags").of(few) == [["1"] * 4, ["2"] * 4, ["5"] * 4]
     with pytest.raises(DataError, match="are not its captions"):
-        dataset.tags.of(split.with_captions([["a"], ["b"]]))
+        dataset.annotation("tags").of(split.with_captions([["a"], ["b"]]))
 
 
 def test_splits_of_other_datasets(dataset, tiny, tmp_path):
     write_tags(dataset, some_tags(dataset), source=SOURCE)
     other = tiny.write(tiny.records(9), tmp_path / "other")
     with pytest.raises(DataError, match="of another dataset than these tags"):
-        dataset.tags.of(other.split("val"))
+        dataset.annotation("tags").of(other.split("val"))
 
 
 def test_the_same_again_and_others(dataset, tiny):
@@ -94,7 +94,7 @@ def test_the_same_again_and_others(dataset, tiny):
     assert tiny.contents(dataset.path) == before
     second = write_tags(dataset, some_tags(dataset, "JJ"), source=SOURCE, overwrite=True)
     assert second.fingerprint != first.fingerprint
-    assert dataset.tags.of(dataset.split("val"))[0][0] == "JJ0"
+    assert dataset.annotation("tags").of(dataset.split("val"))[0][0] == "JJ0"
     # The same tags have the same fingerprint, wherever they come from.
     assert write_tags(dataset, some_tags(dataset), source={}, overwrite=True).fingerprint == first.fingerprint
 
@@ -138,7 +138,7 @@ def damage_list(key, value):
         (damage_list("splits", {"val": {}}), "is damaged"),
         (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),
         (damage_list("source", None), "is damaged"),
-        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb tag --overwrite"),
+        (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb annotate --pos-tags --overwrite"),
         (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz cannot be read"),
         (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz has other content"),
     ],
@@ -147,7 +147,7 @@ def test_damaged_tags_are_not_opened(dataset, damage, message):
     write_tags(dataset, some_tags(dataset), source=SOURCE)
     damage(dataset.path / "tags")
     with pytest.raises(DataError, match=message):
-        _ = Dataset.open(dataset.path).tags
+        _ = Dataset.open(dataset.path).annotation("tags")
     write_tags(dataset, some_tags(dataset), source=SOURCE, overwrite=True)
     assert CaptionTags.open(dataset).count == 12
 
@@ -163,7 +163,7 @@ def test_a_crash_leaves_nothing(dataset, monkeypatch):
 
 
 def test_none_are_there(dataset):
-    with pytest.raises(DataError, match="has no parts of speech.*vsemb tag"):
+    with pytest.raises(DataError, match="has no parts of speech.*vsemb annotate --pos-tags"):
         CaptionTags.open(dataset)
 
 

@@ -11,6 +11,7 @@ from keras import ops
 
 from vsemb.encoders import PixelEncoder, WordEmbedding
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured
 from vsemb.parts import Count
 from vsemb.presets import display_name
 from vsemb.systems.captions.multimodal_rnn import GATES, Decoder, MultimodalRNN
@@ -19,7 +20,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class SpatialFeatureEncoder(keras.layers.Layer):
+class SpatialFeatureEncoder(Configured, keras.layers.Layer):
     """Affine map of what each grid cell of an image shows, and of where it is: v_p = ReLU(W f_p + b_p).
 
     The cells are those of a convolutional network's map, laid flat.
@@ -46,14 +47,9 @@ class SpatialFeatureEncoder(keras.layers.Layer):
     TensorShape([2, 4, 8])
     """
 
-    def __init__(self, cells: int, dim: int, *, dropout: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, cells: Count, dim: Count, *, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name, number in (("cells", cells), ("dim", dim)):
-            if number < 1:
-                raise invalid_argument(name, number, "an integer >= 1")
-        self.cells = cells
-        self.dim = dim
-        self.dropout = dropout
+        self.keep_arguments(locals())
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.affine = keras.layers.Dense(dim, use_bias=False, dtype=self.dtype_policy, name="affine")
 
@@ -73,13 +69,6 @@ class SpatialFeatureEncoder(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return input_shape[0], self.cells, self.dim
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "cells": self.cells,
-            "dim": self.dim,
-            "dropout": self.dropout,
-        }
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -153,8 +142,6 @@ class AttentiveRNN(MultimodalRNN):
         looked = self.attention(hidden, cells, cells)
         return self.combination(ops.concatenate([hidden, looked], axis=-1))
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "heads": self.heads}
 
 
 @dataclass(frozen=True)
@@ -193,6 +180,3 @@ class AttentiveDecoder(Decoder, kind="attentive"):
         height, width = backbone.get_layer("flat").input.shape[1:3]
         cells = SpatialFeatureEncoder(height * width, self.units, dropout=image.dropout, dtype=dtype)
         return PixelEncoder(backbone, cells, frozen_statistics=image.frozen_statistics, dtype=dtype)
-
-    def build(self, image_encoder: keras.layers.Layer, words: WordEmbedding, l2: float) -> AttentiveRNN:
-        return AttentiveRNN(image_encoder, words, heads=self.heads, **self._options(l2))

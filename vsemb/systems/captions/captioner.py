@@ -32,6 +32,9 @@ class CaptionOptions:
         temperature: of the draws.
         seed: of the draws.
         candidates: of language models, captions written before the best are chosen.
+
+    Raises:
+        InvalidArgumentError: for an `n_best` < 1.
     """
 
     beam: int | None = None
@@ -42,6 +45,10 @@ class CaptionOptions:
     temperature: float = 1.0
     seed: int = 0
     candidates: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_best is not None and self.n_best < 1:
+            raise invalid_argument("n_best", self.n_best, "an integer >= 1")
 
     def check_only(self, names: Sequence[str], allowed: str) -> None:
         """Refuses options that are given and not read.

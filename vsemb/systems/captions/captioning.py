@@ -15,7 +15,7 @@ from tqdm import tqdm
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset
-from vsemb.errors import DataError, invalid_argument, one_line, printable
+from vsemb.errors import DataError, one_line, printable
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
 from vsemb.systems.captions.caption_writer import CaptionWriter, Written
@@ -64,8 +64,6 @@ def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
     Raises:
         InvalidArgumentError: for an option out of range, or one that the run does not read.
     """
-    if options.n_best is not None and options.n_best < 1:
-        raise invalid_argument("n_best", options.n_best, "an integer >= 1")
     captioner: Captioner = run.recipe.captioner(run, options)
     return captioner
 

@@ -11,8 +11,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
-from vsemb.encoders.projected import ProjectedGRUCell, ProjectedLSTMCell
-from vsemb.encoders.rectified import ReLUCell
+from vsemb.encoders.cells import ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.parts import Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
@@ -22,7 +21,8 @@ Tensor = Any
 #: Name of a cell -> how many times `units` entries its inputs have.
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 _CELLS = {"rnn": ReLUCell, "gru": ProjectedGRUCell, "lstm": ProjectedLSTMCell}
-IMAGE_STEPS = ("first", "all")
+Cell = Literal["rnn", "gru", "lstm"]
+ImageSteps = Literal["first", "all"]
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -79,34 +79,22 @@ class MultimodalRNN(NextWordModel):
         image_encoder: keras.layers.Layer,
         words: WordEmbedding,
         *,
-        cell: str = "lstm",
-        units: int = 512,
-        image_steps: str = "first",
+        cell: Cell = "lstm",
+        units: Count = 512,
+        image_steps: ImageSteps = "first",
         dropout: float = 0.0,
         init_scale: float | None = None,
         l2: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(words.vocabulary_size, l2=l2, **kwargs)
-        if cell not in GATES:
-            raise unknown_name("cell", cell, GATES)
-        if image_steps not in IMAGE_STEPS:
-            raise unknown_name("image_steps", image_steps, IMAGE_STEPS)
-        if units < 1:
-            raise invalid_argument("units", units, "an integer >= 1")
+        # In front of the image encoder: optimizers keep variables in the order in which layers were set.
         self.words = words
-        self.cell = cell
-        self.units = units
+        self.keep_arguments(locals())
         self._check_image_encoder(image_encoder)
-        self.image_encoder = image_encoder
-        self.image_steps = image_steps
-        self.dropout = dropout
-        self.init_scale = init_scale
         options: dict[str, Any] = {"dtype": words.dtype_policy}
-        kernel, recurrent = "glorot_uniform", "orthogonal"
-        if init_scale is not None:
-            kernel = keras.initializers.RandomUniform(-init_scale, init_scale)
-            recurrent = kernel.clone()
+        kernel = uniform(init_scale, "glorot_uniform")
+        recurrent = "orthogonal" if init_scale is None else kernel.clone()
         self.projection = keras.layers.Dense(
             GATES[cell] * units, use_bias=False, kernel_initializer=kernel, name="projection", **options
         )
@@ -122,16 +110,13 @@ class MultimodalRNN(NextWordModel):
             raise invalid_argument("image_encoder", f"one to {dim} entries", allowed)
 
     def build(self, input_shape: Any) -> None:
-        if not self.image_encoder.built:
-            self.image_encoder.build(tuple(input_shape["image"]))
-        for layer, shape in (
+        build_layers(
+            (self.image_encoder, tuple(input_shape["image"])),
             (self.words, (None, None)),
             (self.projection, (None, None, self.words.dim)),
             (self.recurrent, (None, None, GATES[self.cell] * self.units)),
             (self.output_map, (None, None, self.units)),
-        ):
-            if not layer.built:
-                layer.build(shape)
+        )
         self.output_bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="output_bias")
 
     def set_frequencies(self, counts: np.ndarray) -> None:
@@ -189,20 +174,6 @@ class MultimodalRNN(NextWordModel):
     def _state_names(self) -> tuple[str, ...]:
         return ("hidden", "memory") if self.cell == "lstm" else ("hidden",)
 
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["vocabulary_size"]
-        parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("image_encoder", "words")}
-        numbers = {name: getattr(self, name) for name in ("cell", "units", "image_steps", "dropout", "init_scale")}
-        return {**config, **parts, **numbers}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> MultimodalRNN:
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
-            for name in ("image_encoder", "words")
-        }
-        return cls(**{**config, **parts})
 
 
 @dataclass(frozen=True)
@@ -218,9 +189,9 @@ class Decoder(Part, family="decoder"):
         init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
     """
 
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"
+    cell: Cell = "lstm"
     units: Size = 512
-    image_steps: Literal["first", "all"] = "first"
+    image_steps: ImageSteps = "first"
     dropout: Share = 0.0
     frequency_bias: bool = True
     init_scale: Positive | None = None
@@ -255,11 +226,7 @@ class Decoder(Part, family="decoder"):
             words: the word vectors.
             l2: see `NextWordModel`.
         """
-        raise NotImplementedError
-
-    def _options(self, l2: float) -> dict[str, Any]:
-        names = ("cell", "units", "image_steps", "dropout", "init_scale")
-        return {**{name: getattr(self, name) for name in names}, "l2": l2}
+        return self.model(image_encoder, words, l2=l2, **self.arguments("frequency_bias"))
 
 
 @dataclass(frozen=True)
@@ -273,6 +240,3 @@ class RecurrentDecoder(Decoder, kind="recurrent"):
 
     def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
         return image.build(GATES[self.cell] * self.units, info, seed=seed, dtype=dtype)
-
-    def build(self, image_encoder: keras.layers.Layer, words: WordEmbedding, l2: float) -> MultimodalRNN:
-        return MultimodalRNN(image_encoder, words, **self._options(l2))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.models.replicated import ReplicatedModel, l2_penalties
-from vsemb.ops.replicas import replica_count
+from vsemb.models.replicated import ReplicatedModel
+from vsemb.ops.configured import Configured
+from vsemb.parts import NonNegative, at_least
 
 Tensor = Any
 
@@ -48,7 +48,7 @@ def next_word_log_probs(text: Tensor, logits: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class NextWordCrossEntropy(keras.losses.Loss):
+class NextWordCrossEntropy(Configured, keras.losses.Loss):
     """-sum log p(word | words before it) over a sentence's words and its end.
 
     The cost of Karpathy & Fei-Fei 2015 (section 3.2, "maximize the log probability assigned to the target
@@ -77,11 +77,9 @@ class NextWordCrossEntropy(keras.losses.Loss):
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return -ops.sum(next_word_log_probs(y_true, y_pred), axis=1)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"reduction": self.reduction, "name": self.name}
 
 
-class NextWordModel(ReplicatedModel):
+class NextWordModel(Configured, ReplicatedModel):
     """Base of the models that give each word a probability, given those before it.
 
     A sentence w_1 ... w_T is read as [START, w_1, ..., w_T] and predicts [w_1, ..., w_T, END]; both START and
@@ -104,14 +102,9 @@ class NextWordModel(ReplicatedModel):
         InvalidArgumentError: for a number outside its range.
     """
 
-    def __init__(self, vocabulary_size: int, *, l2: float = 0.0, **kwargs: Any) -> None:
+    def __init__(self, vocabulary_size: Annotated[int, at_least(2)], *, l2: NonNegative = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if vocabulary_size < 2:
-            raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 2")
-        if not 0 <= l2 < math.inf:
-            raise invalid_argument("l2", l2, "a finite number >= 0")
-        self.vocabulary_size = vocabulary_size
-        self.l2 = l2
+        self.keep_arguments(locals())
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         """Returns (n, steps + 1, vocabulary_size) float32 logits of each next word."""
@@ -167,14 +160,8 @@ class NextWordModel(ReplicatedModel):
         if not isinstance(self.loss, NextWordCrossEntropy):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)
-        loss = self.loss(x["text"], y_pred)
-        for extra in [*self.losses, *l2_penalties(self, self.l2)]:
-            # A regulariser is the same on each replica, and the replicas' losses are summed.
-            loss = loss + ops.cast(extra, loss.dtype) / replica_count()
-        return loss
+        return self.with_penalties(self.loss(x["text"], y_pred))
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "vocabulary_size": self.vocabulary_size, "l2": self.l2}
 
 
 def read_ids(text: Tensor) -> Tensor:

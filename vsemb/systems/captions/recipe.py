@@ -113,6 +113,11 @@ class CaptionTask(NextWordTask):
     def image_run(self, run: Run) -> Run:
         return run
 
+    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
+        del captioner
+        given = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_words")}
+        return {name: getattr(self.search, name) if value is None else value for name, value in given.items()}
+
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
         search, n_best = self.search, options.n_best
         max_words = search.max_words if options.max_words is None else options.max_words

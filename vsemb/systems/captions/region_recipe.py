@@ -124,6 +124,10 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
         refuse_service(data_service)
         return SnippetJob(self, data, out, inputs.get("alignment"))
 
+    def card_facts(self, run: Any) -> dict[str, Any]:
+        note = "It was trained on phrases of regions; a served caption is of the whole image."
+        return {**super().card_facts(run), "notes": [note]}
+
 
 class SnippetJob(CaptionJob):
     """What `RegionCaptioning` makes of a dataset.

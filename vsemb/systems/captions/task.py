@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import keras
 
 from vsemb.data.store import Dataset
+from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described, first_captions
 from vsemb.recipes.schema import Recipe
@@ -19,6 +20,7 @@ from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 from vsemb.systems.captions.perplexity import Likelihood
 from vsemb.systems.captions.sentences import Sentences
+from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.validation import Perplexity
 from vsemb.text.tokenizers import Tokenizer, Words
 
@@ -104,6 +106,34 @@ class NextWordTask(Recipe):
             InvalidArgumentError: for an option out of range, or one that is not read.
         """
         raise NotImplementedError
+
+    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
+        """Returns how captions are written, for a contract: numbers such as `beam` and `max_words`.
+
+        Args:
+            captioner: from `captioner`.
+            options: what was asked for; the recipe's where that is None.
+        """
+        raise NotImplementedError
+
+    def served(
+        self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
+    ) -> ServedCaptioner:
+        del images
+        asked: CaptionOptions = options.pop("options", None) or CaptionOptions()
+        for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():
+            if value is not None:
+                raise invalid_argument(name, value, "nothing for a run that writes captions")
+        # The image network first: what a captioner needs takes long to read.
+        image_input = self.image_run(run).image_input
+        if image_input is None:
+            raise DataError(
+                f"{run.path} must hold an image network; it was trained on precomputed features, so it cannot look at "
+                "images. Make features with a backbone, and train on them: vsemb features"
+            )
+        captioner = self.captioner(run, asked)
+        facts = {"words": len(run.vocabulary.words), **self.facts_of(captioner, asked)}
+        return ServedCaptioner(captioner, image_input, facts)
 
     def image_run(self, run: Run) -> Run:
         """Returns the run that says how images become what the captioner reads: itself, or its encoder.

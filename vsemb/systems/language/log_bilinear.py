@@ -41,24 +41,17 @@ class ContextModel(NextWordModel):
     def __init__(
         self,
         vocabulary_size: int,
-        dim: int,
-        context: int,
+        dim: Count,
+        context: Count,
         width: int,
         *,
-        dropout: float,
-        word_dropout: float,
-        init_scale: float,
+        dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        init_scale: float = 0.1,
         **kwargs: Any,
     ) -> None:
         super().__init__(vocabulary_size, **kwargs)
-        for name, value in (("dim", dim), ("context", context)):
-            if value < 1:
-                raise invalid_argument(name, value, "an integer >= 1")
-        self.dim = dim
-        self.context = context
-        self.dropout = dropout
-        self.word_dropout = word_dropout
-        self.init_scale = init_scale
+        self.keep_arguments(locals())
         self.words = WordEmbedding(
             vocabulary_size,
             width,
@@ -140,9 +133,6 @@ class ContextModel(NextWordModel):
     def _next(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return state
 
-    def get_config(self) -> dict[str, Any]:
-        names = ("dim", "context", "dropout", "word_dropout", "init_scale")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -177,29 +167,8 @@ class LogBilinear(ContextModel):
     TensorShape([3, 6, 10])
     """
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        dim: int = 300,
-        context: int = 5,
-        *,
-        dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        init_scale: float = 0.1,
-        l2: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            vocabulary_size,
-            dim,
-            context,
-            dim,
-            dropout=dropout,
-            word_dropout=word_dropout,
-            init_scale=init_scale,
-            l2=l2,
-            **kwargs,
-        )
+    def __init__(self, vocabulary_size: int, dim: int = 300, context: int = 5, **kwargs: Any) -> None:
+        super().__init__(vocabulary_size, dim, context, dim, **kwargs)
 
     def _context_matrix(self) -> Tensor:
         return ops.reshape(self.context_kernels, (-1, self.dim))

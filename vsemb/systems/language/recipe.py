@@ -102,6 +102,16 @@ class Language(NextWordTask, kind="language"):
     def image_run(self, run: Run) -> Run:
         return require_encoder(run)
 
+    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
+        del options
+        return {"candidates": captioner.candidates, "beam": captioner.beam, "max_words": captioner.longest}
+
+    def card_facts(self, run: Any) -> dict[str, Any]:
+        encoder = encoder_of(run)
+        facts = super().card_facts(run) if encoder is None else encoder.recipe.card_facts(encoder)
+        note = "Its language model read sentences alone; images are looked at by their encoder."
+        return {**facts, "notes": [note]}
+
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
         encoder, names = encoder_of(run), tags_of(run)
         sentences = read_sentences(dataset.split(split), run.tokenizer, encoder=encoder, names=names)

@@ -58,30 +58,12 @@ class Multiplicative(ContextModel):
         dim: int = 300,
         context: int = 5,
         *,
-        content_dim: int,
-        factors: int = 100,
-        dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        init_scale: float = 0.1,
-        l2: float = 0.0,
+        content_dim: Count,
+        factors: Count = 100,
         **kwargs: Any,
     ) -> None:
-        for name, value in (("content_dim", content_dim), ("factors", factors)):
-            if value < 1:
-                raise invalid_argument(name, value, "an integer >= 1")
-        super().__init__(
-            vocabulary_size,
-            dim,
-            context,
-            factors,
-            dropout=dropout,
-            word_dropout=word_dropout,
-            init_scale=init_scale,
-            l2=l2,
-            **kwargs,
-        )
-        self.content_dim = content_dim
-        self.factors = factors
+        super().__init__(vocabulary_size, dim, context, factors, **kwargs)
+        self.keep_arguments(locals())
 
     def build(self, input_shape: Any = None) -> None:
         super().build(input_shape)
@@ -108,8 +90,6 @@ class Multiplicative(ContextModel):
     def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {**super().start(inputs), "gates": ops.squeeze(self._gates(inputs), 1)}
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "content_dim": self.content_dim, "factors": self.factors}
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -158,35 +138,14 @@ class StructureContent(Multiplicative):
         context: int = 5,
         *,
         content_dim: int,
-        tags: int,
-        structure: int = 3,
-        factors: int = 100,
-        dropout: float = 0.0,
-        word_dropout: float = 0.0,
-        init_scale: float = 0.1,
-        l2: float = 0.0,
+        tags: Count,
+        structure: Annotated[int, at_least(0)] = 3,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            vocabulary_size,
-            dim,
-            context,
-            content_dim=content_dim,
-            factors=factors,
-            dropout=dropout,
-            word_dropout=word_dropout,
-            init_scale=init_scale,
-            l2=l2,
-            **kwargs,
-        )
-        if structure < 0:
-            raise invalid_argument("structure", structure, "an integer >= 0")
-        if tags < 1:
-            raise invalid_argument("tags", tags, "an integer >= 1")
-        self.tags = tags
-        self.structure = structure
+        super().__init__(vocabulary_size, dim, context, content_dim=content_dim, **kwargs)
+        self.keep_arguments(locals())
         self.tag_vectors = WordEmbedding(
-            tags + 1, dim, init_scale=init_scale, dtype=self.dtype_policy, name="tag_vectors"
+            tags + 1, dim, init_scale=self.init_scale, dtype=self.dtype_policy, name="tag_vectors"
         )
 
     def _build_attributes(self) -> None:
@@ -232,8 +191,6 @@ class StructureContent(Multiplicative):
     def _next(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         return {**state, "position": state["position"] + 1}
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "tags": self.tags, "structure": self.structure}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,94 @@
+"""Captions that look at grid cells: from the recipe to the SavedModel; what such a recipe refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+from vsemb.errors import InvalidArgumentError
+from vsemb.runs.fine_tune import with_backbone
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+from vsemb.systems.captions.attentive_rnn import AttentiveRNN
+
+ATTENTION = (
+    *("decoder.heads=2", "decoder.units=16", "image.size=32", "text.words.dim=16", "text.tokenizer.min_count=1"),
+    *("batches.size=8", "training.epochs=1", "training.precision=float32"),
+)
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return recipes.get("multimodal-rnn", "attention").with_overrides(ATTENTION)
+
+
+@pytest.fixture(scope="module")
+def run(scenes, recipe, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(recipe, scenes, tmp_path_factory.mktemp("attention") / "run")
+
+
+def test_a_run_opens_with_what_it_learned(run: Run, scenes) -> None:
+    again = Run.open(run.path)
+    assert isinstance(again.model, AttentiveRNN) and again.model.heads == 2
+    split = scenes.split("val")
+    inputs = {
+        "image": run.images_of(scenes, split).gather(np.arange(3)),
+        "text": np.array([[2, 3], [4, 0], [5, 6]], np.int32),
+    }
+    np.testing.assert_array_equal(again.model(inputs), run.model(inputs))
+
+
+def test_it_writes_and_is_exported(run: Run, scenes, tmp_path, capsys) -> None:
+    image = tmp_path / "image.png"
+    image.write_bytes(scenes.split("val").read_image(0))
+    assert main(["caption", str(run.path), str(image), "--n-best", "2"]) == 0
+    written = capsys.readouterr().out
+    assert main(["export", str(run.path), str(tmp_path / "model"), "--n-best", "2"]) == 0
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "1"))
+    found = loaded.signatures["caption"](image_bytes=tf.constant([image.read_bytes()]))
+    for caption in found["captions"].numpy()[0]:
+        assert caption.decode() in written
+
+
+def test_every_cell(recipe) -> None:
+    for cell in ("rnn", "gru", "lstm"):
+        model = recipe.with_overrides([f"decoder.cell={cell}"]).build(30, {}, "mixed_bfloat16")
+        assert model.attention.compute_dtype == "bfloat16"
+        assert model.image_encoder.compute_output_shape((None, 32, 32, 3)) == (None, 4, 16)
+
+
+def test_the_variant_of_attention_takes_another_backbone(scenes) -> None:
+    variant = recipes.get("multimodal-rnn", "attention")
+    same = with_backbone(variant, scenes, "SmallConvNet")
+    assert same == variant and same.image.weights is None
+    other = with_backbone(variant, scenes, "MobileNetV2").image
+    assert other.backbone == "MobileNetV2" and other.pooling == "flat" and other.projection.keeps_size
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["image.pooling=mean"], "image.pooling.*'flat'.*image.pooling=flat"),
+        (["decoder.heads=3"], "heads.*a divisor of units"),
+        (["decoder.heads=-1"], "decoder.heads"),
+        (["image.projection=affine"], "image.projection.*'none' with decoder=attentive"),
+        (["image=features"], "image.*'pixels' with decoder=attentive"),
+    ],
+)
+def test_refused(changes: list[str], message: str, recipe) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        recipe.with_overrides(changes)
+
+
+def test_a_preset_without_a_map_is_refused(recipe, preset_path) -> None:
+    recipe = recipe.with_overrides([f"image.backbone=hub:{preset_path('vit')}", "image.size=null"])
+    with pytest.raises(InvalidArgumentError, match="image.backbone.*gives a map"):
+        recipe.build(30, {}, "float32")
+
+
+def test_features_have_no_grid_cells(caption_recipe) -> None:
+    with pytest.raises(InvalidArgumentError, match="image.*variant attention"):
+        caption_recipe.with_overrides(["decoder=attentive"])
