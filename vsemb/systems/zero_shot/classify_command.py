@@ -14,8 +14,8 @@ from vsemb.systems.zero_shot import class_options
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
-    from vsemb.export import ClassPrompts
     from vsemb.runs.run import Run
+    from vsemb.systems.zero_shot.signature import ClassPrompts
 
 EXAMPLE = """  vsemb classify runs/vsepp rex.jpg tom.jpg --classes dog cat --template "a photo of a {}"
   vsemb classify runs/vsepp --classes-file classes.txt --split test --json found.json"""
