@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import keras
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from tests.losses.slow import finite_differences
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.regions.contextual_tokens import CELLS, ContextualTokenEncoder
+from vsemb.systems.regions.contextual_tokens import Cell, ContextualTokenEncoder
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
 
@@ -48,7 +50,7 @@ def slow_states(weights: list[np.ndarray], x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("options", [{}, {"dropout": 0.3, "init_scale": 0.08}], ids=["plain", "options"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_contract(cell: str, options, tmp_path) -> None:
     keras.utils.set_random_seed(0)
 
@@ -136,7 +138,7 @@ def test_other_cells_are_two_readings_and_equation_6(cell: str) -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_padding_changes_nothing_and_is_zeros(cell: str, dtype: str, training: bool) -> None:
     encoder = make_encoder(dtype, cell=cell)
 
@@ -158,7 +160,7 @@ def test_padding_changes_nothing_and_is_zeros(cell: str, dtype: str, training: b
     np.testing.assert_array_equal(encode(IDS), expected)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_padding_gets_no_gradient(cell: str) -> None:
     encoder = make_encoder(cell=cell)
     with tf.GradientTape() as tape:
@@ -178,7 +180,7 @@ def test_every_word_reads_the_whole_sentence_and_no_other() -> None:
     np.testing.assert_array_equal(after[1:], before[1:])
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_dropout_is_everywhere_but_in_the_recurrence(cell: str) -> None:
     keras.utils.set_random_seed(0)
     encoder = make_encoder(cell=cell, dropout=0.5, units=64)
@@ -210,7 +212,7 @@ def test_dropout_is_everywhere_but_in_the_recurrence(cell: str) -> None:
         assert not getattr(layer, "recurrent_dropout", 0)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_where_weights_start(cell: str) -> None:
     encoder = make_encoder(cell=cell, units=20, dim=30, init_scale=0.08)
     matrices = [w for w in encoder.get_weights()[1:] if w.ndim == 2 and len(w) > 2]
@@ -230,7 +232,7 @@ def test_recurrences_start_as_half_an_orthogonal_matrix() -> None:
     assert (kernels[0].numpy() != kernels[1].numpy()).any()
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_in_a_saved_model(cell: str, tmp_path) -> None:
     encoder = make_encoder(cell=cell)
     serve = tf.function(lambda ids: encoder(ids), input_signature=[tf.TensorSpec([None, None], tf.int32)])

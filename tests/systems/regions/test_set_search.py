@@ -11,12 +11,14 @@ from keras import ops
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.indexing import build_index, open_index
+from vsemb.runs.projecting import project_run
 from vsemb.runs.queries import Query
 from vsemb.runs.run import Run
 from vsemb.runs.searching import search_run
 from vsemb.systems.regions import set_search
 from vsemb.systems.regions.run import regions_of
-from vsemb.systems.regions.set_search import SetSearch, check_set_query
+from vsemb.systems.regions.set_search import MultiVectorSearch
 from vsemb.systems.regions.similarities import MaxSim
 
 
@@ -92,7 +94,7 @@ def test_what_asks_its_own_kind_stands_as_the_text(run, region_scenes, images, c
 
 
 def test_long_vectors_are_not_near_to_all_images(run, region_scenes, images, monkeypatch) -> None:
-    search = SetSearch(run, region_scenes, "val", "image")
+    search = MultiVectorSearch(run, region_scenes, "val", "image")
     monkeypatch.setattr(search, "_similarity", MaxSim())
     longer = images * np.where(np.arange(len(images)) == 5, 100, 1)[:, None, None]
     monkeypatch.setattr(search, "_embed", lambda: iter([(np.arange(len(images)), longer)]))
@@ -118,14 +120,14 @@ def test_an_image_finds_all_but_itself(run, region_scenes, tmp_path) -> None:
 def test_all_splits_and_blocks_of_any_size(run, region_scenes, monkeypatch) -> None:
     said = words(run, "a small square")[None]
     for kind, size in (("image", 72), ("text", 360)):
-        whole = SetSearch(run, region_scenes, "all", kind)
+        whole = MultiVectorSearch(run, region_scenes, "all", kind)
         assert len(whole) == size and whole.source.splits == ("train", "val", "test")
         rows, scores = whole.search(said, 400, query_kind="text")
         assert rows.shape == (1, size)
         # Neither divides the numbers of items.
         monkeypatch.setattr(set_search, "_MOST_IMAGES", 7)
         monkeypatch.setattr(set_search, "_TEXTS", 50)
-        again = SetSearch(run, region_scenes, "all", kind).search(said, 400, query_kind="text")
+        again = MultiVectorSearch(run, region_scenes, "all", kind).search(said, 400, query_kind="text")
         monkeypatch.undo()
         np.testing.assert_allclose(again[1], scores, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(
@@ -134,7 +136,7 @@ def test_all_splits_and_blocks_of_any_size(run, region_scenes, monkeypatch) -> N
 
 
 def test_several_queries_and_rows_left_out(run, region_scenes) -> None:
-    search = SetSearch(run, region_scenes, "val", "image")
+    search = MultiVectorSearch(run, region_scenes, "val", "image")
     texts = [words(run, text) for text in ("a red circle", "two blue squares and a star")]
     padded = np.zeros((2, 9, search.dim), np.float32)
     for place, each in enumerate(texts):
@@ -151,7 +153,7 @@ def test_several_queries_and_rows_left_out(run, region_scenes) -> None:
 @pytest.mark.parametrize(("missing", "kept"), [(0, True), (1, False)], ids=["fits", "does-not"])
 def test_what_fits_is_kept(run, region_scenes, images, monkeypatch, missing: int, kept: bool) -> None:
     said = words(run, "a small square")[None]
-    search = SetSearch(run, region_scenes, "val", "image", keep=images.nbytes - missing)
+    search = MultiVectorSearch(run, region_scenes, "val", "image", keep=images.nbytes - missing)
     first = search.search(said, 12, query_kind="text")
     embed, embedded = search._embed, []
     monkeypatch.setattr(search, "_embed", lambda: embedded.append(1) or embed())
@@ -164,7 +166,7 @@ def test_what_fits_is_kept(run, region_scenes, images, monkeypatch, missing: int
 
 
 def test_an_image_by_its_row(run, region_scenes) -> None:
-    search = SetSearch(run, region_scenes, "all", "image")
+    search = MultiVectorSearch(run, region_scenes, "all", "image")
     store = regions_of(run, region_scenes)
     for row in (0, 47, 48, 71):
         wanted = run.model.encode_images(store.rows(search.ids[[row]]))[0]
@@ -185,11 +187,11 @@ def test_what_sets_cannot_do_is_refused_before_any_work(run, region_scenes, monk
             search_run(run, region_scenes, query, split="val", **options)
         if not options:
             with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
-                check_set_query(query)
+                MultiVectorSearch.check(run, query, run.path, 5)
 
 
 def test_what_cannot_be_searched(run, region_scenes, scenes, tmp_path) -> None:
-    search = SetSearch(run, region_scenes, "val", "image")
+    search = MultiVectorSearch(run, region_scenes, "val", "image")
     said = words(run, "two")[None]
     for queries, k, candidates in (
         (said, 0, None),
@@ -200,7 +202,7 @@ def test_what_cannot_be_searched(run, region_scenes, scenes, tmp_path) -> None:
         with pytest.raises(InvalidArgumentError):
             search.search(queries, k, candidates=candidates)
     with pytest.raises(InvalidArgumentError, match="nowhere"):
-        SetSearch(run, region_scenes, "nowhere", "image")
+        MultiVectorSearch(run, region_scenes, "nowhere", "image")
     with pytest.raises(DataError, match="vsemb regions"):
         search_run(run, scenes, Query("two"), split="val")
     # Captions are there all the same.
@@ -213,8 +215,21 @@ def test_what_cannot_be_searched(run, region_scenes, scenes, tmp_path) -> None:
 
 
 def test_scores_that_are_no_numbers(run, region_scenes, monkeypatch) -> None:
-    search = SetSearch(run, region_scenes, "val", "image")
+    search = MultiVectorSearch(run, region_scenes, "val", "image")
     broken = [(rows, np.full_like(vectors, np.nan)) for rows, vectors in search._blocks()]
     monkeypatch.setattr(search, "_embed", lambda: itertools.chain(broken))
     with pytest.raises(DataError, match="NaN"):
         search.search(words(run, "two")[None], 3, query_kind="text")
+
+
+def test_sets_have_no_index(region_run, region_scenes):
+    for make in (build_index, open_index):
+        with pytest.raises(DataError, match="An index needs one vector.*`vsemb search` scores all items"):
+            make(region_run, region_scenes, "val")
+    assert not (region_run.path / "index").exists()
+
+
+def test_sets_are_no_points(region_run, region_scenes, tmp_path) -> None:
+    with pytest.raises(DataError, match="The projector needs one vector.*vsemb report"):
+        project_run(region_run, region_scenes, "val", tmp_path / "projector")
+    assert not list(tmp_path.iterdir())
