@@ -29,7 +29,7 @@ def check_index(model: Model, run: Run, out: str, kind: str, settings: IndexSett
             f"The model at {model.path} was exported from another run than {run.path} "
             f"({str(model.contract.fingerprint)[:12]}, not {run.fingerprint[:12]}); export that one."
         )
-    if kind == "text" and not run.recipe.text.tokenizer.reads_captions:
+    if kind == "text" and not run.recipe.text.tokenizer.per_caption:
         raise DataError(f"{run.path} reads the names of classes and no captions, so it cannot index these.")
 
 

@@ -15,7 +15,7 @@ def test_writes_a_page_and_prints_the_table_of_evaluate(tiny_order_run, scenes, 
     arguments = [str(run), "--data", str(scenes.path), "--split", "test"]
     assert main(["evaluate", *arguments, "--bootstrap", "1000"]) == 0
     table = capsys.readouterr().out
-    assert main(["report", *arguments, "--queries", "2", "--json", str(found)]) == 0
+    assert main(["report", *arguments, "--shown", "2", "--json", str(found)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(table.strip()) and shown.splitlines()[-1].startswith(f"{run}/report.html ")
     page = (run / "report.html").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_writes_a_page_and_prints_the_table_of_evaluate(tiny_order_run, scenes, 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--queries", "0"], "`queries`"),
+        (["--shown", "0"], "`shown`"),
         (["--seed", "-2"], "`seed`"),
         (["--split", "vall"], "Did you mean 'val'"),
         (["--arithmetic", "none.png", "red", "blue"], "none.png"),

@@ -25,7 +25,7 @@ def test_retrieval_table_has_the_recalls_asked_for_and_pairs_below():
         "image → text                 25.0  50.0  75.0  80.0     3.0    3.5",
         "text → image                 25.0  50.0  75.0  80.0     3.0    3.5",
         "",
-        "3 pairs, one text per image  R@1   R@5  R@10  R@20  median   mean",
+        "3 pairs, one text per image   R@1   R@5  R@10  R@20  median   mean",
         "image → text                  3.3  14.0  24.2  37.4    33.0  101.2",
         "text → image                  3.3  14.0  24.2  37.4    33.0  101.2",
     ]

@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
     parser.add_argument("--out", metavar="FILE", help="the page to write (RUN/report.html)")
     parser.add_argument(
-        "--queries", type=int, default=12, metavar="N", help="queries per direction, or images (%(default)s)"
+        "--shown", type=int, default=12, metavar="N", help="queries per direction, or captioned images (%(default)s)"
     )
     parser.add_argument("--limit", type=int, metavar="N", help="images to caption (all; 100 for slow captioners)")
     parser.add_argument(
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         opened.open_data(arguments.data),
         arguments.split,
         arguments.out,
-        shown=arguments.queries,
+        shown=arguments.shown,
         limit=arguments.limit,
         arithmetic=[tuple(example) for example in arguments.arithmetic],
         seed=arguments.seed,

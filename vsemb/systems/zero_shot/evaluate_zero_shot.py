@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
 def _task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
     """Refuses what cannot be measured or drawn before anything is."""
     from vsemb.errors import invalid_argument
+    from vsemb.systems.zero_shot.class_names import ClassTokenizer
     from vsemb.systems.zero_shot.metrics import check_seed
     from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
@@ -57,7 +58,7 @@ def _task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
     wrong = [share for share in shares if not 0 <= share <= 1]
     if wrong:
         raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
-    if any(shares) and not opened.recipe.text.tokenizer.reads_captions:
+    if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
         fix = "It reads no text, so there is nothing to mistype."
         raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
     check_seed(arguments.seed)
