@@ -183,7 +183,7 @@ def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
         entry["captions"] = [SCRIPT] * len(entry["captions"])
         entry["key"] = SCRIPT
     split.captions, split.keys = [SCRIPT] * len(split.captions), [SCRIPT] * len(split)
-    out, _ = write_report(tiny_run, scenes_copy, "val", tmp_path / "report.html")
+    out, *_ = write_report(tiny_run, scenes_copy, "val", tmp_path / "report.html")
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("script")
     assert {node.text for node in root.all("q")} == {SCRIPT}
@@ -252,7 +252,7 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
 
 def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:
     scenes_copy.split("train").has_images = False
-    out, _ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2)
+    out, *_ = write_report(tiny_run, scenes_copy, "train", tmp_path / "report.html", shown=2)
     root = Page(out.read_text(encoding="utf-8")).root
     assert not root.all("img")
     keys = {node.text for node in root.all("div", kind="nothing")}

@@ -11,18 +11,18 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import TINY, TINY_CAPTIONS, TINY_LANGUAGE
+from tests.tiny import tiny
+from vsemb import registry
+from vsemb.parts import Part, fields_of, rebuilt
 
 # Each replica draws its own dropout. Adam makes a step of a gradient that is all rounding; SGD does not, and
 # at a low rate hardest negatives and maxima do not turn what is rounded into another training.
-_PLAIN = ("optimizer.name=sgd", "optimizer.learning_rate=0.001", "optimizer.schedule=constant")
-_PLAIN += ("optimizer.lazy=false", "training.epochs=2", "batches.size=8")
-_DROPOUTS = ("text.word_dropout", "text.embedding_dropout", "text.dropout", "text.bag_dropout")
-_DROPOUTS += ("image.dropout", "caption.dropout")
+_PLAIN = ("optimizer=sgd", "optimizer.learning_rate=0.001", "batches.size=8")
+_DROPOUTS = ("dropout", "word_dropout", "bag_dropout")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Case:
         recipe: and, after a colon, its variant.
         data: which dataset.
         settings: beside those that make it small.
-        beside: the argument of the training, and the dataset's name of the run that it takes.
+        beside: the input of the training, and the name of the run that it takes.
     """
 
     recipe: str
@@ -42,17 +42,18 @@ class Case:
     beside: tuple[str, str] | None = None
 
 
-CASES = {
-    "hardest-negatives": Case("vsepp:tuned", settings=("loss.warmup_epochs=0",)),
+_LANGUAGE = ("optimizer.learning_rate=0.05", "model.context=2", "model.dim=16")
+_CASES = {
+    "hardest-negatives": Case("vsepp:tuned"),
     # Numbers enough for the compiled way to score, see `vsemb.ops.order`.
     "order": Case("order-embedding:paper", settings=("embedding_dim=300", "batches.size=32")),
     "sampled-negatives": Case("kiros2014:paper"),
     "softmax": Case("contrastive:default"),
     "softmax-in-blocks": Case("contrastive:default", settings=("loss.block_size=4",)),
-    "transformer": Case("contrastive:transformer", settings=("text.layers=1", "text.heads=2")),
+    "transformer": Case("contrastive:transformer", settings=("text.encoder.layers=1", "text.encoder.heads=2")),
     "sigmoid": Case("sigmoid:default"),
     "sigmoid-in-a-ring": Case("sigmoid:default", settings=("loss.block_size=4",)),
-    "chunks": Case("contrastive:default", settings=("training.chunk_size=2",)),
+    "chunks": Case("contrastive:default", settings=("chunk_size=2",)),
     "trees": Case("tree-twin:m1", "trees"),
     "regions": Case("dvsa:paper", "regions", ("optimizer.learning_rate=0.0001",)),
     "cross-attention": Case("dvsa:cross-attention", "regions"),
@@ -61,44 +62,35 @@ CASES = {
     "entailment": Case("entailment:order", "entailment"),
     "captions": Case("multimodal-rnn:tuned"),
     "captions-of-regions": Case("multimodal-rnn-regions:tuned", "regions", beside=("alignment", "region_run")),
-    "log-bilinear": Case("log-bilinear:adam", "tagged"),
-    "multiplicative": Case("multiplicative:adam", "tagged", beside=("encoder", "kiros_run")),
-    "sc-nlm": Case("sc-nlm:adam", "tagged", ("caption.structure=1",), beside=("encoder", "kiros_run")),
+    "log-bilinear": Case("log-bilinear:adam", "tagged", _LANGUAGE),
+    "multiplicative": Case("multiplicative:adam", "tagged", _LANGUAGE, beside=("encoder", "kiros_run")),
+    "sc-nlm": Case("sc-nlm:adam", "tagged", (*_LANGUAGE, "model.structure=1"), beside=("encoder", "kiros_run")),
 }
+#: Those of the systems that are there.
+CASES = {name: case for name, case in _CASES.items() if case.recipe.split(":")[0] in registry.entries("recipes")}
 
 
-def settings_of(recipe: Any, case: Case, stopwords: str) -> list[str]:
-    """What makes a recipe small and without chance."""
-    small: dict[str, Any] = {"captions": TINY_CAPTIONS, "language": TINY_LANGUAGE}
-    known = [*small.get(recipe.task, TINY), *_PLAIN]
-    if recipe.task == "language":
-        known.append("optimizer.learning_rate=0.05")
-        if recipe.name != "sc-nlm":
-            known.remove("caption.candidates=12")
-    if recipe.name in ("multiplicative", "sc-nlm"):
-        known.append(f"caption.stopwords={stopwords}")
-    known += [f"{name}=0" for name in _DROPOUTS]
-    return [*known, *case.settings]
-
-
-def train(case: Case, paths: dict[str, str], out: Path, strategy: Any) -> None:
-    """Trains a case on a strategy."""
+def recipe_of(case: Case, stopwords: str) -> Any:
+    """A recipe that is small and without chance."""
     from vsemb import recipes
-    from vsemb.data.store import Dataset
-    from vsemb.runs.run import Run
-    from vsemb.runs.train import train as train_pairs
-    from vsemb.systems.captions.caption_run import train_captions
-    from vsemb.systems.entailment.data import EntailmentData
-    from vsemb.systems.entailment.run import train_entailment
-    from vsemb.systems.language.language_run import train_language
 
-    recipe = recipes.get(*case.recipe.split(":"))
-    recipe = recipe.with_overrides(settings_of(recipe, case, paths["stopwords"]))
-    ways: dict[str, Any] = {"captions": train_captions, "language": train_language}
-    ways |= {"entailment": train_entailment, "retrieval": train_pairs}
-    opened = (EntailmentData if recipe.task == "entailment" else Dataset).open(paths[case.data])
-    beside = {} if case.beside is None else {case.beside[0]: Run.open(paths[case.beside[1]])}
-    ways[recipe.task](recipe, opened, out, strategy=strategy, **beside)
+    def plain(part: Part) -> Part:
+        names = fields_of(type(part))
+        changes: dict[str, Any] = {name: 0.0 for name in _DROPOUTS if name in names}
+        if "stopwords" in names:
+            changes["stopwords"] = stopwords
+        return replace(part, **changes)
+
+    return rebuilt(tiny(recipes.get(*case.recipe.split(":")), *_PLAIN, *case.settings), plain)
+
+
+def train_case(case: Case, paths: dict[str, str], out: Path, strategy: Any) -> None:
+    """Trains a case on a strategy."""
+    from vsemb.runs.run import Run
+    from vsemb.runs.train import train
+
+    inputs = {} if case.beside is None else {case.beside[0]: Run.open(paths[case.beside[1]])}
+    train(recipe_of(case, paths["stopwords"]), paths[case.data], out, inputs=inputs, strategy=strategy)
 
 
 def main() -> None:
@@ -112,7 +104,7 @@ def main() -> None:
             continue
         try:
             for devices, strategy in (("one", "none"), ("two", two)):
-                train(case, paths, out / name / devices, strategy)
+                train_case(case, paths, out / name / devices, strategy)
         except Exception:
             (out / name).mkdir(parents=True, exist_ok=True)
             (out / name / "failed.txt").write_text(traceback.format_exc())

@@ -23,13 +23,14 @@ CLOSE = {"rtol": 1e-4, "atol": 2e-6}
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of all runs, see `both_ways`."""
     folder = tmp_path_factory.mktemp("both-ways")
-    fixtures = {"scenes": "scenes", "flowers": "flowers_path", "regions": "region_scenes"}
-    fixtures |= {"entailment": "snli_path"}
-    fixtures |= {"region_run": "region_run", "kiros_run": "kiros_run"}
+    fixtures = {"scenes": "scenes", "flowers": "flowers_path", "regions": "region_scenes", "entailment": "snli_path"}
     if importlib.util.find_spec("spacy"):
         fixtures["trees"] = "parsed_scenes"
     if importlib.util.find_spec("pycocoevalcap"):
         fixtures["tagged"] = "tagged_scenes"
+    needed = {case.data for case in CASES.values()}
+    fixtures = {name: fixture for name, fixture in fixtures.items() if name in needed}
+    fixtures |= {case.beside[1]: case.beside[1] for case in CASES.values() if case.beside is not None}
     found = {name: request.getfixturevalue(fixture) for name, fixture in fixtures.items()}
     paths = {name: str(getattr(value, "path", value)) for name, value in found.items()}
     (folder / "stopwords.txt").write_text("a\nthe\nand\nof\non\nis\n")

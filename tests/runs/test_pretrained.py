@@ -59,7 +59,7 @@ def test_embeddings_and_logits_are_those_of_keras_hub(kind: str, preset_path, tm
 
 def test_the_commands_take_it_as_any_run(preset_path, scenes_path, tmp_path: Path, capsys) -> None:
     run, models = str(tmp_path / "run"), tmp_path / "models"
-    assert main(["pretrained", str(preset_path("siglip")), "--out", run]) == 0
+    assert main(["import", str(preset_path("siglip")), "--out", run]) == 0
     assert "117.3 times the cosine, and -12.9" in capsys.readouterr().out
     assert main(["evaluate", run, "--data", str(scenes_path), "--split", "test"]) == 0
     assert main(["search", run, "a red circle", "--data", str(scenes_path), "--split", "test"]) == 0
@@ -103,15 +103,16 @@ def test_training_starts_from_both_towers_and_opens_without_the_preset(scenes, t
     name = f"hub:{path}"
     recipe = with_backbone(recipes.get("contrastive"), scenes, name).with_overrides(
         [
-            *(f"text.{field}={value}" for field, value in (("tokenizer", name), ("encoder", name))),
-            *("text.weights=preset", "image.projection=false", "loss.temperature=0.01"),
+            *("text.tokenizer=preset", "text.encoder=preset", "text.encoder.weights=preset"),
+            *(f"text.tokenizer.name={name}", f"text.encoder.name={name}"),
+            *("image.projection=none", "embedding_dim=null", "loss.temperature=0.01"),
             *("batches.size=8", "training.epochs=1", "training.precision=float32"),
         ]
     )
     assert recipe.image.weights == "preset"
     start = pretrained_run(str(path), tmp_path / "start")
     trained = train(recipe, scenes, tmp_path / "run")
-    assert trained.recipe.embedding_dim == 12
+    assert trained.embedding_dim == 12
     shutil.rmtree(path)
     again = Run.open(tmp_path / "run")
     ids = again.tokenizer(tf.constant(TEXTS))
@@ -119,7 +120,6 @@ def test_training_starts_from_both_towers_and_opens_without_the_preset(scenes, t
     assert 0 < moved < 0.5, "one short epoch moves the preset's embeddings, and not far"
 
 
-def test_text_weights_want_a_preset(scenes) -> None:
-    recipe = recipes.get("contrastive").with_overrides(["text.weights=preset"])
-    with pytest.raises(InvalidArgumentError, match="where text.encoder names a preset"):
-        recipes.build.build_text_encoder(recipe, 10)
+def test_text_weights_are_a_field_of_presets() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"text\.encoder\.weights"):
+        recipes.get("contrastive").with_overrides(["text.encoder.weights=preset"])

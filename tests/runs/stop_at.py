@@ -1,0 +1,33 @@
+"""Ending a training in the middle of its second epoch, as Ctrl-C does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import pytest
+
+from vsemb.runs.loop import fit_run
+
+
+class StopAt(keras.callbacks.Callback):
+    """Interrupts a training half-way through its second epoch."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if int(self.model.optimizer.iterations) == int(1.5 * self.params["steps"]):
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Trainings in this context end so."""
+
+    def fit(*arguments: Any, **options: Any) -> None:
+        fit_run(*arguments, **{**options, "checks": [StopAt()]})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("vsemb.runs.train.fit_run", fit)
+        with pytest.raises(KeyboardInterrupt):
+            yield fit

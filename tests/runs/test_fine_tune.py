@@ -1,0 +1,78 @@
+"""Networks of runs as the start of another training."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.runs.fine_tune import run_backbone, starting_weights, with_backbone
+from vsemb.runs.run import Run
+from vsemb.runs.train import train
+
+INFO = {"feature_dim": None}
+
+
+def same_weights(one, other) -> None:
+    for first, second in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def start(recipe):
+    """The model that a training starts from."""
+    with starting_weights(recipe) as starting:
+        return starting.build(30, INFO, "float32")
+
+
+@pytest.fixture
+def other_recipe(tiny_recipe):
+    """A recipe of another space than the run's."""
+    return tiny_recipe.with_overrides(["embedding_dim=12", "similarity=order"])
+
+
+def test_another_training_starts_from_the_network_of_a_run(tiny_pixel_run: Run, other_recipe, scenes):
+    trained = tiny_pixel_run.model.image_encoder.backbone
+    recipe = with_backbone(other_recipe, scenes, str(tiny_pixel_run.path))
+    assert (recipe.image.backbone, recipe.image.size) == ("SmallConvNet", 32)
+    assert not recipe.image.frozen_statistics and not recipe.image.augment
+    recipe = recipe.with_overrides(["image.pooling=flat"])
+    same_weights(start(recipe).image_encoder.backbone, trained)
+
+
+def test_all_else_is_drawn_from_the_seed_of_the_new_recipe(tiny_pixel_run: Run, other_recipe, scenes):
+    recipe = with_backbone(other_recipe, scenes, str(tiny_pixel_run.path))
+    one, other = (start(recipe.with_overrides([f"training.seed={seed}"])) for seed in (1, 2))
+    same_weights(one.image_encoder.backbone, other.image_encoder.backbone)
+    assert np.abs(one.text_encoder.words.table.numpy() - other.text_encoder.words.table.numpy()).max() > 0.01
+    kernels = [model.image_encoder.head.weights[0].numpy() for model in (one, other)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.01
+
+
+def test_a_run_opens_when_the_one_it_started_from_is_gone(tiny_pixel_run, other_recipe, scenes, tmp_path):
+    first = shutil.copytree(tiny_pixel_run.path, tmp_path / "first")
+    recipe = with_backbone(other_recipe, scenes, str(first)).with_overrides(["training.epochs=1"])
+    # Its own pooling is taken over where the recipe names none.
+    assert recipe.image.config.pooling == tiny_pixel_run.recipe.image.config.pooling
+    run = train(recipe, scenes, tmp_path / "second")
+    shutil.rmtree(first)
+    same_weights(Run.open(run.path).model, run.model)
+    with pytest.raises(DataError, match="must be a backbone or a run"):
+        with_backbone(other_recipe, scenes, str(first))
+
+
+def test_names_of_networks_are_no_directories(tiny_recipe, scenes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "SmallConvNet").mkdir()
+    assert with_backbone(tiny_recipe, scenes, "SmallConvNet").image.weights is None
+
+
+def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_recipe, scenes, tmp_path):
+    with pytest.raises(InvalidArgumentError, match="fine.tune.*trained from pixels"):
+        with_backbone(tiny_recipe, scenes, str(tiny_run.path))
+    with pytest.raises(DataError, match="must be a run directory"):
+        run_backbone(tmp_path)
+    recipe = with_backbone(tiny_recipe, scenes, str(tiny_pixel_run.path)).with_overrides(["image.size=64"])
+    with pytest.raises(InvalidArgumentError, match="image.weights.*32 pixels.*64 pixels"):
+        start(recipe)

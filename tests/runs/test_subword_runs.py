@@ -1,0 +1,178 @@
+"""Runs on subwords with a Transformer: trained, reopened, resumed, exported, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.runs.stop_at import stopped
+from tests.training.test_resume import check_same_training
+from vsemb import recipes
+from vsemb.cli.__main__ import main
+from vsemb.encoders import ProjectionMLP, SequenceAndBagEncoder, TransformerSentenceEncoder
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.evaluation import Embedder
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.queries import embed_text
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run, run_encoders
+from vsemb.runs.train import train
+from vsemb.text import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
+
+KINDS = {"wordpiece": WordPieceTokenizer, "sentencepiece": UnigramTokenizer, "bpe": BPETokenizer}
+TRANSFORMER = (
+    *("text.encoder=transformer", "text.encoder.units=16", "text.encoder.words.dim=16", "text.encoder.heads=2"),
+    *("text.encoder.layers=1", "text.encoder.pooling=mean", "text.encoder.dropout=0.1"),
+)
+
+
+def recipe_of(tiny_recipe: Any, tokenizer: str) -> Any:
+    sizes = ("text.tokenizer.vocabulary_size=60", "text.tokenizer.max_length=24")
+    return tiny_recipe.with_overrides([f"text.tokenizer={tokenizer}", *sizes, *TRANSFORMER])
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def subword_run(request, scenes, tiny_recipe, tmp_path_factory) -> Run:
+    """A run of two epochs with each tokenizer; treat it as read-only."""
+    return train(recipe_of(tiny_recipe, request.param), scenes, tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_trained_and_reopened(subword_run: Run, scenes) -> None:
+    run = Run.open(subword_run.path)
+    assert isinstance(run.tokenizer, KINDS[run.recipe.text.tokenizer.kind])
+    assert isinstance(run.model.text_encoder, TransformerSentenceEncoder)
+    assert 20 < len(run.vocabulary.words) <= 60
+    ids, offsets = run.tokenizer.encode(scenes.split("train").captions)
+    # Every character is a subword; and subwords are more than words.
+    assert ids.min() > 1 and np.diff(offsets).max() <= 24
+    metrics = evaluate_run(run, scenes, "val")
+    np.testing.assert_allclose(metrics.recall_sum, run.info["best_recall_sum"], atol=1e-6)
+    assert run.reader.knows("hexagons") and run.reader(["a circle"]) == ["a circle"]
+
+
+def test_searched_as_trained(subword_run: Run, capsys) -> None:
+    encoders, said = run_encoders(subword_run, images=False), []
+    typed, clean = (
+        embed_text(encoders, subword_run, text, "text", said.append) for text in ("A RED circle!", "a red circle")
+    )
+    np.testing.assert_array_equal(typed, clean)
+    assert not said
+    embed_text(encoders, subword_run, "a red 犬", "text", said.append)
+    assert said == ["Warning: not known to the run: 犬."]
+    with pytest.raises(InvalidArgumentError, match="at least one subword"):
+        embed_text(encoders, subword_run, "?!", "text", said.append)
+
+
+_CALLER = """
+import sys
+import numpy as np
+import tensorflow as tf
+texts = tf.constant(open(sys.argv[2], "rb").read().split(b"\\n"))
+found = tf.saved_model.load(sys.argv[1]).signatures["encode_text"](text=texts)
+assert found["valid"].numpy().all()
+np.save(sys.argv[3], found["embedding"].numpy())
+assert not {"vsemb", "tensorflow_text", "sentencepiece", "keras_hub"} & set(sys.modules)
+"""
+
+
+def test_served_as_trained(subword_run: Run, scenes, tmp_path: Path) -> None:
+    """Exported and loaded in another process, as any TensorFlow Serving would."""
+    captions = [*scenes.split("val").captions[:20], "Unbelievably REDDISH octagons!"]
+    expected = Embedder(subword_run.model).texts(*subword_run.encode(captions))
+    path = export_run(subword_run, tmp_path / "model")
+    (tmp_path / "texts").write_text("\n".join(captions), encoding="utf-8")
+    command = [sys.executable, "-c", _CALLER, str(path), str(tmp_path / "texts"), str(tmp_path / "found.npy")]
+    subprocess.run(command, check=True, capture_output=True)
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), expected, atol=1e-5)
+
+
+def test_stopped_and_resumed(scenes, tiny_recipe, tmp_path, monkeypatch, capfd) -> None:
+    # The unigram model's scores are what a run could lose.
+    recipe = recipe_of(tiny_recipe, "sentencepiece")
+    whole, out = train(recipe, scenes, tmp_path / "whole").path, tmp_path / "run"
+
+    with stopped(monkeypatch):
+        train(recipe, scenes, out, checkpoint_steps=2)
+    capfd.readouterr()
+    train(recipe, scenes, out)
+    assert "going on at epoch 2, step" in capfd.readouterr().err
+    check_same_training(out, whole)
+
+
+def test_another_vocabulary_is_refused(subword_run: Run, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(subword_run.path, tmp_path / "run")) / "vocabulary.txt"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    # A piece less likely, or two pieces changed.
+    changed = [*lines[:2], lines[3], lines[2], *lines[4:]]
+    if "\t" in lines[2]:
+        changed = [*lines[:2], lines[2].split("\t")[0] + "\t-99.5", *lines[3:]]
+    path.write_text("\n".join(changed), encoding="utf-8")
+    with pytest.raises(DataError, match="must be the vocabulary that the run was trained with"):
+        _ = Run.open(path.parent).tokenizer
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["text.tokenizer=wordpieces"], "text.tokenizer='wordpieces'.*wordpiece"),
+        (["text.tokenizer=bpe", "text.tokenizer.vocabulary_size=5"], "vocabulary_size=5.*Every character"),
+        (["text.tokenizer=bpe", "text.encoder.words.vectors=glove.txt"], "vectors of words"),
+        ([*TRANSFORMER, "text.encoder.heads=3"], "heads=3.*a divisor of"),
+        (["text.encoder=transformer", "text.encoder.layers=0"], "text.encoder.layers=0"),
+        (["text.encoder=transformer", "text.encoder.pooling=first"], "pooling='first'"),
+    ],
+)
+def test_one_line_for_what_does_not_work(overrides, message, scenes_path, tmp_path, capsys) -> None:
+    out = tmp_path / "run"
+    command = ["train", "vsepp", "--variant", "paper", "--data", str(scenes_path), "--out", str(out)]
+    for each in ("embedding_dim=16", "batches.size=8", *overrides):
+        command += ["--set", each]
+    assert main(command) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("vsemb train: ") and re.search(message, line)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        (["text.encoder=sequence-and-bag", "text.encoder.sequence=transformer"], SequenceAndBagEncoder),
+        (["text.encoder=projection-mlp", "text.encoder.encoder=transformer"], ProjectionMLP),
+        (
+            [
+                *("text.encoder=projection-mlp", "text.encoder.encoder=transformer"),
+                "text.encoder.encoder.pooling=mean+max",
+            ],
+            ProjectionMLP,
+        ),
+    ],
+    ids=["bag", "mlp", "mlp-mean-max"],
+)
+def test_goes_with_the_other_parts(changes, kind) -> None:
+    inner = changes[1].split("=")[0]
+    sizes = [f"{inner}.units=8", f"{inner}.heads=2", f"{inner}.words.dim=6", "embedding_dim=10"]
+    recipe = recipes.get("vsepp", "paper").with_overrides([*changes, *sizes])
+    model = recipe.build(9, {"feature_dim": 7}, "float32")
+    assert model.encode_texts(np.array([[2, 3, 0], [4, 5, 6]])).shape == (2, 10)
+    assert isinstance(model.text_encoder, kind)
+
+
+def test_vectors_of_subwords_from_captions(scenes, tiny_recipe, tmp_path) -> None:
+    recipe = recipe_of(tiny_recipe, "wordpiece").with_overrides(
+        [
+            "text.encoder=recurrent",
+            "text.encoder.words.vectors=captions",
+            "text.encoder.words.dim=16",
+            "training.epochs=1",
+        ]
+    )
+    run = train(recipe, scenes, tmp_path / "run")
+    assert tf.math.reduce_std(run.model.text_encoder.words.table) > 0
