@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import numpy as np
@@ -13,25 +12,24 @@ from vsemb.data.features.compute import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.export.contract import Contract
-from vsemb.export.golden import compare as compare_answers
 from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
-from vsemb.runs.serve import export_run, image_input, model_facts, run_encoders
+from vsemb.runs.serve import export_run, model_facts, run_encoders
 from vsemb.runs.train import train
-from vsemb.systems.zero_shot.classify import classify_images, embed_classes
+from vsemb.search import StaleIndexError
 
 
 @pytest.fixture(scope="module")
 def backbone_run(scenes_path, tiny_recipe, tmp_path_factory):
     """A run on features of a SmallConvNet over ten crops, and its dataset."""
-    from vsemb.data.store import Dataset
+    from vsemb.data.dataset import Dataset
 
     folder = tmp_path_factory.mktemp("backbone")
     dataset = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))
     config = BackboneConfig("SmallConvNet", size=32, crops=10)
     store = cache_features(dataset, config, weights="random")
-    recipe = tiny_recipe.with_overrides([f'image.features="{store.fingerprint}"', "training.epochs=1"])
+    recipe = tiny_recipe.with_overrides([f'image.fingerprint="{store.fingerprint}"', "training.epochs=1"])
     return train(recipe, dataset, folder / "run"), dataset
 
 
@@ -62,7 +60,7 @@ def test_a_run_on_features_of_a_backbone(backbone_run, tmp_path):
 
 
 def test_a_run_on_precomputed_features_embeds_texts_only(tiny_run, tmp_path):
-    assert image_input(tiny_run) is None and run_encoders(tiny_run).encode_image is None
+    assert tiny_run.image_input is None and run_encoders(tiny_run).encode_image is None
     path = export_run(tiny_run, tmp_path / "model")
     assert "encode_image" not in tf.saved_model.load(str(path)).signatures
 
@@ -120,97 +118,21 @@ def test_a_run_that_was_moved_exports_without_its_dataset(kind, tiny_pixel_run, 
     assert "encode_image" in tf.saved_model.load(str(path)).signatures
 
 
-def test_what_is_exported_classifies_as_the_run_does(backbone_run, tmp_path):
-    run, dataset = backbone_run
-    split = dataset.split("val")
-    classes = embed_classes(run, ["red circle", "blue square"], ["a {}", "one {}"])
-    signatures = tf.saved_model.load(str(export_run(run, tmp_path / "model", classes=classes))).signatures
-    encoded = tf.constant([split.read_image(row) for row in range(4)])
-    scores = signatures["classify"](image_bytes=encoded)["scores"].numpy()
-    for row, found in enumerate(classify_images(run, split.keys[:4], classes, dataset)):
-        wanted = [found.scores[name] for name in classes.names]
-        np.testing.assert_allclose(scores[row], wanted, atol=1e-5)
-
-
-def test_a_run_on_precomputed_features_cannot_classify_bytes(tiny_run, tmp_path):
-    classes = embed_classes(tiny_run, ["red circle", "blue square"])
-    with pytest.raises(InvalidArgumentError, match="no image network"):
-        export_run(tiny_run, tmp_path / "model", classes=classes)
-    assert not (tmp_path / "model").exists()
-
-
-def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run, tree_run):
-    facts = [model_facts(run) for run in (tiny_run, tiny_pixel_run, tree_run)]
-    assert [it.texts for it in facts] == ["", "", ""]
-    assert [bool(it.features_fingerprint) for it in facts] == [True, False, True]
-    assert [bool(it.parser) for it in facts] == [False, False, True]
+def test_the_card_of_a_run_tells_what_it_takes(tiny_run, tiny_pixel_run):
+    facts = [model_facts(run) for run in (tiny_run, tiny_pixel_run)]
+    assert [bool(it.features_fingerprint) for it in facts] == [True, False]
     assert "trained too" in facts[1].images and "unknown network" in facts[0].images
     assert all(it.metrics.keys() == {"recall_sum"} and "epoch" in it.selection for it in facts)
 
 
-def test_the_card_of_a_run_on_names_of_classes(flowers_path, tmp_path):
-    from vsemb import recipes
-    from vsemb.data.store import Dataset
-
-    recipe = recipes.get("ds-sje-attributes").with_overrides(["training.epochs=1", "batches.size=8"])
-    facts = model_facts(train(recipe, Dataset.open(flowers_path), tmp_path / "run"))
-    assert facts.texts == "names of 60 classes" and "unknown class" in facts.notes[0]
+def test_an_option_of_another_task_is_refused(tiny_run, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"options=\['beam'\]"):
+        export_run(tiny_run, tmp_path / "model", beam=3)
+    assert not (tmp_path / "model").exists()
 
 
-def test_a_run_of_regions(region_run, region_scenes, tmp_path):
-    run, split = region_run, region_scenes.split("val")
-    store = run.regions_of(region_scenes)
-    encoded = tf.constant([split.read_image(row) for row in range(len(split))])
-    texts = tf.constant(split.captions[:4])
-    encoders = run_encoders(run)
-    signatures = tf.saved_model.load(str(export_run(run, tmp_path / "model"))).signatures
-    wanted = run.model.encode_images(store.rows(split.ids)).numpy()
-    for found in (encoders.encode_image(encoded), signatures["encode_image"](image_bytes=encoded)):
-        assert found["valid"].numpy().all()
-        np.testing.assert_allclose(found["boxes"], store.boxes(split.ids), atol=1e-6)
-        # The cache keeps features in float16, which has 11 bits.
-        np.testing.assert_allclose(found["embedding"], wanted, atol=2e-3 * np.abs(wanted).max())
-    words = run.model.encode_texts(run.tokenizer(texts)).numpy()
-    for found in (encoders.encode_text(texts), signatures["encode_text"](text=texts)):
-        vectors = found["embedding"].numpy()
-        np.testing.assert_allclose(vectors[:, : words.shape[1]], words, atol=1e-5)
-        assert vectors.shape[1] == run.tokenizer.max_length and not vectors[:, words.shape[1] :].any()
-    inputs = {"image_bytes": encoded[:4], "text": texts, "affinity": tf.constant([0.0, 0.1, 0.2, 3.0])}
-    found = {name: value.numpy() for name, value in signatures["align"](**inputs).items()}
-    wanted = {name: value.numpy() for name, value in encoders.align(**inputs).items()}
-    assert compare_answers(wanted, found, 1e-5)[1] is None
-    # Without an affinity each word has the region that fits it best, or one of several.
-    count = int((found["regions"][0] >= 0).sum())
-    regions = encoders.encode_image(encoded[:1])["embedding"][0].numpy()
-    scores = words[0, :count] @ regions[regions.any(axis=1)].T
-    np.testing.assert_allclose(found["scores"][0, :count], scores.max(axis=1), atol=1e-5)
-    np.testing.assert_allclose(scores[np.arange(count), found["regions"][0, :count]], scores.max(axis=1))
-    assert len({*found["regions"][3].tolist()} - {-1}) == 1
-
-
-def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_path):
-    moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
-    recipe = moved.recipe.with_overrides(["image.most_regions=1"])
-    alone = dataclasses.replace(moved, recipe=recipe)
-    image = tf.constant([region_scenes.split("val").read_image(0)])
-    found, whole = (run_encoders(run).encode_image(image) for run in (region_run, alone))
-    assert whole["boxes"].numpy().tolist() == [[[0, 0, 1, 1]]]
-    np.testing.assert_allclose(whole["embedding"], found["embedding"][:, :1], atol=1e-5)
-    assert "of the whole image alone" in model_facts(alone).images
-    assert "of 6 regions at most (grid)" in model_facts(region_run).images
-
-
-def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tmp_path):
-    moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
-    shutil.rmtree(moved.path / "backbone")
-    assert image_input(moved) is None and run_encoders(moved).align is None
-
-
-def test_a_run_of_regions_exports_neither_classes_nor_an_index(region_run, tiny_run, scenes, tmp_path):
-    classes = embed_classes(region_run, ["red circle", "blue square"])
-    with pytest.raises(InvalidArgumentError, match="one vector.*vsemb classify RUN"):
-        export_run(region_run, tmp_path / "model", classes=classes)
+def test_an_index_of_another_run_is_refused(tiny_run, tiny_pixel_run, scenes, tmp_path):
     index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
-    with pytest.raises(InvalidArgumentError, match="one vector an item.*vsemb search RUN"):
-        export_run(region_run, tmp_path / "model", index=index)
+    with pytest.raises(StaleIndexError, match="another run"):
+        export_run(tiny_pixel_run, tmp_path / "model", index=index)
     assert not (tmp_path / "model").exists()

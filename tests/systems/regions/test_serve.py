@@ -1,0 +1,72 @@
+"""Runs of regions as they are searched and exported."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.errors import InvalidArgumentError
+from vsemb.export.reference_outputs import compare
+from vsemb.runs.indexing import build_index
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run, model_facts, run_encoders
+
+
+def test_a_run_of_regions(region_run, region_scenes, tmp_path):
+    run, split = region_run, region_scenes.split("val")
+    store = run.features_of(region_scenes)
+    encoded = tf.constant([split.read_image(row) for row in range(len(split))])
+    texts = tf.constant(split.captions[:4])
+    encoders = run_encoders(run)
+    signatures = tf.saved_model.load(str(export_run(run, tmp_path / "model"))).signatures
+    wanted = run.model.encode_images(store.rows(split.ids)).numpy()
+    for found in (encoders.encode_image(encoded), signatures["encode_image"](image_bytes=encoded)):
+        assert found["valid"].numpy().all()
+        np.testing.assert_allclose(found["boxes"], store.boxes(split.ids), atol=1e-6)
+        # The cache keeps features in float16, which has 11 bits.
+        np.testing.assert_allclose(found["embedding"], wanted, atol=2e-3 * np.abs(wanted).max())
+    words = run.model.encode_texts(run.tokenizer(texts)).numpy()
+    for found in (encoders.encode_text(texts), signatures["encode_text"](text=texts)):
+        vectors = found["embedding"].numpy()
+        np.testing.assert_allclose(vectors[:, : words.shape[1]], words, atol=1e-5)
+        assert vectors.shape[1] == run.tokenizer.max_length and not vectors[:, words.shape[1] :].any()
+    inputs = {"image_bytes": encoded[:4], "text": texts, "affinity": tf.constant([0.0, 0.1, 0.2, 3.0])}
+    found = {name: value.numpy() for name, value in signatures["align"](**inputs).items()}
+    wanted = {name: value.numpy() for name, value in encoders.functions["align"](**inputs).items()}
+    assert compare(wanted, found, 1e-5)[1] is None
+    # Without an affinity each word has the region that fits it best, or one of several.
+    count = int((found["regions"][0] >= 0).sum())
+    regions = encoders.encode_image(encoded[:1])["embedding"][0].numpy()
+    scores = words[0, :count] @ regions[regions.any(axis=1)].T
+    np.testing.assert_allclose(found["scores"][0, :count], scores.max(axis=1), atol=1e-5)
+    np.testing.assert_allclose(scores[np.arange(count), found["regions"][0, :count]], scores.max(axis=1))
+    assert len({*found["regions"][3].tolist()} - {-1}) == 1
+
+
+def test_a_run_that_reads_the_whole_image_alone(region_run, region_scenes, tmp_path):
+    moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
+    recipe = moved.recipe.with_overrides(["image.max_regions=1"])
+    alone = dataclasses.replace(moved, recipe=recipe)
+    image = tf.constant([region_scenes.split("val").read_image(0)])
+    found, whole = (run_encoders(run).encode_image(image) for run in (region_run, alone))
+    assert whole["boxes"].numpy().tolist() == [[[0, 0, 1, 1]]]
+    np.testing.assert_allclose(whole["embedding"], found["embedding"][:, :1], atol=1e-5)
+    assert "of the whole image alone" in model_facts(alone).images
+    assert "of 6 regions at most (grid)" in model_facts(region_run).images
+
+
+def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tmp_path):
+    moved = Run.open(shutil.copytree(region_run.path, tmp_path / "run"))
+    shutil.rmtree(moved.path / "backbone")
+    assert moved.image_input is None and list(run_encoders(moved).functions) == ["encode_text"]
+
+
+def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):
+    index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
+    with pytest.raises(InvalidArgumentError, match="one vector an item.*vsemb search RUN"):
+        export_run(region_run, tmp_path / "model", index=index)
+    assert not (tmp_path / "model").exists()
