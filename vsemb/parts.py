@@ -27,6 +27,7 @@ import functools
 import inspect
 import json
 import math
+import numbers
 import re
 import types
 import typing
@@ -60,7 +61,12 @@ def between(low: int, high: int) -> Range:
     return Range(f"an integer from {low} to {high}", lambda value: low <= value <= high)
 
 
-Count = Annotated[int, Range("an integer >= 1", lambda value: value >= 1)]
+def at_least(low: int) -> Range:
+    """Returns the range of the integers from `low` on."""
+    return Range(f"an integer >= {low}", lambda value: value >= low)
+
+
+Count = Annotated[int, at_least(1)]
 # Far beyond any use, and where memory and integers of 32 bits end.
 Size = Annotated[int, between(1, 65536)]
 Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]
@@ -123,6 +129,15 @@ class Part:
     def without_downloads(self) -> Part:
         """Returns the part with random weights where published ones are named; for subclasses."""
         return self
+
+    def arguments(self, *without: str) -> dict[str, Any]:
+        """Returns the fields that hold no parts, as keyword arguments of what the part builds.
+
+        Args:
+            without: names of fields to leave out.
+        """
+        values = {name: getattr(self, name) for name in _hints(type(self)) if name not in without}
+        return {name: value for name, value in values.items() if not isinstance(value, Part)}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the part and the parts in it as nested plain values."""
@@ -264,15 +279,27 @@ def _checked(hint: Any, value: Any, path: str) -> Any:
             break
     else:
         raise invalid_argument(path, value, read.allowed)
-    if read.literals and value not in read.literals:
-        raise (
-            unknown_name(path, value, map(str, read.literals))
-            if isinstance(value, str)
-            else invalid_argument(path, value, read.allowed)
-        )
-    if read.range is not None and not read.range.holds(value):
-        raise invalid_argument(path, value, read.allowed)
+    require(path, value, hint)
     return value
+
+
+def require(name: str, value: Any, hint: Any) -> None:
+    """Checks a value against the range and the literals of a type hint; what has neither is not checked.
+
+    Raises:
+        InvalidArgumentError: if it is outside.
+    """
+    read = read_hint(hint)
+    if value is None and types.NoneType in read.accepted:
+        return
+    if read.literals and value not in read.literals:
+        if isinstance(value, str):
+            raise unknown_name(name, value, map(str, read.literals))
+        raise invalid_argument(name, value, read.allowed)
+    if read.range is not None:
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if not (whole or float in read.accepted) or not read.range.holds(value):
+            raise invalid_argument(name, value, read.allowed)
 
 
 def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
@@ -336,8 +363,23 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
         return
     if part is not None and part.family is None:
         raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in _hints(part))}")
+    chosen = _CliValue(text).value((str,) if not read_hint(hints[name]).accepted else (str, types.NoneType))
+    if part is not None and isinstance(chosen, str):
+        # With its defaults, some of which may have to be set before the part can be made.
+        plain[name] = _defaults(registry.find_part(part.family or "", chosen, full))
+        return
     value = _checked(hints[name], _CliValue(text), full)
     plain[name] = value.to_json() if isinstance(value, Part) else value
+
+
+def _defaults(cls: type[Part]) -> dict[str, Any]:
+    """Returns a kind and the defaults of its fields as nested plain values."""
+    plain: dict[str, Any] = {KIND: cls.kind}
+    for each in dataclasses.fields(cls):
+        value = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        if value is not dataclasses.MISSING:
+            plain[each.name] = value.to_json() if isinstance(value, Part) else value
+    return plain
 
 
 def explanations(cls: type[Part]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import keras
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from tests.contract import SAME, check_layer, check_padding
 from tests.encoders.test_peephole import from_oracle
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
-from vsemb.encoders.recurrent import CELLS, DIRECTIONS
+from vsemb.encoders.recurrent import Cell, Directions
 from vsemb.errors import InvalidArgumentError
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
@@ -48,7 +50,7 @@ def test_contract(cell: str, directions: str, pooling: str, tmp_path) -> None:
     check_padding(make(), IDS)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 @pytest.mark.parametrize(("directions", "pooling"), [("forward", "max"), ("average", "last"), ("concat", "sum")])
 def test_padding_changes_nothing(cell: str, directions: str, pooling: str) -> None:
     check_padding(make_encoder(cell=cell, directions=directions, pooling=pooling), IDS)
@@ -92,7 +94,7 @@ def test_peephole_lstm_is_that_of_the_paper(masked: bool) -> None:
     np.testing.assert_allclose(encoder(ids)[0], expected, **TOLERANCE)
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", typing.get_args(Cell))
 def test_both_directions_are_two_readings(cell: str) -> None:
     keras.utils.set_random_seed(2)
     both = make_encoder(cell=cell, directions="concat", dim=8)
@@ -115,7 +117,7 @@ def test_both_directions_are_two_readings(cell: str) -> None:
 
 
 def test_init_scale_bounds_all_matrices() -> None:
-    for cell in CELLS:
+    for cell in typing.get_args(Cell):
         encoder = make_encoder(cell=cell, init_scale=0.08, dim=4)
         encoder.build((None, None))
         matrices = [w for w in encoder.recurrent.get_weights() if w.ndim == 2 and w.shape[0] > 2]
@@ -138,7 +140,7 @@ def test_dropout_acts_in_training_only() -> None:
     ("arguments", "message"),
     [
         ({"cell": "grru"}, "Did you mean 'gru'"),
-        ({"directions": "both"}, ", ".join(DIRECTIONS)),
+        ({"directions": "both"}, ", ".join(typing.get_args(Directions))),
         ({"pooling": "mean-max"}, r"mean\+max"),
     ],
 )

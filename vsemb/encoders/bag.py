@@ -10,13 +10,14 @@ from keras import ops
 
 from vsemb.encoders.words import WordEmbedding, padding_mask
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class BagOfWordsEncoder(keras.layers.Layer):
+class BagOfWordsEncoder(Configured, keras.layers.Layer):
     """Sum of word vectors, each weighted by its inverse document frequency (tf-idf, made linear).
 
     Rare words say most about which image is meant, and a recurrent network needs long to learn that.
@@ -42,13 +43,11 @@ class BagOfWordsEncoder(keras.layers.Layer):
 
     def __init__(self, words: WordEmbedding, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.words = words
-        self.dropout = dropout
+        self.keep_arguments(locals())
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape)
+        build_layers((self.words, input_shape))
         self.rarity = self.add_weight(
             shape=(self.words.vocabulary_size,), initializer="ones", trainable=False, name="rarity"
         )
@@ -79,14 +78,3 @@ class BagOfWordsEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.words.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "dropout": self.dropout,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> BagOfWordsEncoder:
-        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})

@@ -13,6 +13,7 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.encoders.words import WordEmbedding, word_ids
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Share
 
@@ -20,7 +21,7 @@ Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class SequenceAndBagEncoder(keras.layers.Layer):
+class SequenceAndBagEncoder(Configured, keras.layers.Layer):
     """Sum of a sequence encoder and a bag of words, each at unit length, the latter with a learned gain.
 
     At unit length neither drowns the other while they learn at different speeds.
@@ -40,8 +41,7 @@ class SequenceAndBagEncoder(keras.layers.Layer):
 
     def __init__(self, sequence: keras.layers.Layer, bag: keras.layers.Layer, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.sequence = sequence
-        self.bag = bag
+        self.keep_arguments(locals())
 
     @property
     def words(self) -> WordEmbedding:
@@ -54,9 +54,7 @@ class SequenceAndBagEncoder(keras.layers.Layer):
         return self.sequence.dim
 
     def build(self, input_shape: Any) -> None:
-        for encoder, shape in ((self.sequence, input_shape), (self.bag, input_shape[:2])):
-            if not encoder.built:
-                encoder.build(shape)
+        build_layers((self.sequence, input_shape), (self.bag, input_shape[:2]))
         self.gain = self.add_weight(shape=(), initializer="ones", name="gain")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
@@ -66,15 +64,6 @@ class SequenceAndBagEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return self.sequence.compute_output_shape(input_shape)
-
-    def get_config(self) -> dict[str, Any]:
-        parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in ("sequence", "bag")}
-        return {**super().get_config(), **parts}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> SequenceAndBagEncoder:
-        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("sequence", "bag")}
-        return cls(**{**config, **parts})
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,13 +9,14 @@ import keras
 
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers, uniform
 from vsemb.parts import Part, Positive
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class ImageEncoder(keras.layers.Layer):
+class ImageEncoder(Configured, keras.layers.Layer):
     """Affine map of image features, x = W q + b (Kiros et al. 2014, section 2.2, without b).
 
     Without `projection` the features are the embedding, as in Reed et al. 2016, who train the text
@@ -57,14 +57,9 @@ class ImageEncoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.dim = dim
-        self.projection = projection
-        self.use_bias = use_bias
-        self.dropout = dropout
-        self.standardize = standardize
+        self.keep_arguments(locals())
         self.scaling = FeatureScaling(dtype=self.dtype_policy) if standardize else None
-        self.init_scale = init_scale
-        kernel = "glorot_uniform" if init_scale is None else keras.initializers.RandomUniform(-init_scale, init_scale)
+        kernel = uniform(init_scale, "glorot_uniform")
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.affine: keras.layers.Dense | None = None
         if projection:
@@ -73,8 +68,7 @@ class ImageEncoder(keras.layers.Layer):
             )
 
     def build(self, input_shape: Any) -> None:
-        if self.scaling is not None and not self.scaling.built:
-            self.scaling.build(input_shape)
+        build_layers((self.scaling, input_shape))
         if self.affine is not None:
             self.affine.build(input_shape)
         elif input_shape[-1] != self.dim:
@@ -86,23 +80,12 @@ class ImageEncoder(keras.layers.Layer):
         features = self._dropout_layer(features, training=training)
         return features if self.affine is None else self.affine(features)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
-        return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "dim": self.dim,
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "standardize": self.standardize,
-            "init_scale": self.init_scale,
-            "projection": self.projection,
-        }
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        return (*input_shape[:-1], self.dim)
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class PixelEncoder(keras.layers.Layer):
+class PixelEncoder(Configured, keras.layers.Layer):
     """A convolutional backbone and the affine map behind it, trained together.
 
     Args:
@@ -134,10 +117,7 @@ class PixelEncoder(keras.layers.Layer):
     ) -> None:
         # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
         super().__init__(**{"autocast": False, **kwargs})
-        self.backbone = backbone
-        self.head = head
-        self.train_backbone = train_backbone
-        self.frozen_statistics = frozen_statistics
+        self.keep_arguments(locals())
         backbone.trainable = train_backbone
 
     @property
@@ -146,8 +126,7 @@ class PixelEncoder(keras.layers.Layer):
         return self.head.dim
 
     def build(self, input_shape: Any) -> None:
-        if not self.head.built:
-            self.head.build((input_shape[0], self.backbone.output_shape[-1]))
+        build_layers((self.head, (input_shape[0], self.backbone.output_shape[-1])))
 
     def call(self, pixels: Tensor, training: bool = False) -> Tensor:
         features = self.backbone(pixels, training=training and not self.frozen_statistics)
@@ -155,22 +134,6 @@ class PixelEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return self.head.compute_output_shape((input_shape[0], self.backbone.output_shape[-1]))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "head": keras.saving.serialize_keras_object(self.head),
-            "train_backbone": self.train_backbone,
-            "frozen_statistics": self.frozen_statistics,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> PixelEncoder:
-        # Keras takes the config of a functional model apart while it reads it.
-        config = copy.deepcopy(config)
-        parts = {name: keras.saving.deserialize_keras_object(config[name]) for name in ("backbone", "head")}
-        return cls(**{**config, **parts})
 
 
 @dataclass(frozen=True)
@@ -214,14 +177,7 @@ class Affine(Projection, kind="affine"):
 
     def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ImageEncoder:
         del features
-        return ImageEncoder(
-            dim,
-            use_bias=self.use_bias,
-            dropout=dropout,
-            standardize=standardize,
-            init_scale=self.init_scale,
-            dtype=dtype,
-        )
+        return ImageEncoder(dim, dropout=dropout, standardize=standardize, dtype=dtype, **self.arguments())
 
 
 @dataclass(frozen=True)

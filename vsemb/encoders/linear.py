@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
 
-from vsemb.encoders.pooling import SequencePooling
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
+from vsemb.encoders.pooling import Pooling, SequencePooling
+from vsemb.encoders.text_encoder import TextSpec
+from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class LinearSentenceEncoder(keras.layers.Layer):
+class LinearSentenceEncoder(Configured, keras.layers.Layer):
     """v = sum of w_i (Kiros et al. 2014, section 3.2; the DeViSE-like baseline takes the mean).
 
     Vector arithmetic works best in this space, since a sentence is exactly the sum of its words.
@@ -44,21 +45,17 @@ class LinearSentenceEncoder(keras.layers.Layer):
     TensorShape([1, 4])
     """
 
-    def __init__(self, words: WordEmbedding, pooling: str = "sum", dim: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, words: WordEmbedding, pooling: Pooling = "sum", dim: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.words = words
-        self.pooling = pooling
-        self.dim = dim
+        self.keep_arguments(locals())
         self._pool = SequencePooling(pooling, dtype=self.dtype_policy)
         self.projection = None
         if dim is not None:
             self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
 
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape)
-        if self.projection is not None:
-            self.projection.build(self._pool.compute_output_shape((*input_shape, self.words.dim)))
+        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        build_layers((self.words, input_shape), (self.projection, pooled))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         pooled = self._pool(self.words(token_ids, training=training), padding_mask(token_ids))
@@ -68,31 +65,16 @@ class LinearSentenceEncoder(keras.layers.Layer):
         pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
         return pooled if self.projection is None else (pooled[0], self.dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "pooling": self.pooling,
-            "dim": self.dim,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> LinearSentenceEncoder:
-        config = {**config, "words": keras.saving.deserialize_keras_object(config["words"])}
-        return cls(**config)
-
 
 @dataclass(frozen=True)
-class Linear(TextEncoderPart, kind="linear"):
-    """Sum or mean of word vectors, with or without a linear map.
+class Linear(WordEncoderPart, kind="linear"):
+    """Sum or mean of word vectors, with a linear map or, where these have the size of the embedding, without.
 
     Attributes:
-        words: the word vectors; without a map they have the size of the embedding.
         pooling: `sum` or `mean` over a sentence's words.
         projection: whether a linear map takes the pooled vector to the embedding.
     """
 
-    words: WordVectors = field(default_factory=WordVectors)
     pooling: Literal["sum", "mean"] = "sum"
     projection: bool = False
 
@@ -104,6 +86,3 @@ class Linear(TextEncoderPart, kind="linear"):
             fix = "Or set text.encoder.projection=true."
             raise invalid_argument("text.encoder.words.dim", self.words.dim, f"{dim}, the embedding's size", fix)
         return LinearSentenceEncoder(words, self.pooling, dtype=dtype)
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.words.initialize(layer.words, corpus)

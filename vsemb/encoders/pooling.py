@@ -1,16 +1,19 @@
-"""Pooling over time as a layer."""
+"""Pooling over time as a layer, and the layers behind it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
-from vsemb.errors import unknown_name
+from vsemb.ops.configured import Configured
 from vsemb.ops.pooling import masked_last, masked_max, masked_mean, masked_sum
 
 Tensor = Any
+
+#: Of the states of words; `mean+max` is both, side by side.
+Pooling = Literal["last", "mean", "max", "sum", "mean+max"]
 
 POOLINGS = {
     "last": (masked_last,),
@@ -22,7 +25,7 @@ POOLINGS = {
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class SequencePooling(keras.layers.Layer):
+class SequencePooling(Configured, keras.layers.Layer):
     """Reduces a sequence of states to one vector; padding changes nothing.
 
     Args:
@@ -45,11 +48,9 @@ class SequencePooling(keras.layers.Layer):
     TensorShape([2, 4])
     """
 
-    def __init__(self, pooling: str = "last", **kwargs: Any) -> None:
+    def __init__(self, pooling: Pooling = "last", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if pooling not in POOLINGS:
-            raise unknown_name("pooling", pooling, POOLINGS)
-        self.pooling = pooling
+        self.keep_arguments(locals())
         self.supports_masking = True
 
     def compute_mask(self, *args: Any, **kwargs: Any) -> None:
@@ -63,5 +64,36 @@ class SequencePooling(keras.layers.Layer):
         del mask_shape
         return states_shape[0], states_shape[-1] * len(POOLINGS[self.pooling])
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "pooling": self.pooling}
+
+class PooledSentenceEncoder(Configured, keras.layers.Layer):
+    """Base of layers from token ids to (batch, dim) that pool the states of words.
+
+    A subclass has the attributes `pooling`, `dropout` and `dim`, the last None for the size of what is pooled.
+    """
+
+    dim: Any
+    _pool: Any
+    projection: Any
+
+    def add_head(self, size: int) -> None:
+        """Makes the layers behind the states; where sizes differ, a linear map to `dim` is the last.
+
+        Args:
+            size: of a state.
+        """
+        own = self.pooling not in POOLINGS
+        self.pooled_size = size if own else size * len(POOLINGS[self.pooling])
+        self._pool = None if own else SequencePooling(self.pooling, dtype=self.dtype_policy)
+        self._dropout_layer = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.projection = None
+        self.dim = self.dim or self.pooled_size
+        if self.pooled_size != self.dim:
+            self.projection = keras.layers.Dense(self.dim, dtype=self.dtype_policy, name="projection")
+
+    def head(self, pooled: Tensor, training: bool = False) -> Tensor:
+        """Drops entries of pooled states, and maps them to the embedding."""
+        pooled = self._dropout_layer(pooled, training=training)
+        return pooled if self.projection is None else self.projection(pooled)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim

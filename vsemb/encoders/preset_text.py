@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from keras import ops
 
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured
 from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
 from vsemb.presets.directories import TEXT
 from vsemb.text.preset_tokenizers import PresetText
@@ -23,7 +23,7 @@ _SHIFT = 2
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class PresetTextEncoder(keras.layers.Layer):
+class PresetTextEncoder(Configured, keras.layers.Layer):
     """Gives a published text network its own ids: with what begins, ends and fills a text.
 
     Args:
@@ -70,16 +70,10 @@ class PresetTextEncoder(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.keep_arguments(locals())
         self.most = length - (start is not None) - (end is not None)
         if self.most < 1:
             raise invalid_argument("length", length, "more than what begins and ends a text")
-        self.network = network
-        self.length = length
-        self.dim = dim
-        self.start = start
-        self.end = end
-        self.padding = padding
-        self.fixed = fixed
         self.affine: keras.layers.Dense | None = None
         if dim is not None and dim != network.output_shape[-1]:
             self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
@@ -110,20 +104,6 @@ class PresetTextEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim or self.network.output_shape[-1]
-
-    def get_config(self) -> dict[str, Any]:
-        names = ("length", "dim", "start", "end", "padding", "fixed")
-        return {
-            **super().get_config(),
-            "network": keras.saving.serialize_keras_object(self.network),
-            **{name: getattr(self, name) for name in names},
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> PresetTextEncoder:
-        # Keras takes the config of a functional model apart while it reads it.
-        config = copy.deepcopy(config)
-        return cls(**{**config, "network": keras.saving.deserialize_keras_object(config["network"])})
 
 
 @dataclass(frozen=True)

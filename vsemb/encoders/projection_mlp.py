@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,12 +12,14 @@ from vsemb.encoders.image import ImageEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers
+from vsemb.parts import Share
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb", name="TwinColumn")
-class ProjectionMLP(keras.layers.Layer):
+class ProjectionMLP(Configured, keras.layers.Layer):
     """An encoder, a layer to the shared dimension, then an affine map and a leaky ReLU.
 
     The imgcap report, section 3.2: an image column and a sentence column meet in an inner product. The
@@ -58,16 +59,11 @@ class ProjectionMLP(keras.layers.Layer):
         dim: int,
         *,
         activate_first: bool = True,
-        leak: float = 0.01,
+        leak: Share = 0.01,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= leak < 1:
-            raise invalid_argument("leak", leak, "a number in [0, 1)")
-        self.encoder = encoder
-        self.dim = dim
-        self.activate_first = activate_first
-        self.leak = leak
+        self.keep_arguments(locals())
         self.first = keras.layers.Dense(dim, dtype=self.dtype_policy, name="first")
         self.second = keras.layers.Dense(dim, dtype=self.dtype_policy, name="second")
 
@@ -77,12 +73,10 @@ class ProjectionMLP(keras.layers.Layer):
         return getattr(self.encoder, "scaling", None)
 
     def build(self, input_shape: Any) -> None:
-        if not self.encoder.built:
-            self.encoder.build(input_shape)
-        if not self.first.built:
-            self.first.build(self.encoder.compute_output_shape(input_shape))
-        if not self.second.built:
-            self.second.build((input_shape[0], self.dim))
+        build_layers((self.encoder, input_shape))
+        build_layers(
+            (self.first, self.encoder.compute_output_shape(input_shape)), (self.second, (input_shape[0], self.dim))
+        )
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         shared = self.first(self.encoder(inputs, training=training))
@@ -92,21 +86,6 @@ class ProjectionMLP(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "dim": self.dim,
-            "activate_first": self.activate_first,
-            "leak": self.leak,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> ProjectionMLP:
-        # Keras takes the config of a functional model apart while it reads it, and a backbone is one.
-        encoder = keras.saving.deserialize_keras_object(copy.deepcopy(config["encoder"]))
-        return cls(**{**config, "encoder": encoder})
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.ops.configured import Configured
 from vsemb.ops.geometry import l2_normalize
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class FeatureScaling(keras.layers.Layer):
+class FeatureScaling(Configured, keras.layers.Layer):
     """Evens out image features: unit length, then zero mean and unit deviation of each feature.
 
     The strength of a backbone's activations says more about contrast than about content: the unit
@@ -62,6 +63,3 @@ class FeatureScaling(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
-from vsemb.encoders.pooling import POOLINGS, SequencePooling
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
-from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Positive, Share, Size, between
+from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
+from vsemb.encoders.text_encoder import TextSpec
+from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.errors import invalid_argument
+from vsemb.ops.configured import build_layers, uniform
+from vsemb.parts import Count, Positive, Share, Size, at_least, between
 
 Tensor = Any
 
@@ -21,7 +22,7 @@ _POSITION_DEVIATION = 0.02
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class TransformerSentenceEncoder(keras.layers.Layer):
+class TransformerSentenceEncoder(PooledSentenceEncoder):
     """Words and their places -> Transformer blocks -> pooling -> (where sizes differ) a linear map to `dim`.
 
     A block is multi-head self-attention and a network of two layers with a GELU between, each with a residual
@@ -34,7 +35,7 @@ class TransformerSentenceEncoder(keras.layers.Layer):
 
     Args:
         words: the word vectors.
-        dim: size of the sentence embedding.
+        dim: size of the sentence embedding; None for that of what is pooled.
         length: the most words that are read, at least 2; what is behind them is cut off.
         units: size of a word's state.
         layers: number of blocks.
@@ -77,43 +78,23 @@ class TransformerSentenceEncoder(keras.layers.Layer):
     def __init__(
         self,
         words: WordEmbedding,
-        dim: int = 512,
+        dim: Count | None = 512,
         *,
-        length: int = 64,
-        units: int = 512,
-        layers: int = 2,
-        heads: int = 8,
-        feed_forward: int | None = None,
+        length: Annotated[int, at_least(2)] = 64,
+        units: Count = 512,
+        layers: Count = 2,
+        heads: Count = 8,
+        feed_forward: Count | None = None,
         pre_norm: bool = True,
-        pooling: str = "mean",
+        pooling: Pooling = "mean",
         dropout: float = 0.0,
         init_scale: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if pooling not in POOLINGS:
-            raise unknown_name("pooling", pooling, POOLINGS)
-        sizes = {"dim": dim, "length": length, "units": units, "layers": layers, "heads": heads}
-        for name, number in {
-            **sizes,
-            "feed_forward": 4 * units if feed_forward is None else feed_forward,
-        }.items():
-            least = 2 if name == "length" else 1
-            if number < least:
-                raise invalid_argument(name, number, f"an integer >= {least}")
+        self.keep_arguments(locals())
         if units % heads:
             raise invalid_argument("heads", heads, f"a divisor of units={units}")
-        self.words = words
-        self.dim = dim
-        self.length = length
-        self.units = units
-        self.layers = layers
-        self.heads = heads
-        self.feed_forward = feed_forward
-        self.pre_norm = pre_norm
-        self.pooling = pooling
-        self.dropout = dropout
-        self.init_scale = init_scale
         options: dict[str, Any] = {"dtype": self.dtype_policy}
         self.widening = None
         if words.dim != units:
@@ -123,19 +104,13 @@ class TransformerSentenceEncoder(keras.layers.Layer):
         if pre_norm:
             self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, name="normalization", **options)
         self._input_dropout = keras.layers.Dropout(dropout, **options)
-        self._pool = SequencePooling(pooling, **options)
-        self._dropout_layer = keras.layers.Dropout(dropout, **options)
-        self.projection = None
-        if self._pooled_size() != dim:
-            self.projection = keras.layers.Dense(dim, name="projection", **options)
+        self.add_head(units)
 
     def _of_keras_hub(self) -> tuple[keras.layers.Layer, list[keras.layers.Layer]]:
         # Only here, since it takes seconds and other encoders do without.
         from keras_hub.layers import PositionEmbedding, TransformerEncoder
 
-        kernel: Any = "glorot_uniform"
-        if self.init_scale is not None:
-            kernel = keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
+        kernel = uniform(self.init_scale, "glorot_uniform")
         blocks = [
             TransformerEncoder(
                 self.feed_forward or 4 * self.units,
@@ -152,22 +127,16 @@ class TransformerSentenceEncoder(keras.layers.Layer):
         start = keras.initializers.TruncatedNormal(stddev=_POSITION_DEVIATION)
         return PositionEmbedding(self.length, start, dtype=self.dtype_policy, name="places"), blocks
 
-    def _pooled_size(self) -> int:
-        return self.units * len(POOLINGS[self.pooling])
-
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape)
         states = (*input_shape, self.units)
-        for layer, shape in (
+        build_layers(
+            (self.words, input_shape),
             (self.widening, (*input_shape, self.words.dim)),
             (self.places, states),
             *((block, states) for block in self.blocks),
             (self.normalization, states),
-            (self.projection, (input_shape[0], self._pooled_size())),
-        ):
-            if layer is not None and not layer.built:
-                layer.build(shape)
+            (self.projection, (input_shape[0], self.pooled_size)),
+        )
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         token_ids = token_ids[:, : self.length]
@@ -183,39 +152,14 @@ class TransformerSentenceEncoder(keras.layers.Layer):
             states = block(states, padding_mask=mask, training=training)
         if self.normalization is not None:
             states = self.normalization(states)
-        pooled = self._dropout_layer(self._pool(states, mask), training=training)
-        return pooled if self.projection is None else self.projection(pooled)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
-        return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "dim": self.dim,
-            "length": self.length,
-            "units": self.units,
-            "layers": self.layers,
-            "heads": self.heads,
-            "feed_forward": self.feed_forward,
-            "pre_norm": self.pre_norm,
-            "pooling": self.pooling,
-            "dropout": self.dropout,
-            "init_scale": self.init_scale,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> TransformerSentenceEncoder:
-        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
+        return self.head(self._pool(states, mask), training)
 
 
 @dataclass(frozen=True)
-class Transformer(TextEncoderPart, kind="transformer"):
+class Transformer(WordEncoderPart, kind="transformer"):
     """A Transformer encoder of keras-hub's layers.
 
     Attributes:
-        words: the word vectors.
         units: size of a token's vector inside the blocks.
         layers: number of blocks.
         heads: attention heads of a block; they divide `units`.
@@ -226,7 +170,8 @@ class Transformer(TextEncoderPart, kind="transformer"):
         init_scale: weights of the blocks are uniform in +- this; null for Keras' defaults.
     """
 
-    words: WordVectors = field(default_factory=WordVectors)
+    layer: ClassVar[type[keras.layers.Layer]] = TransformerSentenceEncoder
+
     units: Size = 512
     layers: Annotated[int, between(1, 64)] = 2
     heads: Size = 8
@@ -236,21 +181,5 @@ class Transformer(TextEncoderPart, kind="transformer"):
     dropout: Share = 0.0
     init_scale: Positive | None = None
 
-    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> TransformerSentenceEncoder:
-        return TransformerSentenceEncoder(
-            self.words.build(spec.vocabulary_size, dtype),
-            self.units * len(POOLINGS[self.pooling]) if dim is None else dim,
-            length=spec.length,
-            units=self.units,
-            layers=self.layers,
-            heads=self.heads,
-            feed_forward=self.feed_forward,
-            pre_norm=self.pre_norm,
-            pooling=self.pooling,
-            dropout=self.dropout,
-            init_scale=self.init_scale,
-            dtype=dtype,
-        )
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.words.initialize(layer.words, corpus)
+    def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
+        return {**self.arguments(), "length": spec.length}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import keras
 import numpy as np
 from keras import ops
 
-from vsemb.encoders.text_encoder import TextCorpus
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.parts import Part, Positive, Share, Size
+from vsemb.ops.configured import Configured
+from vsemb.parts import Part, Positive, Share, Size, at_least
 from vsemb.text.cooccurrence import cooccurrence_vectors
 from vsemb.text.vectors import read_word_vectors
 
@@ -24,7 +25,7 @@ FROM_CAPTIONS = "captions"
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class WordEmbedding(keras.layers.Layer):
+class WordEmbedding(Configured, keras.layers.Layer):
     """Looks up word vectors.
 
     Args:
@@ -55,28 +56,18 @@ class WordEmbedding(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary_size: int,
+        vocabulary_size: Annotated[int, at_least(2)],
         dim: int = 300,
         *,
         train_words: bool = True,
         init_scale: float = 0.1,
-        word_dropout: float = 0.0,
+        word_dropout: Share = 0.0,
         dropout: float = 0.0,
         dense_gradient: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if vocabulary_size < 2:
-            raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 2")
-        if not 0 <= word_dropout < 1:
-            raise invalid_argument("word_dropout", word_dropout, "a number in [0, 1)")
-        self.vocabulary_size = vocabulary_size
-        self.dim = dim
-        self.train_words = train_words
-        self.init_scale = init_scale
-        self.word_dropout = word_dropout
-        self.dropout = dropout
-        self.dense_gradient = dense_gradient
+        self.keep_arguments(locals())
         self.seed_generator = keras.random.SeedGenerator()
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
@@ -120,18 +111,6 @@ class WordEmbedding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return (*input_shape, self.dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "dim": self.dim,
-            "train_words": self.train_words,
-            "init_scale": self.init_scale,
-            "word_dropout": self.word_dropout,
-            "dropout": self.dropout,
-            "dense_gradient": self.dense_gradient,
-        }
-
 
 def word_ids(token_ids: Tensor) -> Tensor:
     """Returns the ids of tokens that are words, (batch, steps), or words of trees, (batch, steps, 2).
@@ -174,16 +153,8 @@ class WordVectors(Part):
 
     def build(self, vocabulary_size: int, dtype: str) -> WordEmbedding:
         """Builds the table of vectors."""
-        return WordEmbedding(
-            vocabulary_size,
-            self.dim,
-            train_words=self.trainable,
-            init_scale=self.init_scale,
-            word_dropout=self.word_dropout,
-            dropout=self.dropout,
-            dense_gradient=self.dense_gradient,
-            dtype=dtype,
-        )
+        options = self.arguments("vectors", "trainable")
+        return WordEmbedding(vocabulary_size, train_words=self.trainable, dtype=dtype, **options)
 
     def initialize(self, layer: WordEmbedding, corpus: TextCorpus) -> None:
         """Sets the vectors that `vectors` names.
@@ -201,3 +172,31 @@ class WordVectors(Part):
             vectors, found = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
             layer.set_vectors(vectors)
             print(f"word vectors for {found} of {len(corpus.vocabulary.words)} words", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class WordEncoderPart(TextEncoderPart):
+    """A text encoder over word vectors; base of those whose layer is made of the vectors, a size and their own fields.
+
+    Attributes:
+        words: the word vectors.
+
+    Class attributes:
+        layer: what it builds; without a size, of None, it has its own.
+    """
+
+    layer: ClassVar[type[keras.layers.Layer]]
+
+    words: WordVectors = field(default_factory=WordVectors)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> keras.layers.Layer:
+        words = self.words.build(spec.vocabulary_size, dtype)
+        return self.layer(words, dim, dtype=dtype, **self.layer_arguments(spec))
+
+    def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
+        """Returns what the layer takes beside the word vectors and its size."""
+        del spec
+        return self.arguments()
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        self.words.initialize(layer.words, corpus)

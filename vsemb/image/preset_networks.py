@@ -10,6 +10,7 @@ import numpy as np
 
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.pooling import pooled_map
+from vsemb.ops.configured import Configured
 from vsemb.presets import ImagePreset, build_network, image_network, load_network
 
 Tensor = Any
@@ -25,7 +26,7 @@ _DEVIATION = 0.02
 
 
 @keras.saving.register_keras_serializable(package="vsemb")
-class PatchPooling(keras.layers.Layer):
+class PatchPooling(Configured, keras.layers.Layer):
     """Makes one vector of those that a transformer gives an image.
 
     Args:
@@ -52,8 +53,7 @@ class PatchPooling(keras.layers.Layer):
         if pooling == "token" and before < 1:
             raise invalid_argument("pooling", pooling, "another for a network without class token")
         super().__init__(**kwargs)
-        self.pooling = pooling
-        self.before = before
+        self.keep_arguments(locals())
 
     def call(self, vectors: Tensor) -> Tensor:
         if self.pooling == "token":
@@ -67,10 +67,6 @@ class PatchPooling(keras.layers.Layer):
         if self.pooling in ("max", "mean+max"):
             pooled.append(keras.ops.max(patches, axis=1))
         return pooled[0] if len(pooled) == 1 else keras.ops.concatenate(pooled, axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "pooling": self.pooling, "before": self.before}
 
 
 def default_pooling(preset: ImagePreset) -> str:

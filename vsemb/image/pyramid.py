@@ -8,10 +8,11 @@ import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="vsemb")
-class PyramidPooling(keras.layers.Layer):
+class PyramidPooling(Configured, keras.layers.Layer):
     """The largest entry of each channel over the whole map and over the cells of grids (He et al. 2014).
 
     The whole tells what there is, wherever it is, and the cells where. Cells share no more than a row or a
@@ -60,9 +61,6 @@ class PyramidPooling(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], sum(level * level for level in self.levels) * input_shape[3]
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "levels": self.levels}
 
 
 def _cells(size: int, level: int) -> list[tuple[int, int]]:

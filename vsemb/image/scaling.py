@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
-from vsemb.errors import unknown_name
+from vsemb.ops.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="vsemb")
-class PixelScaling(keras.layers.Layer):
+class PixelScaling(Configured, keras.layers.Layer):
     """Scales RGB pixels in 0..255 the way a network was trained: `keras.applications`' three modes.
 
     Always computes in float32: bfloat16 has 8 bits of precision, fewer than the pixels.
@@ -28,11 +28,9 @@ class PixelScaling(keras.layers.Layer):
     1.0
     """
 
-    def __init__(self, mode: str, **kwargs: Any) -> None:
-        if mode not in ("tf", "caffe", "torch"):
-            raise unknown_name("mode", mode, ("tf", "caffe", "torch"))
+    def __init__(self, mode: Literal["tf", "caffe", "torch"], **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
-        self.mode = mode
+        self.keep_arguments(locals())
 
     def call(self, pixels: Any) -> Any:
         """Returns the scaled pixels, same shape."""
@@ -44,7 +42,3 @@ class PixelScaling(keras.layers.Layer):
         mean = keras.ops.convert_to_tensor([0.485, 0.456, 0.406], "float32")
         deviation = keras.ops.convert_to_tensor([0.229, 0.224, 0.225], "float32")
         return (pixels / 255.0 - mean) / deviation
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {**super().get_config(), "mode": self.mode}

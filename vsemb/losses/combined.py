@@ -50,6 +50,7 @@ class CombinedLoss(InBatchLoss):
         name: str = "combined",
     ) -> None:
         super().__init__(reduction=reduction, name=name)
+        self.keep_arguments(locals())
         if not losses or len(losses) != len(weights):
             raise invalid_argument("weights", list(weights), f"a number for each of {len(losses)} losses (>= 1)")
         self.losses = list(losses)
@@ -71,15 +72,6 @@ class CombinedLoss(InBatchLoss):
             return None
         total = sum(weight * value for weight, value in zip(self.weights, values, strict=True) if value is not None)
         return total * (queries if self.reduction == "sum" else 1)
-
-    def get_config(self) -> dict[str, Any]:
-        losses = [keras.saving.serialize_keras_object(loss) for loss in self.losses]
-        return {**super().get_config(), "losses": losses, "weights": self.weights}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> CombinedLoss:
-        losses = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
-        return cls(**{**config, "losses": losses})
 
 
 @dataclass(frozen=True)

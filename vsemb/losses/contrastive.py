@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 from keras import ops
 
-from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor, is_negative, positive_scores
 from vsemb.parts import Positive, Share
 
@@ -40,19 +38,14 @@ class InfoNCE(InBatchLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
-        label_smoothing: float = 0.0,
+        temperature: Positive = 1.0,
+        label_smoothing: Share = 0.0,
         *,
         reduction: str | None = None,
         name: str = "infonce",
     ) -> None:
         super().__init__(reduction=reduction, name=name)
-        if not 0 < temperature < math.inf:
-            raise invalid_argument("temperature", temperature, "a finite number > 0")
-        if not 0 <= label_smoothing < 1:
-            raise invalid_argument("label_smoothing", label_smoothing, "a number in [0, 1)")
-        self.temperature = temperature
-        self.label_smoothing = label_smoothing
+        self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         logits = ops.convert_to_tensor(scores) / self.temperature
@@ -71,10 +64,6 @@ class InfoNCE(InBatchLoss):
 
     def collapsed_value(self, queries: int, candidates: int) -> float:
         return 2 * math.log(candidates) * (queries if self.reduction == "sum" else 1)
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"temperature": self.temperature, "label_smoothing": self.label_smoothing}
-        return {**super().get_config(), **config}
 
 
 @dataclass(frozen=True)

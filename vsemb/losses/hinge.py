@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from keras import ops
 
-from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import InBatchLoss, Tensor
-from vsemb.parts import NonNegative, Part
+from vsemb.parts import NonNegative, Part, at_least
 
-NEGATIVES = ("all", "hardest")
+Which = Literal["all", "hardest"]
 
 
 class HingeLoss(InBatchLoss):
@@ -35,18 +33,16 @@ class HingeLoss(InBatchLoss):
     """
 
     def __init__(
-        self, margin: float, negatives: str, warmup_steps: int, *, reduction: str | None, name: str | None
+        self,
+        margin: NonNegative,
+        negatives: Which,
+        warmup_steps: Annotated[int, at_least(0)],
+        *,
+        reduction: str | None,
+        name: str | None,
     ) -> None:
         super().__init__(reduction=reduction, name=name)
-        if not 0 <= margin < math.inf:
-            raise invalid_argument("margin", margin, "a finite number >= 0")
-        if negatives not in NEGATIVES:
-            raise invalid_argument("negatives", negatives, f"one of {', '.join(NEGATIVES)}")
-        if warmup_steps < 0:
-            raise invalid_argument("warmup_steps", warmup_steps, "an integer >= 0")
-        self.margin = margin
-        self.negatives = negatives
-        self.warmup_steps = warmup_steps
+        self.keep_arguments(locals())
 
     def choose(self, over_all: Callable[[], Tensor], hardest: Callable[[], Tensor]) -> Tensor:
         """Returns each query's loss, (queries,), from one or both of two ways to compute it.
@@ -62,10 +58,6 @@ class HingeLoss(InBatchLoss):
         weight = hardest_weight(self.step, self.warmup_steps)
         return weight * hardest() + (1.0 - weight) * over_all()
 
-    def get_config(self) -> dict[str, Any]:
-        config = {"margin": self.margin, "negatives": self.negatives, "warmup_steps": self.warmup_steps}
-        return {**super().get_config(), **config}
-
 
 def hardest_weight(step: Tensor, warmup_steps: int) -> Tensor:
     """Returns the weight of the hardest negative after `step` optimizer steps of a warm-up, in [0, 1]."""
@@ -80,7 +72,7 @@ class Negatives(Part, family="negatives"):
         name: argument `negatives` of `HingeLoss`.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[Which]
 
     def warmup_steps(self, steps_per_epoch: int) -> int:
         """Returns argument `warmup_steps` of `HingeLoss`."""
@@ -92,7 +84,7 @@ class Negatives(Part, family="negatives"):
 class All(Negatives, kind="all"):
     """All negatives of the batch, added up."""
 
-    name: ClassVar[str] = "all"
+    name: ClassVar[Which] = "all"
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ class Hardest(Negatives, kind="hardest"):
         warmup_epochs: epochs in which the sum over all negatives passes into the hardest one.
     """
 
-    name: ClassVar[str] = "hardest"
+    name: ClassVar[Which] = "hardest"
 
     warmup_epochs: NonNegative = 0.0
 

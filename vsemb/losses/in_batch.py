@@ -1,4 +1,4 @@
-"""What the row-wise losses share."""
+"""What losses over the candidates of a batch share."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal
 import keras
 from keras import ops
 
+from vsemb.ops.configured import Configured
 from vsemb.ops.replicas import replica_count
 from vsemb.parts import Count, NonNegative, Part
 
 Tensor = Any
 
 
-class InBatchLoss(keras.losses.Loss):
+class InBatchLoss(Configured, keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
     Applied to the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
@@ -78,26 +79,33 @@ class InBatchLoss(keras.losses.Loss):
             return total
         return total / (ops.cast(queries, total.dtype) * replica_count())
 
-    def get_config(self) -> dict[str, Any]:
-        return {"reduction": self.reduction, "name": self.name}
 
-
+@keras.saving.register_keras_serializable("vsemb")
 class KerasLoss(InBatchLoss):
     """Any Keras loss of (labels, scores) as a loss over the batch, such as `CategoricalCrossentropy(from_logits=True)`.
 
-    Candidates to ignore get the score -1e9, so that a softmax or a sigmoid gives them nothing.
+    `DualEncoder.compile` takes such a loss as it is, and makes one of these.
 
     Args:
-        loss: the Keras loss; its reduction is kept, and no reduction is a sum.
+        loss: the Keras loss, which gives a value for each row; its reduction is kept, and no reduction is a sum.
+        masked_score: the score of candidates to ignore, one at which a negative costs nothing: a very low one for
+            cross entropies of logits and hinges, 0 for squared errors.
+
+    Example: this is `InfoNCE`.
+
+    >>> loss = KerasLoss(keras.losses.CategoricalCrossentropy(from_logits=True))
+    >>> round(float(loss([[1, 0], [0, 1]], [[0.5, 0.5], [0.1, 0.1]])), 4)
+    0.6931
     """
 
-    def __init__(self, loss: keras.losses.Loss) -> None:
+    def __init__(self, loss: keras.losses.Loss, masked_score: float = -1e9) -> None:
         sums = loss.reduction in (None, "none", "sum")
         super().__init__(reduction="sum" if sums else "sum_over_batch_size", name=loss.name)
-        self.loss = loss
+        self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        scores = scores if mask is None else ops.where(mask, scores, -1e9)
+        scores = ops.convert_to_tensor(scores)
+        scores = scores if mask is None else ops.where(mask, scores, self.masked_score)
         return self.loss.call(ops.cast(labels, scores.dtype), scores)
 
 

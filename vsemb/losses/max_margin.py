@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
 from keras import ops
 
-from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import REDUCTIONS
+from vsemb.ops.configured import Configured
 from vsemb.parts import Part, Positive
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class MaxMargin(keras.losses.Loss):
+class MaxMargin(Configured, keras.losses.Loss):
     """E for a true pair, max(0, margin - E) for a false one (Vendrov et al. 2016, equations 3, 4, 7).
 
     Args:
@@ -41,19 +40,14 @@ class MaxMargin(keras.losses.Loss):
     0.85
     """
 
-    def __init__(self, margin: float = 1.0, *, reduction: str | None = None, name: str = "max_margin") -> None:
+    def __init__(self, margin: Positive = 1.0, *, reduction: str | None = None, name: str = "max_margin") -> None:
         super().__init__(name=name, reduction=reduction or "sum", dtype="float32")
-        if not 0 < margin < math.inf:
-            raise invalid_argument("margin", margin, "a finite number > 0")
-        self.margin = margin
+        self.keep_arguments(locals())
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         energies = ops.cast(y_pred, "float32")
         short = ops.relu(self.margin - energies)
         return ops.where(ops.cast(y_true, "bool"), energies, short)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"margin": self.margin, "reduction": self.reduction, "name": self.name}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import All, HingeLoss, Negatives
+from vsemb.losses.hinge import All, HingeLoss, Negatives, Which
 from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
 from vsemb.parts import NonNegative
 
@@ -43,7 +43,7 @@ class PairwiseRanking(HingeLoss):
     def __init__(
         self,
         margin: float = 0.2,
-        negatives: str = "all",
+        negatives: Which = "all",
         warmup_steps: int = 0,
         *,
         reduction: str | None = None,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 from keras import ops
 
-from vsemb.errors import invalid_argument
 from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor
 from vsemb.parts import Finite, Positive
 
@@ -48,27 +45,19 @@ class SigmoidLoss(InBatchLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
-        bias: float = 0.0,
+        temperature: Positive = 1.0,
+        bias: Finite = 0.0,
         *,
         reduction: str | None = None,
         name: str = "sigmoid",
     ) -> None:
         super().__init__(reduction=reduction, name=name)
-        if not 0 < temperature < math.inf:
-            raise invalid_argument("temperature", temperature, "a finite number > 0")
-        if not math.isfinite(bias):
-            raise invalid_argument("bias", bias, "a finite number")
-        self.temperature = temperature
-        self.bias = bias
+        self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         logits = ops.convert_to_tensor(scores) / self.temperature + self.bias
         costs = ops.softplus(ops.where(ops.equal(labels, 1), -logits, logits))
         return ops.sum(costs if mask is None else ops.where(mask, costs, 0.0), axis=1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "temperature": self.temperature, "bias": self.bias}
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import keras
-from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.errors import invalid_argument
 from vsemb.models.gradient_caching import encode_in_chunks
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.models.logit_scale import LogitScale
-from vsemb.models.replicated import ReplicatedModel, l2_penalties
-from vsemb.ops.replicas import replica_count
+from vsemb.models.replicated import ReplicatedModel
+from vsemb.ops.configured import Configured
+from vsemb.parts import Count, NonNegative
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class DualEncoder(ReplicatedModel):
+class DualEncoder(Configured, ReplicatedModel):
     """Images and sentences in one space, trained with a row-wise loss in both directions.
 
     `fit` takes batches of inputs alone (no `y`), as `vsemb.data.PairBatches` makes them:
@@ -99,29 +98,17 @@ class DualEncoder(ReplicatedModel):
         logit_scale: LogitScale | None = None,
         image_weight: float = 1.0,
         text_weight: float = 1.0,
-        l2: float = 0.0,
-        chunk_size: int | None = None,
-        block_size: int | None = None,
+        l2: NonNegative = 0.0,
+        chunk_size: Count | None = None,
+        block_size: Count | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.keep_arguments(locals())
         if not (image_weight >= 0 and text_weight >= 0 and image_weight + text_weight > 0):
             received = (image_weight, text_weight)
             raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
-        if not 0 <= l2 < math.inf:
-            raise invalid_argument("l2", l2, "a finite number >= 0")
-        for name, size in (("chunk_size", chunk_size), ("block_size", block_size)):
-            if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
-                raise invalid_argument(name, size, "an integer >= 1, or None")
-        self.image_encoder = image_encoder
-        self.text_encoder = text_encoder
         self.similarity = similarities.get(similarity)
-        self.logit_scale = logit_scale
-        self.image_weight = image_weight
-        self.text_weight = text_weight
-        self.l2 = l2
-        self.chunk_size = chunk_size
-        self.block_size = block_size
         if logit_scale is not None and not logit_scale.built:
             logit_scale.build()
 
@@ -162,12 +149,7 @@ class DualEncoder(ReplicatedModel):
         return loss
 
     def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
         """Returns the loss of both directions, candidates gathered from all replicas.
 
@@ -191,24 +173,4 @@ class DualEncoder(ReplicatedModel):
             self.text_weight,
             self.block_size,
         )
-        loss = in_batch(x, y_pred, training)
-        for extra in [*self.losses, *l2_penalties(self, self.l2)]:
-            # A regulariser is the same on each replica, and the replicas' losses are summed.
-            loss = loss + ops.cast(extra, loss.dtype) / replica_count()
-        return loss
-
-    def get_config(self) -> dict[str, Any]:
-        parts = {
-            name: keras.saving.serialize_keras_object(getattr(self, name))
-            for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
-        }
-        names = ("image_weight", "text_weight", "l2", "chunk_size", "block_size")
-        return {**super().get_config(), **parts, **{name: getattr(self, name) for name in names}}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> DualEncoder:
-        parts = {
-            name: keras.saving.deserialize_keras_object(config[name], custom_objects)
-            for name in ("image_encoder", "text_encoder", "similarity", "logit_scale")
-        }
-        return cls(**{**config, **parts})
+        return self.with_penalties(in_batch(x, y_pred, training))

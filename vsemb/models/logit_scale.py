@@ -9,12 +9,14 @@ import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured
+from vsemb.parts import Finite, Positive
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class LogitScale(keras.layers.Layer):
+class LogitScale(Configured, keras.layers.Layer):
     """Multiplies scores by a learned factor, 1 / temperature (CLIP, arXiv:2103.00020, section 2.5).
 
     Acts in training only: a positive factor does not change a ranking. Learned as its logarithm and
@@ -43,18 +45,12 @@ class LogitScale(keras.layers.Layer):
     """
 
     def __init__(
-        self, initial: float = 1 / 0.07, maximum: float = 100.0, bias: float | None = None, **kwargs: Any
+        self, initial: float = 1 / 0.07, maximum: Positive = 100.0, bias: Finite | None = None, **kwargs: Any
     ) -> None:
         super().__init__(dtype="float32", **{k: v for k, v in kwargs.items() if k != "dtype"})
-        if not 0 < maximum < math.inf:
-            raise invalid_argument("maximum", maximum, "a finite number > 0")
+        self.keep_arguments(locals())
         if not 0 < initial <= maximum:
             raise invalid_argument("initial", initial, f"a number > 0 and <= maximum={maximum}")
-        if bias is not None and not math.isfinite(bias):
-            raise invalid_argument("bias", bias, "a finite number, or None")
-        self.initial = initial
-        self.maximum = maximum
-        self.bias = bias
 
     def build(self, input_shape: Any = None) -> None:
         # A bound on the variable and not only in `call`, whose gradient would be 0 beyond it, for ever.
@@ -82,7 +78,3 @@ class LogitScale(keras.layers.Layer):
 
     def call(self, scores: Tensor) -> Tensor:
         return self.scaled(scores, *self.parameters())
-
-    def get_config(self) -> dict[str, Any]:
-        config = {"initial": self.initial, "maximum": self.maximum, "bias": self.bias}
-        return {**super().get_config(), **config}

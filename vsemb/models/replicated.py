@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
-from vsemb.ops.replicas import clip_after_sum, draw_apart, spans_workers, step_of_workers
+from vsemb.ops.replicas import clip_after_sum, draw_apart, replica_count, spans_workers, step_of_workers
 
 Tensor = Any
 
@@ -59,6 +59,13 @@ class ReplicatedModel(keras.Model):
             return super().compute_loss_and_updates(*args, optimizer_variables=optimizer_variables, **kwargs)
         finally:
             self._finished_steps = None
+
+    def with_penalties(self, loss: Tensor) -> Tensor:
+        """Adds to a replica's loss what layers add, and the L2 penalty of the attribute `l2`."""
+        for extra in [*self.losses, *l2_penalties(self, self.l2)]:
+            # A regulariser is the same on each replica, and the replicas' losses are summed.
+            loss = loss + ops.cast(extra, loss.dtype) / replica_count()
+        return loss
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         if self._distribute_strategy is None or not self.built:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import keras
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tests.contract import SAME, check_layer
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.trees.tree_lstm import CHILDREN, TREE_POOLINGS, TreeLSTMEncoder
+from vsemb.systems.trees.tree_lstm import Children, TreeLSTMEncoder, TreePooling
 
 WORDS = [[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]]
 HEADS = [[2, 0, 4, 2], [0, 0, 0, 0], [3, 3, 0, 0]]
@@ -43,8 +45,8 @@ def test_contract(options, tmp_path) -> None:
     assert (make().projection is None) == ("dim" in options)
 
 
-@pytest.mark.parametrize("pooling", TREE_POOLINGS)
-@pytest.mark.parametrize("children", CHILDREN)
+@pytest.mark.parametrize("pooling", typing.get_args(TreePooling))
+@pytest.mark.parametrize("children", typing.get_args(Children))
 def test_padding_and_neighbours_change_nothing(children: str, pooling: str) -> None:
     encoder = make_encoder(children=children, pooling=pooling)
     expected = encoder(IDS).numpy()
@@ -105,7 +107,7 @@ def test_pooling_is_over_all_nodes() -> None:
         np.testing.assert_allclose(pooled(ids)[0], expected, **SAME)
 
 
-@pytest.mark.parametrize("children", CHILDREN)
+@pytest.mark.parametrize("children", typing.get_args(Children))
 def test_where_weights_start(children: str) -> None:
     units = 20
     for scale in (None, 0.08):

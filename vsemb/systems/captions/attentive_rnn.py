@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -68,7 +68,6 @@ class SpatialFeatureEncoder(Configured, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return input_shape[0], self.cells, self.dim
-
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -143,7 +142,6 @@ class AttentiveRNN(MultimodalRNN):
         return self.combination(ops.concatenate([hidden, looked], axis=-1))
 
 
-
 @dataclass(frozen=True)
 class AttentiveDecoder(Decoder, kind="attentive"):
     """A recurrent network that looks at the grid cells of the image again at every word.
@@ -151,6 +149,8 @@ class AttentiveDecoder(Decoder, kind="attentive"):
     Attributes:
         heads: attention heads; they divide `units`.
     """
+
+    model: ClassVar[type[keras.Model]] = AttentiveRNN
 
     heads: Count = 4
 

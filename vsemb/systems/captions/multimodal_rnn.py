@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -12,8 +12,9 @@ from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.encoders.cells import ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
-from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Part, Positive, Share, Size
+from vsemb.errors import invalid_argument
+from vsemb.ops.configured import build_layers, uniform
+from vsemb.parts import Count, Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
 
 Tensor = Any
@@ -175,7 +176,6 @@ class MultimodalRNN(NextWordModel):
         return ("hidden", "memory") if self.cell == "lstm" else ("hidden",)
 
 
-
 @dataclass(frozen=True)
 class Decoder(Part, family="decoder"):
     """The recurrent network that writes captions; base of the family `decoder`.
@@ -187,7 +187,12 @@ class Decoder(Part, family="decoder"):
         dropout: share of the state's entries dropped in front of the softmax in training.
         frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
         init_scale: recurrent weights uniform in +- this; null for Keras' defaults.
+
+    Class attributes:
+        model: what it builds.
     """
+
+    model: ClassVar[type[keras.Model]]
 
     cell: Cell = "lstm"
     units: Size = 512
@@ -232,6 +237,8 @@ class Decoder(Part, family="decoder"):
 @dataclass(frozen=True)
 class RecurrentDecoder(Decoder, kind="recurrent"):
     """A recurrent network that is given the image as one vector (Karpathy & Fei-Fei 2015)."""
+
+    model: ClassVar[type[keras.Model]] = MultimodalRNN
 
     def check_image(self, image: Any) -> None:
         if image.projection.keeps_size:

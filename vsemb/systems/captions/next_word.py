@@ -78,7 +78,6 @@ class NextWordCrossEntropy(Configured, keras.losses.Loss):
         return -ops.sum(next_word_log_probs(y_true, y_pred), axis=1)
 
 
-
 class NextWordModel(Configured, ReplicatedModel):
     """Base of the models that give each word a probability, given those before it.
 
@@ -144,12 +143,7 @@ class NextWordModel(Configured, ReplicatedModel):
         return next_word_log_probs(inputs["text"], self(inputs))
 
     def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
         """Returns the compiled loss of `x["text"]` under the logits `y_pred`, and the L2 penalty.
 
@@ -161,7 +155,6 @@ class NextWordModel(Configured, ReplicatedModel):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)
         return self.with_penalties(self.loss(x["text"], y_pred))
-
 
 
 def read_ids(text: Tensor) -> Tensor:

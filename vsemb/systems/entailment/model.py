@@ -9,15 +9,14 @@ import keras
 
 from vsemb.errors import invalid_argument
 from vsemb.models.replicated import ReplicatedModel
+from vsemb.ops.configured import Configured, build_layers
 from vsemb.similarities import Similarity, get
 
 Tensor = Any
 
-_PARTS = ("text_encoder", "similarity")
-
 
 @keras.saving.register_keras_serializable("vsemb")
-class EntailmentModel(ReplicatedModel):
+class EntailmentModel(Configured, ReplicatedModel):
     """Sentences in a partial order: a hypothesis follows from a premise where it lies above it.
 
     Vendrov et al. 2016, section 5. One encoder embeds both sides; the energy of a pair is small where
@@ -56,7 +55,7 @@ class EntailmentModel(ReplicatedModel):
 
     def __init__(self, text_encoder: keras.layers.Layer, similarity: str | Similarity = "order", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.text_encoder = text_encoder
+        self.keep_arguments(locals())
         self.similarity = get(similarity)
         if self.similarity.self_score is None:
             allowed = "one with a best score, such as order or cosine"
@@ -64,8 +63,7 @@ class EntailmentModel(ReplicatedModel):
 
     def build(self, input_shape: Any = None) -> None:
         del input_shape  # Token ids of any number and length.
-        if not self.text_encoder.built:
-            self.text_encoder.build((None, None))
+        build_layers((self.text_encoder, (None, None)))
 
     def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:
         """Embeds token ids; (n, steps) -> (n, dim) float32 in the similarity's geometry."""
@@ -88,12 +86,3 @@ class EntailmentModel(ReplicatedModel):
         premises = self.encode_texts(inputs["premise"], training=training)
         hypotheses = self.encode_texts(inputs["hypothesis"], training=training)
         return self.energies(premises, hypotheses)
-
-    def get_config(self) -> dict[str, Any]:
-        parts = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in _PARTS}
-        return {**super().get_config(), **parts}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> EntailmentModel:
-        parts = {name: keras.saving.deserialize_keras_object(config[name], custom_objects) for name in _PARTS}
-        return cls(**{**config, **parts})

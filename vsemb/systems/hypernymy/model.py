@@ -9,13 +9,15 @@ import keras
 from keras import ops
 
 from vsemb.errors import invalid_argument, unknown_name
+from vsemb.ops.configured import Configured
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
+from vsemb.parts import Count, Positive
 
 Tensor = Any
 
 
-class Comparison(keras.layers.Layer):
+class Comparison(Configured, keras.layers.Layer):
     """Base of the comparisons: from the rows of two concepts to an energy >= 0, small for a true pair.
 
     Call args:
@@ -108,8 +110,7 @@ class GaussianComparison(Comparison):
             raise invalid_argument(
                 "most_variance", most_variance, f"a finite number > least_variance = {least_variance} > 0"
             )
-        self.least_variance = least_variance
-        self.most_variance = most_variance
+        self.keep_arguments(locals())
 
     def width(self, dim: int) -> int:
         return 2 * dim
@@ -139,13 +140,6 @@ class GaussianComparison(Comparison):
         low, high = math.log(self.least_variance), math.log(self.most_variance)
         return mean, low + (high - low) * ops.sigmoid(free)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "least_variance": self.least_variance,
-            "most_variance": self.most_variance,
-        }
-
 
 COMPARISONS: dict[str, type[Comparison]] = {
     "order": OrderComparison,
@@ -156,7 +150,7 @@ COMPARISONS: dict[str, type[Comparison]] = {
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class HypernymModel(keras.Model):
+class HypernymModel(Configured, keras.Model):
     """A vector for each concept; the energy of "is a kind of" of pairs (Vendrov et al. 2016, section 3).
 
     Args:
@@ -190,29 +184,21 @@ class HypernymModel(keras.Model):
 
     def __init__(
         self,
-        concepts: int,
-        dim: int = 50,
+        concepts: Count,
+        dim: Count = 50,
         comparison: str | Comparison = "order",
         *,
-        scale: float = 0.1,
+        scale: Positive = 0.1,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("concepts", concepts), ("dim", dim)):
-            if value < 1:
-                raise invalid_argument(name, value, "an integer >= 1")
-        if not 0 < scale < math.inf:
-            raise invalid_argument("scale", scale, "a finite number > 0")
+        self.keep_arguments(locals())
         if isinstance(comparison, str):
             if comparison not in COMPARISONS:
                 raise unknown_name("comparison", comparison, COMPARISONS)
             comparison = COMPARISONS[comparison]()
-        self.concepts = concepts
-        self.dim = dim
         self.comparison = comparison
-        self.scale = scale
-        self.seed = seed
         self.vectors = self.add_weight(
             shape=(concepts, comparison.width(dim)),
             initializer=keras.initializers.RandomNormal(stddev=scale, seed=seed),
@@ -247,18 +233,3 @@ class HypernymModel(keras.Model):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return (input_shape[0],)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "concepts": self.concepts,
-            "dim": self.dim,
-            "comparison": keras.saving.serialize_keras_object(self.comparison),
-            "scale": self.scale,
-            "seed": self.seed,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> HypernymModel:
-        comparison = keras.saving.deserialize_keras_object(config["comparison"], custom_objects)
-        return cls(**{**config, "comparison": comparison})

@@ -134,7 +134,6 @@ class ContextModel(NextWordModel):
         return state
 
 
-
 @keras.saving.register_keras_serializable("vsemb")
 class LogBilinear(ContextModel):
     """The log-bilinear model: a linear prediction of the next word's vector, compared with all words'.
@@ -190,10 +189,12 @@ class LanguageModel(Part, family="language model"):
         frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
 
     Class attributes:
+        model: what it builds.
         reads_content: whether the model is conditioned on vectors of an encoder, so that it writes about images.
         reads_tags: whether it is conditioned on parts of speech.
     """
 
+    model: ClassVar[type[keras.Model]]
     reads_content: ClassVar[bool] = False
     reads_tags: ClassVar[bool] = False
 
@@ -204,6 +205,11 @@ class LanguageModel(Part, family="language model"):
     init_scale: Positive = 0.1
     frequency_bias: bool = True
 
+    @property
+    def how_written(self) -> str:
+        """How captions are looked for, as a phrase; "" for a model that writes none."""
+        return ""
+
     def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> ContextModel:
         """Builds the Keras model.
 
@@ -213,17 +219,17 @@ class LanguageModel(Part, family="language model"):
             l2: see `NextWordModel`.
             dtype: dtype policy.
         """
-        raise NotImplementedError
+        options = self.arguments("frequency_bias")
+        return self.model(vocabulary_size, l2=l2, dtype=dtype, **options, **self.sizes(info))
 
-    def _options(self, l2: float, dtype: str) -> dict[str, Any]:
-        names = ("dim", "context", "dropout", "word_dropout", "init_scale")
-        return {**{name: getattr(self, name) for name in names}, "l2": l2, "dtype": dtype}
+    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the arguments of the Keras model that `run.json` gives."""
+        del info
+        return {}
 
 
 @dataclass(frozen=True)
 class LogBilinearPart(LanguageModel, kind="log-bilinear"):
     """The log-bilinear model, which sees words alone (Kiros et al. 2014, equations 7 and 8)."""
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> LogBilinear:
-        del info
-        return LogBilinear(vocabulary_size, **self._options(l2, dtype))
+    model: ClassVar[type[keras.Model]] = LogBilinear

@@ -10,8 +10,7 @@ import keras
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
-from vsemb.errors import invalid_argument
-from vsemb.parts import Count, Part, Size, between
+from vsemb.parts import Count, Part, Size, at_least, between
 from vsemb.systems.language.log_bilinear import ContextModel, LanguageModel
 
 Tensor = Any
@@ -89,7 +88,6 @@ class Multiplicative(ContextModel):
 
     def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {**super().start(inputs), "gates": ops.squeeze(self._gates(inputs), 1)}
-
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -192,7 +190,6 @@ class StructureContent(Multiplicative):
         return {**state, "position": state["position"] + 1}
 
 
-
 @dataclass(frozen=True)
 class Writing(Part):
     """How captions are written with a language model, see `vsemb.systems.language.candidates`.
@@ -221,14 +218,18 @@ class MultiplicativePart(LanguageModel, kind="multiplicative"):
         writing: how captions are written.
     """
 
+    model: ClassVar[type[keras.Model]] = Multiplicative
     reads_content: ClassVar[bool] = True
 
     factors: Size = 100
     writing: Writing = field(default_factory=Writing)
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> Multiplicative:
-        options = self._options(l2, dtype)
-        return Multiplicative(vocabulary_size, content_dim=info["content_dim"], factors=self.factors, **options)
+    @property
+    def how_written(self) -> str:
+        return f"the best of {self.writing.candidates:,} candidates"
+
+    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
+        return {"content_dim": info["content_dim"]}
 
 
 @dataclass(frozen=True)
@@ -239,16 +240,10 @@ class StructureContentPart(MultiplicativePart, kind="sc-nlm"):
         structure: parts of speech looked ahead at beside the word's own.
     """
 
+    model: ClassVar[type[keras.Model]] = StructureContent
     reads_tags: ClassVar[bool] = True
 
     structure: Annotated[int, between(0, 1000)] = 3
 
-    def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> StructureContent:
-        return StructureContent(
-            vocabulary_size,
-            content_dim=info["content_dim"],
-            tags=len(info["tag_names"]),
-            structure=self.structure,
-            factors=self.factors,
-            **self._options(l2, dtype),
-        )
+    def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
+        return {**super().sizes(info), "tags": len(info["tag_names"])}

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
-from vsemb.encoders.rectified import ReLUCell
+from vsemb.encoders.cells import ReLUCell
 from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
-from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Positive, Share, Size
+from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.ops.configured import Configured, build_layers, uniform
+from vsemb.parts import Count, Positive, Share, Size
 
 Tensor = Any
 
-CELLS = ("brnn", "gru", "lstm")
+Cell = Literal["brnn", "gru", "lstm"]
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class ContextualTokenEncoder(keras.layers.Layer):
+class ContextualTokenEncoder(Configured, keras.layers.Layer):
     """A sentence as a sequence of word vectors, each read in its context (Karpathy, Fei-Fei 2015, 3.1.2).
 
     With `cell="brnn"`, f being the ReLU:
@@ -43,7 +42,7 @@ class ContextualTokenEncoder(keras.layers.Layer):
 
     Args:
         words: the word vectors; 300 numbers in the paper, fixed or trained.
-        dim: size of s_t, the size of the embedding; 1000 to 1600 in the paper.
+        dim: size of s_t, the size of the embedding; 1000 to 1600 in the paper; None for `units`.
         cell: `"brnn"` (the paper), `"gru"` or `"lstm"`.
         units: size of the hidden states; 300 to 600 in the paper.
         dropout: in training, the share of entries of e_t and of h^f_t + h^b_t set to 0.
@@ -76,38 +75,24 @@ class ContextualTokenEncoder(keras.layers.Layer):
     def __init__(
         self,
         words: WordEmbedding,
-        dim: int = 1000,
+        dim: Count | None = 1000,
         *,
-        cell: str = "brnn",
-        units: int = 512,
+        cell: Cell = "brnn",
+        units: Count = 512,
         dropout: float = 0.0,
         init_scale: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if cell not in CELLS:
-            raise unknown_name("cell", cell, CELLS)
-        for name, number in (("dim", dim), ("units", units)):
-            if number < 1:
-                raise invalid_argument(name, number, "an integer >= 1")
-        self.words = words
-        self.dim = dim
-        self.cell = cell
-        self.units = units
-        self.dropout = dropout
-        self.init_scale = init_scale
+        self.keep_arguments(locals())
+        self.dim = dim or units
         self.inner = self._dense(units, "inner") if cell == "brnn" else None
         self.recurrent = self._both_directions()
-        self.outer = self._dense(dim, "outer")
+        self.outer = self._dense(self.dim, "outer")
         self._dropout_layers = [keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(2)]
 
-    def _matrix(self, otherwise: str | None) -> Any:
-        if self.init_scale is None:
-            return otherwise
-        return keras.initializers.RandomUniform(-self.init_scale, self.init_scale)
-
     def _dense(self, size: int, name: str) -> keras.layers.Dense:
-        kernel = self._matrix("glorot_uniform")
+        kernel = uniform(self.init_scale, "glorot_uniform")
         return keras.layers.Dense(
             size, activation="relu", kernel_initializer=kernel, dtype=self.dtype_policy, name=name
         )
@@ -115,25 +100,19 @@ class ContextualTokenEncoder(keras.layers.Layer):
     def _both_directions(self) -> keras.layers.Bidirectional:
         options: dict[str, Any] = {"return_sequences": True, "dtype": self.dtype_policy}
         if self.cell == "brnn":
-            cell = ReLUCell(self.units, self._matrix(None), dtype=self.dtype_policy)
+            cell = ReLUCell(self.units, uniform(self.init_scale, None), dtype=self.dtype_policy)
             layer = keras.layers.RNN(cell, **options)
         else:
             cells = {"gru": GRU, "lstm": LSTM}
-            options["kernel_initializer"] = self._matrix("glorot_uniform")
-            options["recurrent_initializer"] = self._matrix("orthogonal")
+            options["kernel_initializer"] = uniform(self.init_scale, "glorot_uniform")
+            options["recurrent_initializer"] = uniform(self.init_scale, "orthogonal")
             layer = cells[self.cell](self.units, **options)
         return keras.layers.Bidirectional(layer, merge_mode="sum", dtype=self.dtype_policy, name="recurrent")
 
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape)
-        size = self.words.dim
-        if self.inner is not None:
-            self.inner.build((*input_shape, size))
-            size = self.units
-        if not self.recurrent.built:
-            self.recurrent.build((*input_shape, size))
-        self.outer.build((*input_shape, self.units))
+        build_layers((self.words, input_shape), (self.inner, (*input_shape, self.words.dim)))
+        size = self.words.dim if self.inner is None else self.units
+        build_layers((self.recurrent, (*input_shape, size)), (self.outer, (*input_shape, self.units)))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         mask = padding_mask(token_ids)
@@ -148,24 +127,9 @@ class ContextualTokenEncoder(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return (*input_shape, self.dim)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "dim": self.dim,
-            "cell": self.cell,
-            "units": self.units,
-            "dropout": self.dropout,
-            "init_scale": self.init_scale,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> ContextualTokenEncoder:
-        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
-
 
 @dataclass(frozen=True)
-class ContextualTokens(TextEncoderPart, kind="contextual-tokens"):
+class ContextualTokens(WordEncoderPart, kind="contextual-tokens"):
     """One vector per word, read in both directions (Karpathy, Fei-Fei 2015, section 3.1.2).
 
     Attributes:
@@ -177,23 +141,9 @@ class ContextualTokens(TextEncoderPart, kind="contextual-tokens"):
     """
 
     produces: ClassVar[str] = "multi_vector"
+    layer: ClassVar[type[keras.layers.Layer]] = ContextualTokenEncoder
 
-    words: WordVectors = field(default_factory=WordVectors)
-    cell: Literal["brnn", "gru", "lstm"] = "brnn"
+    cell: Cell = "brnn"
     units: Size = 512
     dropout: Share = 0.0
     init_scale: Positive | None = None
-
-    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ContextualTokenEncoder:
-        return ContextualTokenEncoder(
-            self.words.build(spec.vocabulary_size, dtype),
-            self.units if dim is None else dim,
-            cell=self.cell,
-            units=self.units,
-            dropout=self.dropout,
-            init_scale=self.init_scale,
-            dtype=dtype,
-        )
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.words.initialize(layer.words, corpus)

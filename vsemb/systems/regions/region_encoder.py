@@ -7,13 +7,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from vsemb.encoders.scaling import FeatureScaling
+from vsemb.encoders.image import ImageEncoder
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class RegionEncoder(keras.layers.Layer):
+class RegionEncoder(ImageEncoder):
     """Affine map of every region's features, v = W CNN(I_b) + b (Karpathy, Fei-Fei 2015, equation 1).
 
     An image is a set of regions, and a row of zeros is none: it stays zeros, whatever the bias is and the
@@ -26,7 +26,8 @@ class RegionEncoder(keras.layers.Layer):
         standardize: whether features first pass a `FeatureScaling`, whose statistics `scaling.adapt` sets; it
             wants the features of regions without the padding, (regions, feature_dim).
         init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
-        **kwargs: arguments of `keras.layers.Layer`.
+        projection: whether the map is there; without, `dim` is the size of the features.
+        **kwargs: the arguments behind `dim`, and those of `keras.layers.Layer`.
 
     Call args:
         features: (batch, regions, feature_dim) float, a row of zeros = padding.
@@ -43,50 +44,10 @@ class RegionEncoder(keras.layers.Layer):
     (TensorShape([1, 2, 8]), True, False)
     """
 
-    def __init__(
-        self,
-        dim: int = 1000,
-        *,
-        use_bias: bool = True,
-        dropout: float = 0.0,
-        standardize: bool = False,
-        init_scale: float | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.dim = dim
-        self.use_bias = use_bias
-        self.dropout = dropout
-        self.standardize = standardize
-        self.scaling = FeatureScaling(dtype=self.dtype_policy) if standardize else None
-        self.init_scale = init_scale
-        kernel = "glorot_uniform" if init_scale is None else keras.initializers.RandomUniform(-init_scale, init_scale)
-        self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.affine = keras.layers.Dense(
-            dim, use_bias=use_bias, kernel_initializer=kernel, dtype=self.dtype_policy, name="affine"
-        )
-
-    def build(self, input_shape: Any) -> None:
-        if self.scaling is not None and not self.scaling.built:
-            self.scaling.build(input_shape)
-        self.affine.build(input_shape)
+    def __init__(self, dim: int = 1000, **kwargs: Any) -> None:
+        super().__init__(dim, **kwargs)
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
         mask = ops.any(ops.not_equal(features, 0), axis=-1, keepdims=True)  # (batch, regions, 1)
-        if self.scaling is not None:
-            features = self.scaling(features)
-        regions = self.affine(self._dropout_layer(features, training=training))
+        regions = super().call(features, training=training)
         return ops.where(mask, regions, ops.zeros_like(regions))
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        return (*input_shape[:-1], self.dim)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "dim": self.dim,
-            "use_bias": self.use_bias,
-            "dropout": self.dropout,
-            "standardize": self.standardize,
-            "init_scale": self.init_scale,
-        }

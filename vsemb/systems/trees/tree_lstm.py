@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
-from vsemb.encoders.pooling import POOLINGS, SequencePooling
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
-from vsemb.errors import invalid_argument, unknown_name
-from vsemb.parts import Positive, Share, Size, between
+from vsemb.encoders.pooling import PooledSentenceEncoder
+from vsemb.encoders.text_encoder import TextSpec
+from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.ops.configured import build_layers, uniform
+from vsemb.parts import Count, Positive, Share, Size, between
 from vsemb.systems.trees.ops import root_states, tree_lstm_states
 
 Tensor = Any
 
-CHILDREN = ("slots", "sum")
-TREE_POOLINGS = {"root": (root_states,), **{name: POOLINGS[name] for name in ("mean", "max", "mean+max")}}
+Children = Literal["slots", "sum"]
+TreePooling = Literal["root", "mean", "max", "mean+max"]
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class TreeLSTMEncoder(keras.layers.Layer):
+class TreeLSTMEncoder(PooledSentenceEncoder):
     """Words and their heads -> Tree-LSTM -> state of the root -> (where sizes differ) a linear map to `dim`.
 
     With `children="slots"`, the appendix of the imgcap report, p being `slots`:
@@ -45,7 +45,7 @@ class TreeLSTMEncoder(keras.layers.Layer):
 
     Args:
         words: the word vectors.
-        dim: size of the sentence embedding.
+        dim: size of the sentence embedding; None for that of what is pooled.
         units: size of the states.
         slots: p, places for left children and for right children; not used with `children="sum"`.
         children: `"slots"`, each with its own matrices and forget gate, or `"sum"`.
@@ -84,48 +84,24 @@ class TreeLSTMEncoder(keras.layers.Layer):
     def __init__(
         self,
         words: WordEmbedding,
-        dim: int = 1024,
+        dim: int | None = 1024,
         *,
-        units: int = 300,
-        slots: int = 2,
-        children: str = "slots",
-        pooling: str = "root",
+        units: Count = 300,
+        slots: Count = 2,
+        children: Children = "slots",
+        pooling: TreePooling = "root",
         dropout: float = 0.0,
         init_scale: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value, allowed in (
-            ("children", children, CHILDREN),
-            ("pooling", pooling, TREE_POOLINGS),
-        ):
-            if value not in allowed:
-                raise unknown_name(name, value, allowed)
-        for name, number in (("units", units), ("slots", slots)):
-            if number < 1:
-                raise invalid_argument(name, number, "an integer >= 1")
-        self.words = words
-        self.dim = dim
-        self.units = units
-        self.slots = slots
-        self.children = children
-        self.pooling = pooling
-        self.dropout = dropout
-        self.init_scale = init_scale
+        self.keep_arguments(locals())
         # How many nodes and levels a batch has is known when it runs, which XLA cannot compile.
         self.supports_jit = keras.backend.backend() != "tensorflow"
-        self._pool = None if pooling == "root" else SequencePooling(pooling, dtype=self.dtype_policy)
-        self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
-        self.projection = None
-        if self._pooled_size() != dim:
-            self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
-
-    def _pooled_size(self) -> int:
-        return self.units * len(TREE_POOLINGS[self.pooling])
+        self.add_head(units)
 
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape[:-1])
+        build_layers((self.words, input_shape[:-1]))
         slots = 2 * self.slots if self.children == "slots" else 1
         gates = (3 + slots) * self.units
         self.kernel = self.add_weight(
@@ -139,12 +115,10 @@ class TreeLSTMEncoder(keras.layers.Layer):
             name="recurrent_kernel",
         )
         self.bias = self.add_weight(shape=(4 * self.units,), initializer=_forget_is_one, name="bias")
-        if self.projection is not None and not self.projection.built:
-            self.projection.build((input_shape[0], self._pooled_size()))
+        build_layers((self.projection, (input_shape[0], self.pooled_size)))
 
     def _uniform(self, rows: int, columns: int) -> keras.initializers.Initializer:
-        limit = math.sqrt(6 / (rows + columns)) if self.init_scale is None else self.init_scale
-        return keras.initializers.RandomUniform(-limit, limit)
+        return uniform(math.sqrt(6 / (rows + columns)) if self.init_scale is None else self.init_scale, None)
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
         word_ids, heads = token_ids[..., 0], token_ids[..., 1]
@@ -155,29 +129,7 @@ class TreeLSTMEncoder(keras.layers.Layer):
         inputs = ops.reshape(rows, (*ops.shape(word_ids), 4 * self.units))
         states = tree_lstm_states(inputs, self.recurrent_kernel, heads, mask, child_sum=self.children == "sum")
         pooled = root_states(states, heads, mask) if self._pool is None else self._pool(states, mask)
-        pooled = self._dropout_layer(pooled, training=training)
-        return pooled if self.projection is None else self.projection(pooled)
-
-    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
-        return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "dim": self.dim,
-            "units": self.units,
-            "slots": self.slots,
-            "children": self.children,
-            "pooling": self.pooling,
-            "dropout": self.dropout,
-            "init_scale": self.init_scale,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> TreeLSTMEncoder:
-        config = {**config, "words": keras.saving.deserialize_keras_object(config["words"])}
-        return cls(**config)
+        return self.head(pooled, training)
 
 
 def _forget_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
@@ -187,11 +139,10 @@ def _forget_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TreeEncoderPart(TextEncoderPart):
+class TreeEncoderPart(WordEncoderPart):
     """What both Tree-LSTMs have.
 
     Attributes:
-        words: the word vectors.
         units: size of a node's state.
         pooling: of the nodes' states: that of the `root`, or `mean`, `max` or `mean+max` over all.
         dropout: share of pooled entries dropped in training.
@@ -200,32 +151,15 @@ class TreeEncoderPart(TextEncoderPart):
 
     accepts: ClassVar[str] = "trees"
     children: ClassVar[str]
+    layer: ClassVar[type[keras.layers.Layer]] = TreeLSTMEncoder
 
-    words: WordVectors = field(default_factory=WordVectors)
     units: Size = 300
-    pooling: Literal["root", "mean", "max", "mean+max"] = "root"
+    pooling: TreePooling = "root"
     dropout: Share = 0.0
     init_scale: Positive | None = None
 
-    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> TreeLSTMEncoder:
-        return TreeLSTMEncoder(
-            self.words.build(spec.vocabulary_size, dtype),
-            self.units * len(TREE_POOLINGS[self.pooling]) if dim is None else dim,
-            units=self.units,
-            children=self.children,
-            pooling=self.pooling,
-            dropout=self.dropout,
-            init_scale=self.init_scale,
-            dtype=dtype,
-            **self.options(),
-        )
-
-    def options(self) -> dict[str, Any]:
-        """Returns further arguments of the layer."""
-        return {}
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.words.initialize(layer.words, corpus)
+    def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
+        return {**self.arguments(), "children": self.children}
 
 
 @dataclass(frozen=True)
@@ -239,9 +173,6 @@ class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
     children: ClassVar[str] = "slots"
 
     slots: Annotated[int, between(1, 16)] = 2
-
-    def options(self) -> dict[str, Any]:
-        return {"slots": self.slots}
 
 
 @dataclass(frozen=True)

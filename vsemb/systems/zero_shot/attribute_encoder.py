@@ -11,12 +11,14 @@ from keras import ops
 
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured
+from vsemb.parts import Count
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class AttributeEncoder(keras.layers.Layer):
+class AttributeEncoder(Configured, keras.layers.Layer):
     """Looks up the attributes of a class and maps them linearly (Reed et al. 2016, section 4.4).
 
     The paper's point of comparison: a vector a class, written by experts, instead of sentences. It reads
@@ -43,14 +45,9 @@ class AttributeEncoder(keras.layers.Layer):
     TensorShape([2, 4])
     """
 
-    def __init__(self, classes: int, attributes: int, dim: int = 1024, **kwargs: Any) -> None:
+    def __init__(self, classes: Count, attributes: Count, dim: int = 1024, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        for name, value in (("classes", classes), ("attributes", attributes)):
-            if value < 1:
-                raise invalid_argument(name, value, "an integer >= 1")
-        self.classes = classes
-        self.attributes = attributes
-        self.dim = dim
+        self.keep_arguments(locals())
         self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
 
     def build(self, input_shape: Any) -> None:
@@ -85,14 +82,6 @@ class AttributeEncoder(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "classes": self.classes,
-            "attributes": self.attributes,
-            "dim": self.dim,
-        }
 
 
 @dataclass(frozen=True)

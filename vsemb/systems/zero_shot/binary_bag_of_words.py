@@ -11,13 +11,14 @@ from keras import ops
 
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.encoders.words import UNKNOWN_ID, WordEmbedding
+from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class BinaryBagOfWords(keras.layers.Layer):
+class BinaryBagOfWords(Configured, keras.layers.Layer):
     """phi(t) = W I(t) + b, I(t) in {0, 1}^|V| the words of t (Reed et al. 2016, section 4.4).
 
     Computed as the sum of the rows of W of the distinct words, so that no indicator vector is made.
@@ -51,15 +52,13 @@ class BinaryBagOfWords(keras.layers.Layer):
 
     def __init__(self, vocabulary_size: int, dim: int = 1024, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.dim = dim
+        self.keep_arguments(locals())
         # As a dense layer's kernel: Glorot's range, and a gradient of its shape.
         limit = math.sqrt(6 / (vocabulary_size + dim))
         self.words = WordEmbedding(vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any) -> None:
-        if not self.words.built:
-            self.words.build(input_shape)
+        build_layers((self.words, input_shape))
         self.bias = self.add_weight(shape=(self.dim,), initializer="zeros", name="bias")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
@@ -70,9 +69,6 @@ class BinaryBagOfWords(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "vocabulary_size": self.vocabulary_size, "dim": self.dim}
 
 
 @dataclass(frozen=True)

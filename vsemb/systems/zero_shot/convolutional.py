@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors, padding_mask
-from vsemb.errors import invalid_argument, unknown_name
+from vsemb.encoders.text_encoder import TextSpec
+from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.errors import invalid_argument
+from vsemb.ops.configured import Configured, build_layers
 from vsemb.parts import Share, Size
 
 Tensor = Any
@@ -62,7 +63,7 @@ def stage_lengths(length: int, stages: Sequence[Stage]) -> list[int]:
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class ConvolutionalSentenceEncoder(keras.layers.Layer):
+class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
     """CNN and CNN-RNN over words or characters (Reed et al. 2016, sections 4.1 and 4.2).
 
     Temporal convolutions without padding, a ReLU and max-pooling behind each. Then either fully-connected
@@ -109,28 +110,21 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
     def __init__(
         self,
         words: WordEmbedding,
-        dim: int = 1024,
+        dim: int | None = 1024,
         *,
         length: int,
         stages: Sequence[Stage],
-        recurrent: str | None = None,
+        recurrent: Literal["rnn", "gru", "lstm"] | None = None,
         units: int = 256,
         hidden: int = 1024,
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if recurrent is not None and recurrent not in _RECURRENT:
-            raise unknown_name("recurrent", recurrent, _RECURRENT)
+        self.keep_arguments(locals())
+        self.dim = dim or units
         self.lengths = stage_lengths(length, stages)
-        self.words = words
-        self.dim = dim
-        self.length = length
         self.stages = [[int(number) for number in stage] for stage in stages]
-        self.recurrent = recurrent
-        self.units = units
-        self.hidden = hidden
-        self.dropout = dropout
         dtype = self.dtype_policy
         self.convolutions = [
             keras.layers.Conv1D(
@@ -145,7 +139,7 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
             else self._recurrent_layer(recurrent)
         )
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=dtype)
-        self.projection = keras.layers.Dense(dim, dtype=dtype, name="projection")
+        self.projection = keras.layers.Dense(self.dim, dtype=dtype, name="projection")
 
     def _recurrent_layer(self, name: str) -> keras.layers.Layer:
         options: dict[str, Any] = {}
@@ -160,8 +154,7 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         batch, channels = input_shape[0], self.words.dim
-        if not self.words.built:
-            self.words.build((batch, self.length))
+        build_layers((self.words, (batch, self.length)))
         for convolution in self.convolutions:
             # A convolution's weights do not depend on the number of steps.
             convolution.build((batch, None, channels))
@@ -194,26 +187,9 @@ class ConvolutionalSentenceEncoder(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.dim
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "words": keras.saving.serialize_keras_object(self.words),
-            "dim": self.dim,
-            "length": self.length,
-            "stages": [list(stage) for stage in self.stages],
-            "recurrent": self.recurrent,
-            "units": self.units,
-            "hidden": self.hidden,
-            "dropout": self.dropout,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> ConvolutionalSentenceEncoder:
-        return cls(**{**config, "words": keras.saving.deserialize_keras_object(config["words"])})
-
 
 @dataclass(frozen=True)
-class Convolutional(TextEncoderPart, kind="convolutional"):
+class Convolutional(WordEncoderPart, kind="convolutional"):
     """Convolutions over characters or words, and what reads their last feature map.
 
     Attributes:
@@ -224,24 +200,13 @@ class Convolutional(TextEncoderPart, kind="convolutional"):
         dropout: share of entries dropped in front of the last layer in training.
     """
 
-    words: WordVectors = field(default_factory=WordVectors)
+    layer: ClassVar[type[keras.layers.Layer]] = ConvolutionalSentenceEncoder
+
     stages: Literal["words", "characters"] = "words"
     recurrent: Literal["rnn", "gru", "lstm"] | None = None
     units: Size = 1024
     dropout: Share = 0.0
 
-    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> ConvolutionalSentenceEncoder:
-        return ConvolutionalSentenceEncoder(
-            self.words.build(spec.vocabulary_size, dtype),
-            self.units if dim is None else dim,
-            length=spec.length,
-            stages=CHARACTER_STAGES if self.stages == "characters" else WORD_STAGES,
-            recurrent=self.recurrent,
-            units=self.units,
-            hidden=self.units,
-            dropout=self.dropout,
-            dtype=dtype,
-        )
-
-    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
-        self.words.initialize(layer.words, corpus)
+    def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
+        stages = CHARACTER_STAGES if self.stages == "characters" else WORD_STAGES
+        return {**self.arguments(), "length": spec.length, "stages": stages, "hidden": self.units}

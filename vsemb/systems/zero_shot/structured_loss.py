@@ -8,7 +8,7 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import All, HingeLoss, Negatives
+from vsemb.losses.hinge import All, HingeLoss, Negatives, Which
 from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
 from vsemb.parts import NonNegative
 
@@ -52,7 +52,7 @@ class StructuredJointEmbedding(HingeLoss):
     def __init__(
         self,
         margin: float = 1.0,
-        negatives: str = "hardest",
+        negatives: Which = "hardest",
         warmup_steps: int = 0,
         *,
         reduction: str | None = None,
