@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 
@@ -109,3 +110,22 @@ def test_every_image_gets_a_caption(tiny, tmp_path):
     for texts in ([["a"]], [["a"], []]):
         with pytest.raises(InvalidArgumentError, match="`captions`"):
             split.with_captions(texts)
+
+
+def test_annotations_are_opened_once_and_named(tiny, tmp_path, monkeypatch):
+    dataset = tiny.write(tiny.records(6), tmp_path / "out")
+    opened = []
+
+    def find(given):
+        opened.append(given)
+        return None if len(opened) == 1 else object()
+
+    monkeypatch.setattr(registry, "entries", lambda name: {"marks": "module:find"} if name == "annotations" else {})
+    monkeypatch.setattr(registry, "load", {"module:find": find}.__getitem__)
+    assert dataset.annotation("marks") is None and dataset.annotation("marks") is None
+    assert opened == [dataset]
+    dataset.forget_annotation("marks")
+    found = dataset.annotation("marks")
+    assert found is not None and dataset.annotation("marks") is found
+    with pytest.raises(InvalidArgumentError, match="annotation='mark'.*marks"):
+        dataset.annotation("mark")

@@ -85,7 +85,7 @@ def test_contract(negatives: str) -> None:
     labels = np.array([[1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]], np.int32)
     mask = np.array([[1, 1, 0, 1], [1, 1, 1, 1], [0, 1, 1, 1]], bool)
     scores = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
-    check_loss(StructuredJointEmbedding(0.7, negatives), labels, scores, mask)
+    check_loss(StructuredJointEmbedding(0.7, negatives), labels, mask, scores)
 
 
 def test_warm_up_passes_from_all_classes_to_the_hardest() -> None:

@@ -35,6 +35,8 @@ class ClassTokenizer(Tokenizer):
     [[3], [2], [1], [0]]
     """
 
+    unit: ClassVar[tuple[str, str]] = ("name of a class", "classes")
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__(vocabulary, max_length=1)
 
