@@ -35,7 +35,7 @@ from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
 from vsemb.systems.regions.attention import cross_attention_scores
 from vsemb.systems.regions.set_scores import region_word_scores
-from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, RegionWord
+from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, MaxSim
 
 REGIONS, WORDS, CAPTIONS = 20, 20, 5
 _LOOP_IMAGES, _LOOP_TEXTS = 10, 500
@@ -102,21 +102,21 @@ def measure(images: int, dim: int, threads: int, batch: int) -> dict[str, Any]:
     ours["gigabytes"] = (peak_bytes() - before) / 1e9
     gflops = sgemm_gflops()
     limit = 2 * images * REGIONS * len(words) * WORDS * dim / gflops / 1e9
-    report: dict[str, Any] = {"sgemm_gflops": gflops, "limit": limit, "region_word": ours}
+    report: dict[str, Any] = {"sgemm_gflops": gflops, "limit": limit, "max_sim": ours}
     report["loop_over_pairs"] = {"seconds": loop_seconds(regions, words)}
     ids = np.arange(images)
     owners = np.repeat(ids, CAPTIONS)
-    report["ranks_both_ways"] = timed(lambda: retrieval_ranks(regions, words, ids, owners, RegionWord()), images)
+    report["ranks_both_ways"] = timed(lambda: retrieval_ranks(regions, words, ids, owners, MaxSim()), images)
     unit = [np.asarray(CrossAttention().normalize(x)) for x in (regions, words)]
     for attend in ("regions", "words"):
         score = partial(cross_attention_scores, *unit, attend)
         report[f"cross_attention_{attend}"] = timed(lambda score=score: score().numpy(), images)
     left = real_lengths(words)
-    report["region_word_real_lengths"] = timed(lambda: region_word_scores(regions, words).numpy(), images)
+    report["max_sim_real_lengths"] = timed(lambda: region_word_scores(regions, words).numpy(), images)
     report["real_limit"] = limit * left / words[..., 0].size
     if batch:
         report["batch_limit"] = 3 * 2 * (batch * 20) ** 2 * dim / gflops / 1e9
-        for name, similarity in (("region_word", RegionWord()), ("cross_attention", CrossAttention())):
+        for name, similarity in (("max_sim", MaxSim()), ("cross_attention", CrossAttention())):
             report[f"{name}_batch"] = {"seconds": step_seconds(similarity, batch, dim)}
     return report
 
@@ -139,13 +139,13 @@ def main() -> None:
         name = f"{images} x {REGIONS} against {CAPTIONS * images} x {WORDS} x {arguments.dim}"
         rows.append([name, f"limit {report['limit']:.2f} s", "1.00", ""])
         for key, title, limit in (
-            ("region_word", "region-word", "limit"),
-            ("region_word_real_lengths", "region-word, real lengths", "real_limit"),
+            ("max_sim", "max-sim", "limit"),
+            ("max_sim_real_lengths", "max-sim, real lengths", "real_limit"),
             ("ranks_both_ways", "ranks both ways", "limit"),
             ("cross_attention_regions", "cross-attention", "limit"),
             ("cross_attention_words", "cross-attention-image", "limit"),
             ("loop_over_pairs", "NumPy, loop over pairs", "limit"),
-            ("region_word_batch", f"step of a batch of {batch}, region-word", "batch_limit"),
+            ("max_sim_batch", f"step of a batch of {batch}, max-sim", "batch_limit"),
             ("cross_attention_batch", f"step of a batch of {batch}, cross-attention", "batch_limit"),
         ):
             if key in report:

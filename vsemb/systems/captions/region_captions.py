@@ -21,7 +21,7 @@ from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import captioner_of
 from vsemb.systems.captions.drawing_captions import draw_captions
 from vsemb.systems.captions.region_recipe import RegionCaptioning
-from vsemb.systems.regions.aligning import Place, candidate_boxes
+from vsemb.systems.regions.aligning import GivenImage, candidate_boxes
 from vsemb.systems.regions.run import region_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
@@ -118,10 +118,10 @@ def caption_regions(
     require_region_captions(run)
     captioner = captioner_of(run, CaptionOptions(beam=beam, n_best=1))
     # What is wrong with the inputs is said before the network is built.
-    place = Place.of(image, dataset)
-    candidates = candidate_boxes(run, place, dataset, boxes, report)
-    given = None if candidates is None else tf.constant(candidates[None], tf.float32)
-    found = find_regions(region_extractor(run), tf.constant([place.encoded]), given)
+    given = GivenImage.of(image, dataset)
+    candidates = candidate_boxes(run, given, dataset, boxes, report)
+    asked = None if candidates is None else tf.constant(candidates[None], tf.float32)
+    found = find_regions(region_extractor(run), tf.constant([given.encoded]), asked)
     if not found.valid.numpy()[0]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     real = np.flatnonzero(np.any(found.boxes.numpy()[0] != 0, axis=1))
@@ -134,14 +134,14 @@ def caption_regions(
     chosen = choose_regions(rectangles, scores, texts, most, overlap)
     return RegionCaptions(
         image,
-        place.picture,
+        given.picture,
         tuple(
             RegionCaption(
                 texts[row],
                 written[row][1],
                 float(scores[row]),
                 int(real[row]),
-                pixel_box(rectangles[row], place.picture.size),
+                pixel_box(rectangles[row], given.picture.size),
             )
             for row in chosen
         ),

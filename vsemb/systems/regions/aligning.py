@@ -79,9 +79,9 @@ class Alignment:
         """Runs of words on one region, in the order of the sentence."""
         found = []
         for region, start, length in phrases(self.regions):
-            places = slice(start, start + length)
+            positions = slice(start, start + length)
             box = pixel_box(self.boxes[region], self.picture.size)
-            found.append(Phrase(self.words[places], region, box, tuple(self.scores[places].tolist())))
+            found.append(Phrase(self.words[positions], region, box, tuple(self.scores[positions].tolist())))
         return found
 
     def drawn(self, fade: float = FADE, side: int | None = None) -> Image.Image:
@@ -146,15 +146,15 @@ def align_image(
         raise invalid_argument("affinity", affinity, "a number >= 0")
     text = read_text(run, sentence, "sentence", report)
     # What is wrong with the inputs is said before the network is built.
-    place = Place.of(image, dataset)
-    candidates = candidate_boxes(run, place, dataset, boxes, report)
+    given = GivenImage.of(image, dataset)
+    candidates = candidate_boxes(run, given, dataset, boxes, report)
     align = run_encoders(run).functions.get("align")
     if align is None:
         raise DataError(
             f"{run.path} was trained on regions whose network is not known, so it cannot read new images. "
             "Train it on regions made by `vsemb regions`."
         )
-    inputs = [tf.constant([place.encoded]), text, tf.constant([affinity], tf.float32)]
+    inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
     outputs = {name: values.numpy()[0] for name, values in align(*inputs).items()}
@@ -168,7 +168,7 @@ def align_image(
         report(f"Warning: the run reads the first {limit} words.")
     return Alignment(
         image,
-        place.picture,
+        given.picture,
         text.numpy()[0].decode(),
         affinity,
         outputs["boxes"],
@@ -179,7 +179,7 @@ def align_image(
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class GivenImage:
     """One image that a command was given, and where it came from.
 
     Attributes:
@@ -197,7 +197,7 @@ class Place:
     found: tuple[Split, int] | None
 
     @classmethod
-    def of(cls, image: str, dataset: Dataset | None) -> Place:
+    def of(cls, image: str, dataset: Dataset | None) -> GivenImage:
         """Reads an image file, or an image of a dataset by its key.
 
         Raises:
@@ -216,7 +216,7 @@ class Place:
 
 def candidate_boxes(
     run: Run,
-    place: Place,
+    given: GivenImage,
     dataset: Dataset | None,
     boxes: str | os.PathLike[str] | None,
     report: Callable[[str], None],
@@ -225,7 +225,7 @@ def candidate_boxes(
 
     Args:
         run: the run.
-        place: the image.
+        given: the image.
         dataset: where its key was looked up.
         boxes: a file with a detector's results for it; None for those of its key, or proposed ones.
         report: called with a line worth showing.
@@ -243,12 +243,12 @@ def candidate_boxes(
             raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
         return None
     if boxes is not None:
-        found, notes = read_detections_of_one(boxes, place.pixels)
+        found, notes = read_detections_of_one(boxes, given.pixels)
         for note in notes:
             report(note)
         return found
-    if place.found is not None and dataset is not None:
-        split, row = place.found
+    if given.found is not None and dataset is not None:
+        split, row = given.found
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
         except DataError:
@@ -258,4 +258,4 @@ def candidate_boxes(
             # The whole image is added anew.
             return cached[1:][np.any(cached[1:] != 0, axis=1)]
     fix = "Name its results with --boxes FILE, or give"
-    return propose_boxes(regions, np.asarray(place.picture), place.name, fix)
+    return propose_boxes(regions, np.asarray(given.picture), given.name, fix)

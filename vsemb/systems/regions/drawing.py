@@ -78,7 +78,7 @@ def draw_alignment(
         raise invalid_argument("side", side, "a number of pixels >= 64")
     shown = _shown(scores, fade)
     used = dict.fromkeys(int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0)
-    colours = {region: COLOURS[place % len(COLOURS)] for place, region in enumerate(used)}
+    colours = {region: COLOURS[position % len(COLOURS)] for position, region in enumerate(used)}
     scaled = scaled_to(image, side)
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
     _draw_boxes(scaled, boxes, colours, size)
@@ -86,13 +86,13 @@ def draw_alignment(
     width = max(scaled.width, side * 3 // 4)
     text = _Text(width, size)
     digits = decimals(scores)
-    for region, places in groupby(range(len(words)), key=lambda place: int(regions[place])):
-        phrase = list(places)
-        colour = colours.get(region) if any(shown[place] for place in phrase) else None
+    for region, positions in groupby(range(len(words)), key=lambda position: int(regions[position])):
+        phrase = list(positions)
+        colour = colours.get(region) if any(shown[position] for position in phrase) else None
         text.phrase(
-            [words[place] for place in phrase],
-            [f"{float(scores[place]):.{digits}f}" for place in phrase],
-            [shown[place] for place in phrase],
+            [words[position] for position in phrase],
+            [f"{float(scores[position]):.{digits}f}" for position in phrase],
+            [shown[position] for position in phrase],
             (str(region), colour) if colour else None,
         )
     picture = Image.new("RGB", (width, scaled.height + text.height), PAPER)
@@ -223,12 +223,12 @@ class _Text:
             self._fit(chip + self._gap + self._width(words[0], scores[0]))
             self._add(self._chip_at, region, self._x)
             self._x += chip + self._gap
-        for place, (word, score, colour) in enumerate(zip(words, scores, shown, strict=True)):
-            if place or region is None:
+        for position, (word, score, colour) in enumerate(zip(words, scores, shown, strict=True)):
+            if position or region is None:
                 self._fit(self._width(word, score))
             room = max(self._limit - self._x + self._left, 3 * self._size)
             text = cut_text(word, self._font, room)
-            self._add(self._word_at, (text, score, region, colour, place < len(words) - 1), self._x)
+            self._add(self._word_at, (text, score, region, colour, position < len(words) - 1), self._x)
             self._x += math.ceil(self._width(text, score)) + self._gap
         self._x += self._gap
 

@@ -52,7 +52,7 @@ class _Words:
 
     Attributes:
         captions: (words,) int64, the caption of each.
-        tokens: (words,) int64, its place among the tokens of its caption; -1 where it is not read.
+        tokens: (words,) int64, its position among the tokens of its caption; -1 where it is not read.
         nouns: (words,) bool.
         right: (words, regions) bool, the regions that are right for it.
     """
@@ -128,9 +128,9 @@ class PointingTask:
         blocks = []
         for start in range(0, len(every), _CAPTIONS):
             captions = every[start : start + _CAPTIONS]
-            images, places = np.unique(part.caption_rows[captions], return_inverse=True)
+            images, positions = np.unique(part.caption_rows[captions], return_inverse=True)
             features = tf.constant(self._store.rows(part.ids[images]))  # (images, regions, feature_dim)
-            regions: Any = ops.take(embed(features), places, axis=0)  # (captions, regions, dim)
+            regions: Any = ops.take(embed(features), positions, axis=0)  # (captions, regions, dim)
             ids, offsets = self.run.encode([texts[caption] for caption in captions])
             words: Any = ops.convert_to_tensor(embedder.texts(ids, offsets))  # (captions, steps, dim)
             unaries = similarity.word_region_scores(regions, words)
@@ -296,7 +296,7 @@ def _words(
 ) -> _Words:
     """Finds the words that name objects, their tokens and their right regions."""
     boxes = store.boxes(part.ids)
-    captions, places, nouns, right = [], [], [], []
+    captions, positions, nouns, right = [], [], [], []
     caption = 0
     for entry, pairs_of, regions in zip(part.entries, alignments, boxes, strict=True):
         named: list[tuple[int, ...]] = []
@@ -308,13 +308,13 @@ def _words(
                     "object and is not there."
                 )
             captions += [caption] * len(words)
-            places += list(words)
+            positions += list(words)
             nouns += [word in object_nouns(words) for word in words]
             named += words.values()
             caption += 1
         if named:
             right.append(right_regions(regions, _object_boxes(entry), named, threshold))
-    tokens = _tokens(run, part, np.array(captions, np.int64), np.array(places, np.int64))
+    tokens = _tokens(run, part, np.array(captions, np.int64), np.array(positions, np.int64))
     return _Words(np.array(captions, np.int64), tokens, np.array(nouns, bool), np.concatenate(right))
 
 
@@ -330,8 +330,8 @@ def _object_boxes(entry: dict[str, Any]) -> np.ndarray:
         ) from error
 
 
-def _tokens(run: Run, part: Split, captions: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Returns the place of each word among the tokens of its caption, -1 for a word without a token.
+def _tokens(run: Run, part: Split, captions: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Returns the position of each word among the tokens of its caption, -1 for a word without a token.
 
     A word counts as the first of its tokens: "dog's" as "dog".
     """
@@ -341,8 +341,8 @@ def _tokens(run: Run, part: Split, captions: np.ndarray, places: np.ndarray) -> 
     starts = {caption: np.cumsum([0, *(counts[word] for word in text)]).tolist() for caption, text in texts.items()}
     return np.array(
         [
-            starts[caption][place] if counts[texts[caption][place]] else -1
-            for caption, place in zip(captions.tolist(), places.tolist(), strict=True)
+            starts[caption][position] if counts[texts[caption][position]] else -1
+            for caption, position in zip(captions.tolist(), positions.tolist(), strict=True)
         ],
         np.int64,
     )
