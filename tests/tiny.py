@@ -29,7 +29,7 @@ def tiny(recipe: Any, *overrides: str) -> Any:
     def smaller(part: Part) -> Part:
         names = fields_of(type(part))
         changes = {name: value for name, value in SIZES.items() if name in names}
-        if changes.get("embedding_dim") and getattr(part, "embedding_dim") is None:
+        if changes.get("embedding_dim") and part.embedding_dim is None:
             del changes["embedding_dim"]
         if "vectors" in names:
             changes["dim"] = 16
@@ -38,3 +38,11 @@ def tiny(recipe: Any, *overrides: str) -> Any:
         return replace(part, **changes)
 
     return rebuilt(recipe, smaller).with_overrides(list(overrides))
+
+
+def settings(recipe: Any) -> list[str]:
+    """Returns what `vsemb train --set` must be given to train `tiny(recipe)` in place of a recipe."""
+    from vsemb.recipes.describe import fields
+
+    both = zip(fields(recipe), fields(tiny(recipe)), strict=True)
+    return [f"{small.path}={small.value}" for given, small in both if small.value != given.value]

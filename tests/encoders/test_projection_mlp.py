@@ -21,7 +21,6 @@ from vsemb.encoders import (
     SequenceAndBagEncoder,
     WordEmbedding,
 )
-from vsemb.encoders.projection_mlp import unwrapped
 from vsemb.errors import InvalidArgumentError
 
 FEATURES = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
@@ -106,11 +105,10 @@ def test_bad_leak(leak: float) -> None:
         of_features(leak=leak)
 
 
-def test_unwrapped_sees_through_one_column() -> None:
+def test_the_scaling_of_features_is_that_of_the_encoder() -> None:
     encoder = ImageEncoder(6, projection=False, standardize=True)
-    assert unwrapped(ProjectionMLP(encoder, 4)) is encoder
-    assert unwrapped(encoder) is encoder
-    assert unwrapped(encoder).scaling is not None
+    assert ProjectionMLP(encoder, 4).scaling is encoder.scaling is not None
+    assert of_features().scaling is None and of_words().scaling is None
 
 
 def test_a_rebuilt_column_embeds_alike() -> None:

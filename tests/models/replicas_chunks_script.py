@@ -1,7 +1,9 @@
-"""Run as a script by `test_replicas_chunks.py`: chunks and blocks on two logical CPU devices.
+"""Chunks and blocks on two logical CPU devices, run by `test_replicas_chunks.py` in a process of its own.
 
-A process can hold one MirroredStrategy only. Prints one JSON line: case -> {what: [one, two]}: one device
-computes everything at once, two compute in chunks and blocks.
+    python -m tests.models.replicas_chunks_script MODULE...
+
+The cases are those of the modules' `CHUNKS`. Prints one JSON line: case -> {what: [one, two]}: one device computes
+everything at once, two compute in chunks and blocks.
 """
 
 from __future__ import annotations
@@ -18,21 +20,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.models.replicas_script import DIM, ROWS, STEPS, WORDS, batches
+from tests.models.replicas_script import DIM, ROWS, STEPS, WORDS, batches, cases_of, two_devices
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
 from vsemb.losses import InBatchLoss, InfoNCE, PairwiseRanking, SigmoidLoss
 from vsemb.models import DualEncoder, LogitScale, in_batch
-from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
 # Of a replica's four rows a chunk takes three and leaves one.
 SIZES = {"chunk_size": 3, "block_size": 3}
 
 #: Name -> (loss, kind of batch, what computes it on two devices).
-CASES: dict[str, tuple[Callable[[], InBatchLoss], str, dict[str, int]]] = {
+CHUNKS: dict[str, tuple[Callable[[], InBatchLoss], str, dict[str, int]]] = {
     "infonce-chunks": (lambda: InfoNCE(0.3), "", {"chunk_size": 3}),
     "infonce-blocks": (lambda: InfoNCE(0.3), "", {"block_size": 3}),
     "hardest": (lambda: PairwiseRanking(0.3, "hardest"), "sampled", SIZES),
-    "structured": (lambda: StructuredJointEmbedding(0.5), "classes", SIZES),
     "sigmoid": (SigmoidLoss, "", SIZES),
     "sigmoid-sum": (lambda: SigmoidLoss(reduction="sum"), "", {"block_size": 2}),
     "sigmoid-sampled": (lambda: SigmoidLoss(0.5), "sampled", SIZES),
@@ -84,14 +84,11 @@ def gathered_ranks() -> set[int]:
     return ranks
 
 
-def main() -> int:
-    devices = tf.config.list_physical_devices("CPU")
-    tf.config.set_logical_device_configuration(devices[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    assert strategy.num_replicas_in_sync == 2
+def main(modules: list[str]) -> int:
+    strategy = two_devices()
     found: dict[str, Any] = {}
     ranks = gathered_ranks()
-    for name, (loss, kind, sizes) in CASES.items():
+    for name, (loss, kind, sizes) in cases_of(modules, "CHUNKS").items():
         rows = batches(kind == "sampled", kind == "classes")
         one = run(make_model(loss()), rows)
         ranks.clear()
@@ -120,4 +117,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

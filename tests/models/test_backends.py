@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models.backend_steps import CASES, flat, train
+from tests.models.backend_steps import BACKENDS, cases_of, flat, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ import sys
 sys.modules["tensorflow"] = None
 import vsemb, vsemb.encoders, vsemb.losses, vsemb.models, vsemb.ops, vsemb.similarities
 from tests.models import backend_steps
-print(backend_steps.train("vsepp")["loss"][0])
+print(backend_steps.train(backend_steps.BACKENDS["vsepp"])["loss"][0])
 """
 
 
@@ -33,21 +33,24 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory):
-    """What TensorFlow found, and what JAX did from the same weights and batches."""
-    folder = tmp_path_factory.mktemp("backends")
-    expected = {name: value for case in CASES for name, value in flat(case, train(case)).items()}
+def run_both(folder: Path, *modules: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Returns what TensorFlow found, and what JAX did from the same weights and batches."""
+    cases = cases_of(list(modules))
+    expected = {key: value for name, case in cases.items() for key, value in flat(name, train(case)).items()}
     np.savez(folder / "given.npz", **expected)
-    said = run("-m", "tests.models.backend_steps", str(folder / "given.npz"), str(folder / "found.npz"))
+    said = run("-m", "tests.models.backend_steps", str(folder / "given.npz"), str(folder / "found.npz"), *modules)
     assert said.split()[0] == "jax"
     with np.load(folder / "found.npz") as file:
         return expected, dict(file)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("what", ["first", "loss", "last"])
-def test_jax_trains_as_tensorflow_does(results, case: str, what: str) -> None:
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory):
+    return run_both(tmp_path_factory.mktemp("backends"), "tests.models.backend_steps")
+
+
+def check_same(results, case: str, what: str) -> None:
+    """Checks that both backends found the same."""
     expected, found = results
     names = [name for name in expected if name.startswith(f"{case}.{what}.")]
     assert names and names == [name for name in found if name.startswith(f"{case}.{what}.")]
@@ -56,9 +59,20 @@ def test_jax_trains_as_tensorflow_does(results, case: str, what: str) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("case", BACKENDS)
+@pytest.mark.parametrize("what", ["first", "loss", "last"])
+def test_jax_trains_as_tensorflow_does(results, case: str, what: str) -> None:
+    check_same(results, case, what)
+
+
 def test_the_steps_are_no_trivial_ones(results) -> None:
+    check_not_trivial(results, list(BACKENDS))
+
+
+def check_not_trivial(results, cases: list[str]) -> None:
+    """Checks that weights move and losses change."""
     expected, _ = results
-    for case in CASES:
+    for case in cases:
         moved = [
             np.abs(expected[f"{case}.last.{i}"] - expected[name]).max()
             for i, name in enumerate(name for name in expected if name.startswith(f"{case}.first."))

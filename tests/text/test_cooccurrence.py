@@ -7,6 +7,7 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer, cooccurrence_vectors
+from vsemb.text.cooccurrence import document_frequencies
 
 
 def tokens(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -109,3 +110,9 @@ def test_nothing_to_learn_from(texts: list[list[int]]) -> None:
     ids, offsets = tokens(texts)
     with pytest.raises(InvalidArgumentError, match="near others"):
         cooccurrence_vectors(ids.astype(np.int32), offsets, vocabulary_size=5, dim=2)
+
+
+def test_document_frequencies_count_a_word_once_a_text() -> None:
+    # Texts: [2, 2, 3], [], [3].
+    counts = document_frequencies(np.array([2, 2, 3, 3]), np.array([0, 3, 3, 4]), 5)
+    assert counts.tolist() == [0, 0, 1, 2, 0]

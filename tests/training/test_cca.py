@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.training.cca import canonical_correlation, document_frequencies
+from vsemb.training.cca import canonical_correlation
 
 
 def data():
@@ -47,16 +47,10 @@ def test_rare_words_are_left_out():
     assert (maps.correlations[:2] > 0.5).all() and (maps.correlations[2:] < 0.1).all()
 
 
-def test_document_frequencies_count_a_word_once_a_text():
-    # Texts: [2, 2, 3], [], [3].
-    counts = document_frequencies(np.array([2, 2, 3, 3]), np.array([0, 3, 3, 4]), 5)
-    assert counts.tolist() == [0, 0, 1, 2, 0]
-
-
 def test_captions_that_are_all_the_same_are_refused():
     ids, offsets = np.tile([2, 3], 10).astype(np.int32), 2 * np.arange(11)
     features = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
-    with pytest.raises(DataError, match="training.start=random"):
+    with pytest.raises(DataError, match="initialization=random"):
         canonical_correlation(ids, offsets, np.arange(10), features, np.ones(4), 2)
     with pytest.raises(DataError, match="all the same"):
         canonical_correlation(ids % 4, offsets, np.arange(10), np.ones((10, 4), np.float32), np.ones(4), 2)

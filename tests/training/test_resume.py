@@ -17,29 +17,30 @@ import keras
 import numpy as np
 import pytest
 
-from tests.conftest import TINY
 from tests.models.test_dual_encoder import make_model
+from tests.tiny import settings
+from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError
 from vsemb.training import TrainingState
 
 # Everything random that a step can have: both dropouts of words, of pooled states and of features.
 SETTINGS = [
-    *TINY,
+    *settings(recipes.get("vsepp", "paper")),
     "batches.size=4",
     "training.epochs=5",
     "training.patience=null",
-    "text.word_dropout=0.2",
-    "text.embedding_dropout=0.1",
-    "text.dropout=0.1",
+    "text.encoder.words.word_dropout=0.2",
+    "text.encoder.words.dropout=0.1",
+    "text.encoder.dropout=0.1",
     "image.dropout=0.1",
-    "loss.warmup_epochs=2",
+    "loss.negatives.warmup_epochs=2",
     "optimizer.learning_rate=0.003",
 ]
 CASES = {
     "adam": (),
-    "ema": ("optimizer.ema=0.9", "batches.negatives=sampled", "text.encoder=sum"),
-    "chunks": ("training.chunk_size=3", "loss.block_size=3"),
+    "ema": ("optimizer.ema_momentum=0.9", "batches.negatives=sampled"),
+    "chunks": ("chunk_size=3", "loss.block_size=3"),
 }
 
 

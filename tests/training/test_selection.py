@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from tests.models.test_dual_encoder import make_batch, make_model
 from vsemb.errors import DataError
-from vsemb.losses import InfoNCE, PairwiseRanking
-from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
-from vsemb.training import MetricsLog, SelectBest, averaged_weights
-from vsemb.training.collapse import CollapseWarning
+from vsemb.losses import CombinedLoss, InfoNCE, PairwiseRanking, SigmoidLoss
+from vsemb.training import MetricsLog, SelectBest, StepCallbacks, TrainingState, averaged_weights
+from vsemb.training.collapse import CollapseWarning, RefuseNaN
 
 
 def one_weight() -> keras.Model:
@@ -149,22 +148,122 @@ def test_collapse_warning(capsys) -> None:
     assert not collapsed(PairwiseRanking(margin, "hardest"), 0.97 * plateau, capsys)
     assert not collapsed(PairwiseRanking(margin, "all"), plateau, capsys)
     assert not collapsed(InfoNCE(), plateau, capsys)
-    # The margin of 1 for each query, both directions.
-    assert collapsed(StructuredJointEmbedding(), 2.0, capsys)
-    assert not collapsed(StructuredJointEmbedding(negatives="all"), 2.0, capsys)
+    # Twice the logarithm of 128 candidates.
+    assert collapsed(InfoNCE(), 2 * np.log(128), capsys)
+    # Of a sigmoid loss, and of Keras' own, it is not known.
+    assert not collapsed(SigmoidLoss(), plateau, capsys)
+    assert not collapsed(keras.losses.CategoricalHinge(), 2.0, capsys)
+    assert collapsed("ranking", 2 * 128 * 127 * 0.2, capsys)
+
+
+def combined(reduction: str) -> CombinedLoss:
+    return CombinedLoss([PairwiseRanking(0.2, "hardest"), InfoNCE(0.05)], [1.0, 0.7], reduction=reduction)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "sum_over_batch_size"])
-def test_collapse_warning_of_a_collapsed_model(capsys, reduction: str) -> None:
-    model = make_model(PairwiseRanking(0.2, "hardest", reduction=reduction), image_weight=0.5)
+@pytest.mark.parametrize(
+    ("make_loss", "per_query"),
+    [
+        (lambda reduction: PairwiseRanking(0.2, "hardest", reduction=reduction), 0.2),
+        # What `vsepp` is trained with.
+        (combined, 0.2 + 0.7 * np.log(8)),
+    ],
+    ids=["hardest", "combined"],
+)
+def test_collapse_warning_of_a_collapsed_model(capsys, reduction: str, make_loss, per_query: float) -> None:
+    model = make_model(make_loss(reduction), image_weight=0.5)
     # All images and all texts to one point.
     model.image_encoder.affine.set_weights([np.zeros((6, 4)), np.ones(4)])
     model.text_encoder.words.set_vectors(np.ones((9, 4)))
     loss = model.evaluate(tf.data.Dataset.from_tensors(make_batch(range(8))), verbose=0)
-    # Eight queries a direction, each pays the margin: 0.5 * 8 * 0.2 + 8 * 0.2, or an eighth of it.
-    np.testing.assert_allclose(loss, 2.4 if reduction == "sum" else 0.3, rtol=1e-5)
+    # Eight queries a direction, one direction at half weight.
+    np.testing.assert_allclose(loss, 1.5 * per_query * (8 if reduction == "sum" else 1), rtol=1e-5)
     warning = CollapseWarning(8)
     warning.set_model(model)
     warning.on_epoch_end(0, {"loss": loss})
     assert warning.collapsed
     assert "one point" in capsys.readouterr().err
+
+
+class Counted:
+    """A number that knows how often it was read."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.reads = 0
+
+    def __float__(self) -> float:
+        self.reads += 1
+        return self.value
+
+
+def test_the_loss_of_most_steps_is_not_read() -> None:
+    callbacks = StepCallbacks([RefuseNaN()], one_weight())
+    losses = [Counted(1.0) for _ in range(120)]
+    for step, loss in enumerate(losses):
+        callbacks.on_train_batch_end(step, {"loss": loss})
+    assert [step for step, loss in enumerate(losses) if loss.reads] == [49, 99]
+
+
+def test_fit_gives_callbacks_tensors() -> None:
+    class Seen(keras.callbacks.Callback):
+        kinds: set[bool] = set()
+
+        def on_train_batch_end(self, batch, logs=None) -> None:
+            self.kinds.add(tf.is_tensor(logs["loss"]))
+
+    model, seen = one_weight(), Seen()
+    ones = np.ones((4, 1))
+    history = model.fit(ones, ones, batch_size=2, verbose=0, callbacks=StepCallbacks([seen], model))
+    assert seen.kinds == {True}
+    assert isinstance(history.history["loss"][0], float)
+
+
+def test_nan_ends_training_where_it_is_looked_for() -> None:
+    refuse = RefuseNaN()
+    for step in range(49):
+        refuse.on_train_batch_end(step, {"loss": float("nan") if step else 1.0})
+    with pytest.raises(DataError, match="learning_rate"):
+        refuse.on_train_batch_end(49, {"loss": float("nan")})
+    with pytest.raises(DataError, match="not finite"):
+        refuse.on_epoch_end(0, {"loss": float("inf")})
+    refuse = RefuseNaN()
+    refuse.check()  # before the first step
+    refuse.on_train_batch_end(0, {"loss": float("nan")})
+    with pytest.raises(DataError, match="not finite"):
+        refuse.check()
+
+
+class Measured(keras.callbacks.Callback):
+    """A validation that notes how often it measured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def on_epoch_end(self, epoch: int, logs=None) -> None:
+        self.count += 1
+        logs["val_recall_sum"] = 1.0
+
+
+@pytest.mark.parametrize("every_steps", [1, 3, None])
+def test_nan_is_never_stored_or_measured(tmp_path, every_steps: int | None) -> None:
+    model = one_weight()
+    inputs = np.ones((20, 1), np.float32)
+    inputs[5] = np.nan
+    data = tf.data.Dataset.from_tensor_slices((inputs, np.ones((20, 1), np.float32))).batch(1)
+    refuse, measured, select = RefuseNaN(), Measured(), SelectBest(tmp_path / "best.weights.h5")
+    state = TrainingState(tmp_path / "state.npz", [select], every_steps=every_steps, before_store=refuse.check)
+    try:
+        with pytest.raises(DataError, match="not finite"):
+            model.fit(data, verbose=0, callbacks=StepCallbacks([refuse, measured, select, state], model))
+    finally:
+        state.release_signals()
+    assert measured.count == 0 and not (tmp_path / "best.weights.h5").exists()
+    if every_steps is None:
+        assert not (tmp_path / "state.npz").exists()
+        return
+    # The last state is one from before the step with NaN, the sixth.
+    again = one_weight()
+    assert TrainingState(tmp_path / "state.npz", [select]).restore(again) == (0, 5 // every_steps * every_steps)
+    assert all(np.isfinite(weight).all() for weight in again.get_weights())

@@ -18,17 +18,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from vsemb.cli.train import command_line
 
-from tests.conftest import TINY
-from vsemb.cli.workers import command_line
+from tests.tiny import settings
+from vsemb import recipes
 from vsemb.errors import InvalidArgumentError
 from vsemb.training.cluster import _free_ports, launch, read_task
 from vsemb.training.strategies import DistributionContext, open_distribution
 
 SETTINGS = (
-    *TINY,
-    *("optimizer.name=sgd", "optimizer.learning_rate=0.05", "optimizer.clip=1.0"),
-    *("loss.negatives=all", "text.pooling=mean"),
+    *settings(recipes.get("vsepp", "paper")),
+    *("optimizer=sgd", "optimizer.learning_rate=0.05", "optimizer.global_clipnorm=1.0"),
+    *("loss.negatives=all", "text.encoder.pooling=mean"),
 )
 
 

@@ -122,7 +122,7 @@ def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
     if not np.trace(covariance) > 1e-6 * length:
         raise DataError(
             "Canonical correlation needs captions and features that differ; these are all the same. "
-            "Train with --set training.start=random."
+            "Train with --set initialization=random."
         )
     return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))
 
