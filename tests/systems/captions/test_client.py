@@ -22,6 +22,7 @@ from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
 from vsemb.systems.captions.client import Caption, ImageCaptions, captions_of
+from vsemb.systems.captions.signature import ServedCaptioner
 
 
 @pytest.fixture(scope="module")

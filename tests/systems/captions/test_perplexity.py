@@ -7,7 +7,7 @@ import math
 import keras
 import numpy as np
 import pytest
-from vsemb.systems.language.language_batches import Sentences, sentence_batches
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
 
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import DataError, InvalidArgumentError

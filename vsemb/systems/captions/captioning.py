@@ -68,7 +68,7 @@ def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
     return captioner
 
 
-class _Rows:
+class _Rows(ImageSource):
     """Some rows of an image source, in the place of all."""
 
     def __init__(self, source: ImageSource, rows: np.ndarray) -> None:

@@ -25,10 +25,11 @@ def apply(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
         InvalidArgumentError: for a run that writes no captions, or a precision for one that does.
     """
     from vsemb.errors import invalid_argument
-    from vsemb.systems.captions.captioning import CaptionOptions
+    from vsemb.systems.captions.captioner import CaptionOptions
+    from vsemb.systems.captions.task import NextWordTask
 
     given = {name: value for name in _NAMES if (value := getattr(arguments, name)) is not None}
-    writes = getattr(run.recipe, "writes", None) is not None
+    writes = isinstance(run.recipe, NextWordTask)
     if writes and arguments.precision is not None:
         raise invalid_argument("--precision", arguments.precision, "none for a run that writes captions")
     if not given:

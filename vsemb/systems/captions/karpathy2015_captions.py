@@ -56,13 +56,16 @@ _TEXT = CaptionText(
     words=WordVectors(dim=512, dropout=0.5, dense_gradient=True),
 )
 
+_PAPER_DECODER = RecurrentDecoder(cell="rnn", dropout=0.5)
+_TUNED_DECODER = RecurrentDecoder(cell="lstm", dropout=0.5)
+
 _RNN = Captioning(
     name="multimodal-rnn",
     variant="paper",
     paper=_PAPER,
     text=_TEXT,
     image=Features(standardize=True, projection=Affine(use_bias=False)),
-    decoder=RecurrentDecoder(cell="rnn", dropout=0.5),
+    decoder=_PAPER_DECODER,
     optimizer=RMSprop(learning_rate=1e-3, clipvalue=5.0),
     batches=PairBatchesOfCaptions(size=100),
     training=Training(epochs=30, patience=5),
@@ -72,7 +75,7 @@ _TUNED = replace(
     _RNN,
     variant="tuned",
     image=Features(standardize=True, dropout=0.5, projection=Affine(use_bias=False)),
-    decoder=RecurrentDecoder(cell="lstm", dropout=0.5),
+    decoder=_TUNED_DECODER,
     optimizer=Adam(learning_rate=1e-3, schedule=Cosine(), clipvalue=5.0),
     training=Training(epochs=12, precision="auto"),
 )
@@ -106,10 +109,10 @@ MULTIMODAL_RNN_REGIONS = {
         paper=_PAPER,
         text=_TEXT,
         image=SnippetRegions(standardize=True, dropout=dropout, projection=Affine(use_bias=False)),
-        decoder=recipe.decoder,
+        decoder=decoder,
         optimizer=recipe.optimizer,
         batches=WordBatches(size=100),
         training=recipe.training,
     )
-    for recipe, dropout in ((_TUNED, 0.5), (_RNN, 0.0))
+    for recipe, decoder, dropout in ((_TUNED, _TUNED_DECODER, 0.5), (_RNN, _PAPER_DECODER, 0.0))
 }

@@ -91,8 +91,8 @@ class SnippetRegions(CachedImages, kind="snippet-regions"):
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
         del seed
         assert dim is not None
-        options = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
-        return self.projection.build(info["feature_dim"], dim, **options)
+        size, dropout, standardize = info["feature_dim"], self.dropout, self.standardize
+        return self.projection.build(size, dim, dropout=dropout, standardize=standardize, dtype=dtype)
 
     def image_input(self, path: Path) -> ImageInput | None:
         return self.regions.whole_image_input(path)

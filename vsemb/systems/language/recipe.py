@@ -68,9 +68,7 @@ class Language(NextWordTask, kind="language"):
 
     @property
     def how_written(self) -> str:
-        if not self.model.reads_content:
-            return ""
-        return f"the best of {self.model.writing.candidates:,} candidates"
+        return self.model.how_written
 
     def prepare(
         self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
