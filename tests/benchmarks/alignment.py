@@ -35,7 +35,7 @@ from vsemb.files import write_json
 from vsemb.losses import PairwiseRanking
 from vsemb.systems.regions.attention import cross_attention_scores
 from vsemb.systems.regions.set_scores import region_word_scores
-from vsemb.systems.regions.similarities import CrossAttention, MultiVectorSimilarity, MaxSim
+from vsemb.systems.regions.similarities import CrossAttention, MaxSim, MultiVectorSimilarity
 
 REGIONS, WORDS, CAPTIONS = 20, 20, 5
 _LOOP_IMAGES, _LOOP_TEXTS = 10, 500

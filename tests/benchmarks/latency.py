@@ -41,7 +41,7 @@ NAME = "SavedModel {}, batch {} / torch eager"
 ROUNDED = "SavedModel {} in bfloat16, batch {} / torch eager"
 GROWTH = "SavedModel {}, growth with texts"
 _CALLS = {1: 20, 8: 10}
-_FEW = ["training.epochs=1", "training.start=random", "text.min_count=1"]
+_FEW = ["training.epochs=1", "text.tokenizer.min_count=1"]
 
 
 def export(variant: str, folder: Path) -> tuple[dict[str, Path], Run]:
@@ -74,9 +74,10 @@ def torch_encoder(variant: str, run: Run) -> Callable[[list[str]], np.ndarray]:
     import torch
 
     from tests.benchmarks.torch_peers import Towers
+    from tests.benchmarks.training import recurrent_part
 
     known = {word: number for number, word in enumerate(run.tokenizer.vocabulary.words, 2)}
-    towers = Towers(variant, len(known) + 2, run.recipe.text.word_dim, 1).eval()
+    towers = Towers(variant, len(known) + 2, recurrent_part(run.recipe).words.dim, 1).eval()
     towers.image = torch.nn.Identity()
 
     def encode(texts: list[str]) -> np.ndarray:

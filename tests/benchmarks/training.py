@@ -29,14 +29,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from vsemb.runs.precision import settled
 
 from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data.batches import PairBatches
+from vsemb.data.sources import ImageSource
 from vsemb.encoders import recurrent
 from vsemb.files import write_json
-from vsemb.runs import build, optimizers
+from vsemb.parts import walk
+from vsemb.recipes.schema import Recipe
+from vsemb.training import optimizers
 
 # An epoch of at least 30 steps: to begin one takes a third of a second, a tenth of an epoch of 10 steps, and
 # nothing of one on 30,000 captions.
@@ -44,7 +46,7 @@ WORDS, FEATURES, IMAGES = 8000, 2048, 1536
 BASE = "vsemb"
 
 
-class RandomFeatures:
+class RandomFeatures(ImageSource):
     """An image source of noise."""
 
     def __init__(self, count: int, dim: int) -> None:
@@ -81,19 +83,24 @@ def sgemm_gflops(size: int = 2048, dtype: str = "float32", clock: Callable[[], f
     return 2 * size**3 / float(np.median(times)) / 1e9
 
 
-def step_gflop(recipe: recipes.Recipe, words: float) -> float:
+def step_gflop(recipe: Recipe, words: float) -> float:
     """Multiplications and additions of a step's matrix products, forward and backward.
 
     Args:
         recipe: a variant of `vsepp`.
         words: of a batch, in all.
     """
-    text, batch, dim = recipe.text, recipe.batches.size, recipe.embedding_dim
+    text, batch, dim = recurrent_part(recipe), recipe.batches.size, recipe.embedding_dim
     directions = 1 if text.directions == "forward" else 2
-    gates = words * directions * 2 * 3 * text.units * (text.word_dim + text.units)
+    gates = words * directions * 2 * 3 * text.units * (text.words.dim + text.units)
     pooled = 0 if directions == 1 else batch * 2 * 4 * text.units * dim
     scores = 2 * batch * batch * dim
     return 3 * (gates + pooled + batch * 2 * FEATURES * dim + scores) / 1e9
+
+
+def recurrent_part(recipe: Recipe) -> recurrent.Recurrent:
+    """Returns the recurrent encoder of a variant of `vsepp`."""
+    return next(part for part in walk(recipe) if isinstance(part, recurrent.Recurrent))
 
 
 @contextlib.contextmanager
@@ -101,18 +108,18 @@ def stock() -> Iterator[None]:
     """Keras' own layers and optimizer in the place of ours."""
     with (
         mock.patch.object(recurrent, "GRU", keras.layers.GRU),
-        mock.patch.object(optimizers, "Adam", lambda lazy, **options: keras.optimizers.Adam(**options)),
+        mock.patch.object(optimizers.adam, "Adam", lambda lazy, **options: keras.optimizers.Adam(**options)),
     ):
         yield
 
 
-def make_fit(recipe: recipes.Recipe, batches: PairBatches) -> Callable[[int], None]:
+def make_fit(recipe: Recipe, batches: PairBatches) -> Callable[[int], None]:
     """Returns what trains one epoch inside `model.fit`."""
-    model = build.build_model(settled(recipe), WORDS, FEATURES)
+    model = recipe.build(WORDS, {"feature_dim": FEATURES}, recipe.training.training_dtype)
     steps = batches.steps_per_epoch
     model.compile(
-        optimizer=optimizers.build_optimizer(recipe, steps),
-        loss=build.build_loss(recipe, steps),
+        optimizer=recipe.optimizer.build(steps, recipe.training.epochs),
+        loss=recipe.loss.build(steps),
         jit_compile=False,
     )
 
@@ -138,7 +145,7 @@ def torch_batches(batches: PairBatches, number: int) -> list[tuple[np.ndarray, .
     return found
 
 
-def peers(variant: str, recipe: recipes.Recipe, batches: PairBatches, threads: int) -> dict[str, Any]:
+def peers(variant: str, recipe: Recipe, batches: PairBatches, threads: int) -> dict[str, Any]:
     """PyTorch's rows: name -> what trains one epoch; none where PyTorch is not installed."""
     try:
         import torch
@@ -155,7 +162,7 @@ def peers(variant: str, recipe: recipes.Recipe, batches: PairBatches, threads: i
         ("torch autocast bfloat16", {"bfloat16": True}),
         ("torch compiled float32", {"compiled": True}),
     ):
-        epoch = make_epoch(variant, WORDS, recipe.text.word_dim, FEATURES, **options)
+        epoch = make_epoch(variant, WORDS, recurrent_part(recipe).words.dim, FEATURES, **options)
 
         def run(number: int, epoch: Any = epoch) -> None:
             if number not in prepared:

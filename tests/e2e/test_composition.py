@@ -14,9 +14,15 @@ from vsemb.runs.train import train
 from vsemb.search import compose
 
 SMALL = (
-    *("embedding_dim=128", "text.word_dim=64", "text.units=128", "image.size=48", "training.epochs=10"),
+    *(
+        "embedding_dim=128",
+        "text.encoder.words.dim=64",
+        "text.encoder.units=128",
+        "image.size=48",
+        "training.epochs=10",
+    ),
     *("batches.captions=all", "batches.size=64", "training.seed=1"),
-    *("optimizer.schedule=cosine", "optimizer.learning_rate=0.003", "optimizer.clip=2.0"),
+    *("optimizer.schedule=cosine", "optimizer.learning_rate=0.003", "optimizer.global_clipnorm=2.0"),
 )
 
 

@@ -40,7 +40,7 @@ def test_trees_on_flickr8k(tmp_path):
     data, run, out = str(tmp_path / "data"), str(tmp_path / "run"), tmp_path / "val.json"
     assert main(["prepare", str(SOURCE), "--format", "karpathy", "--out", data]) == 0
     assert main(["features", data, "--backbone", "MobileNetV2", "--weights", str(Path(str(WEIGHTS)))]) == 0
-    assert main(["parse", data, "--conllu", str(PARSES)]) == 0
+    assert main(["annotate", data, "--dependencies", "--conllu", str(PARSES)]) == 0
     assert main(["train", "tree-twin", "--variant", "tuned", "--data", data, "--out", run]) == 0
     assert main(["evaluate", run, "--split", "val", "--json", str(out), "--pairs", "1000"]) == 0
     metrics = json.loads(out.read_text())
@@ -65,7 +65,7 @@ def test_captions_on_flickr8k(tmp_path):
     few = ["--set", "training.epochs=7"]
     assert main(["prepare", str(SOURCE), "--format", "karpathy", "--out", data]) == 0
     assert main(["features", data, "--backbone", "MobileNetV2", "--weights", str(Path(str(WEIGHTS)))]) == 0
-    assert main(["tag", data, "--file", str(TAGS)]) == 0
+    assert main(["annotate", data, "--pos-tags", "--file", str(TAGS)]) == 0
     assert main(["train", "multimodal-rnn", "--data", data, "--out", captions]) == 0
     assert main(["train", "kiros2014", "--variant", "released", "--data", data, "--out", kiros, *few]) == 0
     assert main(["train", "sc-nlm", "--encoder", kiros, "--data", data, "--out", language, *few]) == 0
