@@ -15,8 +15,12 @@ from vsemb.runs.loop import fit_run
 class StopAt(keras.callbacks.Callback):
     """Interrupts a training half-way through its second epoch."""
 
+    #: Of an epoch, as far as they are known.
+    steps: int = 0
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if int(self.model.optimizer.iterations) == int(1.5 * self.params["steps"]):
+        self.steps = max(batch + 1, self.steps)
+        if int(self.model.optimizer.iterations) == int(1.5 * self.steps) > self.steps:
             raise KeyboardInterrupt
 
 

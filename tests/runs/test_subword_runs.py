@@ -124,7 +124,7 @@ def test_another_vocabulary_is_refused(subword_run: Run, tmp_path: Path) -> None
     [
         (["text.tokenizer=wordpieces"], "text.tokenizer='wordpieces'.*wordpiece"),
         (["text.tokenizer=bpe", "text.tokenizer.vocabulary_size=5"], "vocabulary_size=5.*Every character"),
-        (["text.tokenizer=bpe", "text.encoder.words.vectors=glove.txt"], "vectors of words"),
+        (["text.tokenizer=bpe", "text.encoder.words.vectors=glove.txt"], "words.vectors=.glove.txt.*of subwords"),
         ([*TRANSFORMER, "text.encoder.heads=3"], "heads=3.*a divisor of"),
         (["text.encoder=transformer", "text.encoder.layers=0"], "text.encoder.layers=0"),
         (["text.encoder=transformer", "text.encoder.pooling=first"], "pooling='first'"),

@@ -38,7 +38,7 @@ def learned(request):
 
 def test_pieces_cover_the_captions_and_words_not_seen(learned) -> None:
     learn, kind = learned
-    vocabulary = learn(CAPTIONS, max_words=120)
+    vocabulary = learn(CAPTIONS, vocabulary_size=120)
     assert 30 < len(vocabulary.words) <= 120
     tokenizer = kind(vocabulary)
     ids, offsets = tokenizer.encode(CAPTIONS)
@@ -55,26 +55,26 @@ def test_pieces_cover_the_captions_and_words_not_seen(learned) -> None:
 
 def test_the_same_captions_give_the_same_pieces(learned) -> None:
     learn, _ = learned
-    vocabulary = learn(CAPTIONS, max_words=90)
-    again = learn((caption.upper() + "!" for caption in reversed(CAPTIONS)), max_words=90)
+    vocabulary = learn(CAPTIONS, vocabulary_size=90)
+    again = learn((caption.upper() + "!" for caption in reversed(CAPTIONS)), vocabulary_size=90)
     assert again.fingerprint == vocabulary.fingerprint
 
 
 def test_size(learned) -> None:
     learn, _ = learned
-    sizes = [len(learn(CAPTIONS, max_words=size).words) for size in (50, 80)]
+    sizes = [len(learn(CAPTIONS, vocabulary_size=size).words) for size in (50, 80)]
     assert 30 < sizes[0] <= 50 and sizes[0] <= sizes[1] <= 80
     # As many as there are where more are asked for.
     assert len(learn(["a dog"] * 3).words) < 30
-    with pytest.raises(InvalidArgumentError, match=r"max_words=8.*Every character is a piece"):
-        learn(CAPTIONS, max_words=8)
-    with pytest.raises(InvalidArgumentError, match="max_words=0"):
-        learn(CAPTIONS, max_words=0)
+    with pytest.raises(InvalidArgumentError, match=r"vocabulary_size=8.*Every character is a subword"):
+        learn(CAPTIONS, vocabulary_size=8)
+    with pytest.raises(InvalidArgumentError, match="vocabulary_size=0"):
+        learn(CAPTIONS, vocabulary_size=0)
 
 
 def test_rare_words_teach_nothing(learned) -> None:
     learn, _ = learned
-    vocabulary = learn([*CAPTIONS, "xylophones"], max_words=200, min_count=2)
+    vocabulary = learn([*CAPTIONS, "xylophones"], vocabulary_size=200, min_count=2)
     assert not any("x" in piece or "y" in piece for piece in vocabulary.words)
     with pytest.raises(DataError, match="lower min_count=1000"):
         learn(CAPTIONS, min_count=1000)
@@ -82,12 +82,12 @@ def test_rare_words_teach_nothing(learned) -> None:
 
 def test_endless_words(learned) -> None:
     learn, _ = learned
-    assert max(map(len, learn([*CAPTIONS, *["x" * 3000] * 5], max_words=100).words)) <= 100
+    assert max(map(len, learn([*CAPTIONS, *["x" * 3000] * 5], vocabulary_size=100).words)) <= 100
 
 
 def test_pieces_come_back_from_the_file(learned, tmp_path) -> None:
     learn, kind = learned
-    vocabulary = learn(CAPTIONS, max_words=90)
+    vocabulary = learn(CAPTIONS, vocabulary_size=90)
     vocabulary.save(tmp_path / "vocabulary.txt")
     loaded = Vocabulary.load(tmp_path / "vocabulary.txt")
     assert loaded.words == vocabulary.words and loaded.fingerprint == vocabulary.fingerprint

@@ -22,15 +22,15 @@ def test_most_frequent_first_then_by_alphabet() -> None:
 
 def test_limits() -> None:
     assert Vocabulary.from_captions(CAPTIONS, min_count=2).words == ("a", "cat", "dog")
-    assert Vocabulary.from_captions(CAPTIONS, max_words=2).words == ("a", "cat")
+    assert Vocabulary.from_captions(CAPTIONS, vocabulary_size=2).words == ("a", "cat")
     with pytest.raises(DataError, match="min_count=4"):
         Vocabulary.from_captions(CAPTIONS, min_count=4)
     with pytest.raises(DataError):
         Vocabulary.from_captions(["", "..."])
     for bad in (0, -1):
         # -1 would silently leave out the rarest word.
-        with pytest.raises(VsembError, match="max_words"):
-            Vocabulary.from_captions(CAPTIONS, max_words=bad)
+        with pytest.raises(VsembError, match="vocabulary_size"):
+            Vocabulary.from_captions(CAPTIONS, vocabulary_size=bad)
 
 
 def test_a_generator_of_captions_and_many_of_them() -> None:

@@ -27,13 +27,13 @@ MODELS = ("unigram", "bpe")
 _LONGEST = 16
 
 
-def learn_wordpieces(captions: Iterable[str], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
+def learn_wordpieces(captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None) -> Vocabulary:
     """Learns WordPiece's pieces with TensorFlow Text.
 
     Args:
         captions: raw captions of the training split; read once.
         min_count: pieces are learned from the words seen so often.
-        max_words: how many pieces are kept at most; None for 4000. All characters are among them, each to
+        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them, each to
             begin a word and to continue one.
 
     Returns:
@@ -45,14 +45,14 @@ def learn_wordpieces(captions: Iterable[str], min_count: int = 1, max_words: int
 
     Example:
 
-    >>> vocabulary = learn_wordpieces(["walking dogs", "walking", "talking"] * 20, max_words=40)
+    >>> vocabulary = learn_wordpieces(["walking dogs", "walking", "talking"] * 20, vocabulary_size=40)
     >>> "##s" in vocabulary, len(vocabulary.words) <= 40
     (True, True)
     """
     # Only here, since it takes a second and serving does without.
     from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
-    size, counts = _checked(max_words), _word_counts(captions, min_count)
+    size, counts = _checked(vocabulary_size), _word_counts(captions, min_count)
     characters = {character for word in counts for character in word}
     alphabet = sorted(characters) + sorted(CONTINUES + character for character in characters)
     if len(alphabet) > size:
@@ -74,7 +74,7 @@ def learn_wordpieces(captions: Iterable[str], min_count: int = 1, max_words: int
 
 
 def learn_sentencepieces(
-    model: str, captions: Iterable[str], min_count: int = 1, max_words: int | None = None
+    model: str, captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None
 ) -> Vocabulary:
     """Learns SentencePiece's pieces.
 
@@ -82,7 +82,7 @@ def learn_sentencepieces(
         model: `"unigram"` or `"bpe"`.
         captions: raw captions of the training split; read once.
         min_count: pieces are learned from the words seen so often.
-        max_words: how many pieces are kept at most; None for 4000. All characters are among them.
+        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them.
 
     Returns:
         The pieces for `vsemb.text.UnigramTokenizer`, with their scores, or for `vsemb.text.BPETokenizer`.
@@ -93,7 +93,7 @@ def learn_sentencepieces(
 
     Example:
 
-    >>> vocabulary = learn_sentencepieces("unigram", ["walking dogs"] * 20, max_words=40)
+    >>> vocabulary = learn_sentencepieces("unigram", ["walking dogs"] * 20, vocabulary_size=40)
     >>> len(vocabulary.words) <= 40, len(vocabulary.scores) == len(vocabulary.words)
     (True, True)
     """
@@ -101,7 +101,7 @@ def learn_sentencepieces(
         raise unknown_name("model", model, MODELS)
     import sentencepiece
 
-    size, counts = _checked(max_words), _word_counts(captions, min_count)
+    size, counts = _checked(vocabulary_size), _word_counts(captions, min_count)
     characters = {BEGINS, *(character for word in counts for character in word)}
     if len(characters) > size:
         raise _too_few(size, len(characters))
@@ -136,10 +136,10 @@ def learn_sentencepieces(
     return Vocabulary(pieces, [learned.get_score(n) for n in numbers] if model == "unigram" else None)
 
 
-def _checked(max_words: int | None) -> int:
-    if max_words is not None and max_words < 1:
-        raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
-    return PIECES if max_words is None else max_words
+def _checked(vocabulary_size: int | None) -> int:
+    if vocabulary_size is not None and vocabulary_size < 1:
+        raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 1, or None")
+    return PIECES if vocabulary_size is None else vocabulary_size
 
 
 def _word_counts(captions: Iterable[str], min_count: int) -> dict[str, int]:
@@ -149,8 +149,8 @@ def _word_counts(captions: Iterable[str], min_count: int) -> dict[str, int]:
 
 
 def _too_few(size: int, characters: int) -> InvalidArgumentError:
-    fix = "Every character is a piece. Raise it, or min_count, which leaves rare words' characters out."
-    return invalid_argument("max_words", size, f"an integer >= {characters}", fix)
+    fix = "Every character is a subword. Raise it, or min_count, which leaves rare words' characters out."
+    return invalid_argument("vocabulary_size", size, f"an integer >= {characters}", fix)
 
 
 @dataclass(frozen=True)

@@ -84,21 +84,23 @@ class Vocabulary:
         return [f"{token}\t{score}" for token, score in zip(self.tokens, scores, strict=True)]
 
     @classmethod
-    def from_captions(cls, captions: Iterable[str], min_count: int = 1, max_words: int | None = None) -> Vocabulary:
+    def from_captions(
+        cls, captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None
+    ) -> Vocabulary:
         """Counts the words of captions, split as in serving; the most frequent come first.
 
         Args:
             captions: raw captions of the training split; read once, a few thousand at a time.
             min_count: words seen less often stay unknown.
-            max_words: how many words are kept at most.
+            vocabulary_size: how many words are kept at most.
 
         Raises:
-            InvalidArgumentError: for max_words < 1.
+            InvalidArgumentError: for vocabulary_size < 1.
             DataError: if no word is left.
         """
-        if max_words is not None and max_words < 1:
-            raise invalid_argument("max_words", max_words, "an integer >= 1, or None")
-        return cls(list(count_words(captions, min_count))[:max_words])
+        if vocabulary_size is not None and vocabulary_size < 1:
+            raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 1, or None")
+        return cls(list(count_words(captions, min_count))[:vocabulary_size])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one token a line, and its score behind a tab; the line number, from 0, is the id."""
