@@ -33,7 +33,7 @@ def test_a_run_without_an_image_network_says_what_is_left_out(tiny_run, tmp_path
 def test_mistakes_are_one_line(tmp_path, capsys):
     assert main(["export", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
     error = capsys.readouterr().err
-    assert "is no run" in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert "must be a run directory" in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
 def test_a_precision_is_that_of_the_model_and_its_classes(tiny_pixel_run, tmp_path, capsys):
@@ -94,17 +94,17 @@ def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
     assert main(["export", str(region_caption_run.path), str(out), *options]) == 0
     said = capsys.readouterr().out
     assert "caption" in said and "[B, 2]" in said and "base64 -w0 dog.jpg" in said and "encode_" not in said
-    written = json.loads((tmp_path / "contracts" / "captions.json").read_text())["captions"]
+    written = json.loads((tmp_path / "contracts" / "captions.json").read_text())["settings"]
     assert (written["n_best"], written["beam"], written["max_words"]) == (2, 3, 7)
 
 
 def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_run, caption_run, tmp_path, capsys):
     captions = region_caption_run
     for run, options, said in (
-        (captions, ["--classes", "dog"], "--classes=['dog']. Expected: none for a run that writes captions"),
-        (captions, ["--template", "a {}"], "--template"),
-        (captions, ["--index", "index"], "--index"),
-        (captions, ["--parser", "en"], "--parser"),
+        (captions, ["--classes", "dog"], "classes=['dog']. Expected: none but for a run that embeds images and texts"),
+        (captions, ["--template", "a {}"], "template="),
+        (captions, ["--index", "index"], "index"),
+        (captions, ["--parser", "en"], "parser"),
         (
             captions,
             ["--precision", "mixed_bfloat16"],
@@ -114,7 +114,7 @@ def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_
         (captions, ["--candidates", "10"], "candidates=10"),
         (tiny_run, ["--beam", "3"], "--beam=3. Expected: none for a run that writes no captions"),
         (tiny_run, ["--n-best", "3"], "--n-best"),
-        (caption_run, [], "holds no image network"),
+        (caption_run, [], "must hold an image network"),
     ):
         assert main(["export", str(run.path), str(tmp_path / "out"), *options]) == 1
         error = capsys.readouterr().err

@@ -7,8 +7,10 @@ import shutil
 
 import pytest
 
+from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.cli.__main__ import main
+from vsemb.runs.train import train
 
 # Commands that search with embeddings, which captioners have none of.
 OTHERS = {
@@ -104,18 +106,34 @@ def test_other_commands_refuse_runs_that_write_captions(command, untrained, tmp_
     assert "must be a run for retrieval" in error and f"which is for {task}." in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["caption", "report", "demo"])
-def test_language_models_that_see_no_image_are_refused(command, tmp_path, capsys):
-    (tmp_path / "recipe.json").write_text(json.dumps(recipes.get("log-bilinear").to_json()))
-    assert main([command, str(tmp_path), *(["dog.jpg"] if command == "caption" else [])]) == 1
+@pytest.fixture(scope="module")
+def blind_run(scenes, tmp_path_factory):
+    """A language model that sees no image."""
+    recipe = tiny(recipes.get("log-bilinear"), "training.epochs=1")
+    return train(recipe, scenes, tmp_path_factory.mktemp("runs") / "blind")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["caption", "dog.jpg"], "must be a run that writes captions"),
+        (["report"], "its model sees no image"),
+        (["demo", "--port", "0"], "its model sees no image"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_language_models_that_see_no_image_are_refused(command, said, blind_run, capsys):
+    assert main([command[0], str(blind_run.path), *command[1:]]) == 1
     error = capsys.readouterr().err
-    assert "which sees no image; a run that writes captions is needed" in error and error.count("\n") == 1
+    assert said in error and "sees no image" in error and error.count("\n") == 1
 
 
 def test_a_run_for_retrieval_is_refused(tiny_run, capsys):
     assert main(["caption", str(tiny_run.path), "dog.jpg"]) == 1
-    assert "which is for retrieval; a run that writes captions is needed" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "must be a run that writes captions" in error and "which is for retrieval" in error
     assert main(["demo", str(tiny_run.path), "--captions", str(tiny_run.path)]) == 1
-    assert "which is for retrieval; a run that writes captions is needed" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "must be a run that writes captions" in error and "which is for retrieval" in error
     assert main(["report", str(tiny_run.path), "--limit", "3"]) == 1
     assert "limit=3" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from PIL import Image
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.runs.pictures import pixel_box
+from vsemb.systems.regions.run import regions_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_it_is_what_is_served_and_what_was_cached(region_run, val, tmp_path, cap
     assert main(["align", str(region_run.path), val.keys[1], val.captions[5], "--json", str(report)]) == 0
     found = json.loads(report.read_text())
     dataset = Dataset.open(region_run.data_path)
-    store = region_run.regions_of(dataset)
+    store = regions_of(region_run, dataset)
     (boxes,) = store.boxes(val.ids[[1]])
     real = np.flatnonzero(np.any(boxes != 0, axis=1))
     size = (found["width"], found["height"])

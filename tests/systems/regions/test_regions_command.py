@@ -53,7 +53,7 @@ def test_boxes_of_a_detector(scenes_copy, tmp_path, capsys):
     # With several, the next command names the one that was made.
     assert regions(scenes_copy, *NETWORK) == 0
     other = next(path for path in store.directory.parent.iterdir() if path.name != store.fingerprint)
-    assert f"--set image.features={other.name}" in capsys.readouterr().out
+    assert f"--set image.fingerprint={other.name}" in capsys.readouterr().out
 
 
 def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
@@ -80,7 +80,7 @@ def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
         (["--backbone", "Small"], "backbone='Small'"),
         (["--size", "3"], "size=3"),
         (["--weights", "none.h5"], "No weights file at none.h5"),
-        (["--weights", "{tmp}"], "is no run"),
+        (["--weights", "{tmp}"], "must be a run directory"),
         (["--weights", "{run}"], "backbone='SmallConvNet'. Expected: none with --weights"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",

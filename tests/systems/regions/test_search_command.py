@@ -12,6 +12,7 @@ from PIL import Image
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.runs.pictures import MOST_TILES
+from vsemb.systems.regions.run import regions_of
 
 
 def test_a_table_a_sheet_and_json(region_run, tmp_path, capsys):
@@ -33,7 +34,7 @@ def test_against_every_region_by_itself(region_run, parts, tmp_path, capsys):
     options = ["--all-regions", "-k", "20", "--split", "test", "--json", str(report)]
     arguments = [*options, *(["--parts"] if parts else [])]
     assert main(["search", "--regions", str(region_run.path), "a red circle", *arguments]) == 0
-    split, store = dataset.split("test"), region_run.regions_of(dataset)
+    split, store = dataset.split("test"), regions_of(region_run, dataset)
     (words,) = region_run.model.encode_texts(region_run.tokenizer(["a red circle"])).numpy()
     wanted = []
     for key, number in zip(split.keys, split.ids, strict=True):
