@@ -188,7 +188,7 @@ def measure(variant: str, rounds: int, threads: int) -> dict[str, Any]:
     exact = recipe.with_overrides(["training.precision=float32"])
     auto = recipe.with_overrides(["training.precision=auto"])
     ways: dict[str, Callable[[int], None]] = {
-        f"{BASE} (default: {settled(auto).training.dtype})": make_fit(auto, batches),
+        f"{BASE} (default: {auto.training.training_dtype})": make_fit(auto, batches),
         f"{BASE} float32": make_fit(exact, batches),
     }
     with stock():
