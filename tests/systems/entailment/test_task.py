@@ -146,7 +146,7 @@ def test_a_single_file_is_split_by_premise(tmp_path: Path, capsys) -> None:
 
 def test_export_has_text_alone(tiny_entailment_run, tmp_path: Path, capsys) -> None:
     assert main(["export", str(tiny_entailment_run.path), str(tmp_path / "served")]) == 0
-    assert "no encode_image: the run is for entailment" in capsys.readouterr().out
+    assert "no encode_image: the run embeds no images" in capsys.readouterr().out
     loaded = tf.saved_model.load(str(tmp_path / "served" / "1"))
     assert set(loaded.signatures) == {"serving_default", "encode_text"}
     found = loaded.signatures["encode_text"](text=tf.constant(["A dog runs.", ""]))
@@ -237,7 +237,7 @@ def test_the_wrong_command_says_what_is_needed(
         (["train", "entailment", "--data", pairs, "--fine-tune", *out], "reads no images"),
         (
             ["train", "entailment", "--data", str(snli_path), "--set", "text.tokenizer=classes", *out],
-            "a tokenizer of sentences",
+            "text.tokenizer",
         ),
         (["evaluate", run, "--folds", "5"], "--folds"),
         (["evaluate", run, "--bootstrap", "10"], "--bootstrap"),
