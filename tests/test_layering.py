@@ -29,6 +29,7 @@ ORDER = [
     {"files"},
     {"registry"},
     {"parts"},
+    {"configured"},
     {"ops"},
     {"presets"},
     {"text", "image"},
@@ -52,7 +53,7 @@ BESIDE = {"captions": {"regions"}, "language": {"captions"}}
 SYSTEMS = [name.rpartition(".")[2] for name in systems.SYSTEMS]
 
 # Written with Keras alone, so that they run on any of its backends; what no `keras.ops` offers stands in functions.
-ANY_BACKEND = {"ops", "encoders", "similarities", "losses", "models"}
+ANY_BACKEND = {"configured", "ops", "encoders", "similarities", "losses", "models"}
 BACKENDS_OWN = {"replicas", "ring", "chunks", "compilation", "recurrent_loops", "processor"}
 
 
@@ -175,7 +176,7 @@ def test_the_base_stands_without_a_system(name: str, tmp_path: Path) -> None:
     code = (
         "import contextlib, io, json, sys, importlib\n"
         "from pathlib import Path\n"
-        "import vsemb.cli.__main__ as cli\n"
+        "import vsemb, vsemb.cli.__main__ as cli\n"
         "assert vsemb.__file__.startswith(sys.argv[1]), vsemb.__file__\n"
         "shown = io.StringIO()\n"
         "with contextlib.redirect_stdout(shown):\n"

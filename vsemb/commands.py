@@ -156,7 +156,7 @@ def add_modes(
     parser.set_defaults(modes=Modes(modules, options, by_flag))
 
 
-def add_options(parser: argparse.ArgumentParser, *groups: str) -> None:
+def add_options(parser: argparse._ActionsContainer, *groups: str) -> None:
     """Adds the options that systems bring.
 
     Args:

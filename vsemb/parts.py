@@ -23,7 +23,6 @@ A dataclass below `Part` without a family is a plain record of fields, without a
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -177,8 +176,8 @@ class Part:
             if not equals:
                 raise invalid_argument("set", assignment, "path.to.field=value")
             split.append((path.strip().split("."), text.strip()))
-        for path, text in sorted(split, key=lambda one: len(one[0])):
-            _assign(type(self), plain, path, text)
+        for names, text in sorted(split, key=lambda one: len(one[0])):
+            _assign(type(self), plain, names, text)
         return _checked(type(self), plain, "")
 
 
@@ -187,10 +186,14 @@ def fields_of(cls: type[Part]) -> dict[str, Any]:
     return dict(_hints(cls))
 
 
-@functools.cache
+_HINTS: dict[type[Part], dict[str, Any]] = {}
+
+
 def _hints(cls: type[Part]) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    return {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+    if cls not in _HINTS:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        _HINTS[cls] = {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+    return _HINTS[cls]
 
 
 @dataclass(frozen=True)

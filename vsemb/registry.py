@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
+from vsemb.files import sha256_bytes
 
 #: Environment variable with further systems.
 VARIABLE = "VSEMB_SYSTEMS"
@@ -133,7 +134,11 @@ def load_module(name: str) -> ModuleType:
     if not path.is_file():
         raise DataError(f"{name} must be a Python file; there is no such file.")
     module_name = path.stem
-    if (known := sys.modules.get(module_name)) is not None and getattr(known, "__file__", None) == str(path):
+    other = importlib.util.find_spec(module_name)
+    if other is not None and other.origin != str(path):
+        # `json.py` of a user must not stand in for Python's.
+        module_name += f"_{sha256_bytes(str(path).encode())[:8]}"
+    if (known := sys.modules.get(module_name)) is not None:
         return known
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None

@@ -59,11 +59,12 @@ def _configure_images(parser: argparse._ActionsContainer) -> None:
     add_options(parser, "run")
 
 
-def run(arguments: argparse.Namespace) -> int | None:
+def run(arguments: argparse.Namespace) -> None:
     """Runs the command."""
     name = arguments.modes.chosen(arguments)
     arguments.modes.check(arguments, name or "")
-    return _search(arguments) if name is None else arguments.modes.modules[name].run(arguments)
+    search = _search if name is None else arguments.modes.modules[name].run
+    search(arguments)
 
 
 def _search(arguments: argparse.Namespace) -> None:

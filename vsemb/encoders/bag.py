@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.words import WordEmbedding, padding_mask
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any

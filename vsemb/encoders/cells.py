@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from vsemb.ops.configured import Configured
+from vsemb.configured import Configured
 
 Tensor = Any
 

@@ -8,12 +8,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.bag import BagOfWordsEncoder
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.encoders.words import WordEmbedding, word_ids
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Share
 

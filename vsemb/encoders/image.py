@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import keras
 
+from vsemb.configured import Configured, build_layers, uniform
 from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers, uniform
 from vsemb.parts import Part, Positive
 
 Tensor = Any

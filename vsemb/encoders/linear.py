@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import keras
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.pooling import Pooling, SequencePooling
 from vsemb.encoders.text_encoder import TextSpec
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers
 
 Tensor = Any
 

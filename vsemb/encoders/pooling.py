@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from vsemb.ops.configured import Configured
+from vsemb.configured import Configured
 from vsemb.ops.pooling import masked_last, masked_max, masked_mean, masked_sum
 
 Tensor = Any

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured
 from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
 from vsemb.presets.directories import TEXT
 from vsemb.text.preset_tokenizers import PresetText

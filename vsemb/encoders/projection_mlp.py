@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.image import ImageEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.parts import Share
 
 Tensor = Any

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 
 import keras
 
+from vsemb.configured import build_layers, uniform
 from vsemb.encoders.cells import PeepholeLSTMCell
 from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
 from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
-from vsemb.ops.configured import build_layers, uniform
 from vsemb.parts import Positive, Share, Size
 
 Tensor = Any

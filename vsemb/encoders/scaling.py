@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from vsemb.ops.configured import Configured
+from vsemb.configured import Configured
 from vsemb.ops.geometry import l2_normalize
 
 Tensor = Any

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import build_layers, uniform
 from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
 from vsemb.encoders.text_encoder import TextSpec
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import build_layers, uniform
 from vsemb.parts import Count, Positive, Share, Size, at_least, between
 
 Tensor = Any

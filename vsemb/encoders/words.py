@@ -10,9 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured
 from vsemb.parts import Part, Positive, Share, Size, at_least
 from vsemb.text.cooccurrence import cooccurrence_vectors
 from vsemb.text.vectors import read_word_vectors

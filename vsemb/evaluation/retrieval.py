@@ -253,9 +253,9 @@ def evaluate_retrieval(
     image_of_text = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
     blocks = []
     for rows in np.array_split(np.arange(len(images)), folds):
-        own = np.isin(text_image_ids, image_ids[rows])
+        chosen = np.isin(text_image_ids, image_ids[rows])
         # A fold is a contiguous block, so the place of an image in it is its row less the first.
-        blocks.append((rows, own, image_of_text[own] - rows[0]))
+        blocks.append((rows, chosen, image_of_text[chosen] - rows[0]))
     metrics = _summary([ranked(rows, own) for rows, own, _ in blocks], [images for *_, images in blocks], *options)
     if pairs is None:
         return metrics

@@ -114,7 +114,7 @@ class ServedModel(Exportable):
             raise invalid_argument("image_input", type(self.image_input).__name__, f"{allowed} an image", fix)
         if not self.multi_vector:
             return
-        if self.text_input.max_tokens is None or getattr(self.tokenizer, "token_shape", ()):
+        if self.text_input.max_tokens is None or getattr(self.tokenizer, "token_shape", None):
             allowed = "a tokenizer of words where texts are sets of their words' vectors"
             raise invalid_argument("tokenizer", type(self.tokenizer).__name__, allowed)
         if self.corpus is not None:

@@ -13,7 +13,7 @@ import math
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -55,7 +55,7 @@ class Architecture:
     """
 
     size: int
-    mode: str
+    mode: Literal["tf", "caffe", "torch", "none"]
     pooling: str = "mean"
     layers: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()

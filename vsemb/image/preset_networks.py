@@ -8,9 +8,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from vsemb.configured import Configured
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.image.pooling import pooled_map
-from vsemb.ops.configured import Configured
 from vsemb.presets import ImagePreset, build_network, image_network, load_network
 
 Tensor = Any

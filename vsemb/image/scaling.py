@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import keras
 
-from vsemb.ops.configured import Configured
+from vsemb.configured import Configured
 
 
 @keras.saving.register_keras_serializable(package="vsemb")

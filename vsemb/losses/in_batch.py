@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import keras
 from keras import ops
 
-from vsemb.ops.configured import Configured
+from vsemb.configured import Configured
 from vsemb.ops.replicas import replica_count
 from vsemb.parts import Count, NonNegative, Part
 

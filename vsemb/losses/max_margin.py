@@ -8,8 +8,8 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.losses.in_batch import REDUCTIONS
-from vsemb.ops.configured import Configured
 from vsemb.parts import Part, Positive
 
 Tensor = Any

@@ -9,12 +9,12 @@ from typing import Any
 import keras
 
 from vsemb import losses, similarities
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
 from vsemb.models.gradient_caching import encode_in_chunks
 from vsemb.models.in_batch import InBatchObjective
 from vsemb.models.logit_scale import LogitScale
 from vsemb.models.replicated import ReplicatedModel
-from vsemb.ops.configured import Configured
 from vsemb.parts import Count, NonNegative
 
 Tensor = Any

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured
 from vsemb.parts import Finite, Positive
 
 Tensor = Any

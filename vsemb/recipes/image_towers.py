@@ -240,7 +240,7 @@ class Features(CachedImages, kind="features"):
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
         del seed
         size = info["feature_dim"]
-        options = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
+        options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
         return self.projection.build(size, size if dim is None else dim, **options)
 
     def features(self, store: Any, split: Split) -> np.ndarray | None:
@@ -357,7 +357,7 @@ class Pixels(ImageTower, kind="pixels"):
         return None, self.config.size, self.config.size, 3
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        options = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
+        options: dict[str, Any] = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
         early = dim is not None and not self.projection.needs_size
         # A map is made before the backbone, since random weights follow from the order too.
         head = self.projection.build(None, dim, **options) if early and dim is not None else None

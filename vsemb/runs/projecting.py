@@ -102,7 +102,7 @@ def project_run(
     return out, {tensor.name: tensor.embeddings.shape for tensor in tensors}
 
 
-class _Chosen:
+class _Chosen(ImageSource):
     """Some rows of an image source."""
 
     def __init__(self, source: ImageSource, rows: np.ndarray) -> None:

@@ -230,7 +230,7 @@ class TokenizerPart(Part, family="tokenizer"):
         del run
         return TextReader(vocabulary)
 
-    def text_input(self, tokenizer: Tokenizer, reader: TextReader) -> Any:
+    def text_input(self, tokenizer: Any, reader: Any) -> Any:
         """Returns how texts come into a served model: the tokenizer itself where it reads raw strings.
 
         Args:

@@ -9,7 +9,8 @@ import keras
 
 from vsemb.errors import invalid_argument
 from vsemb.parts import NonNegative, Part, Positive, Share
-from vsemb.training import adam, momentum
+from vsemb.training import adam
+from vsemb.training import momentum as rising
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,8 @@ class RisingMomentumSGD(SGD, kind="rising-momentum-sgd"):
             allowed = f"a number in [0, {self.momentum}], up to optimizer.momentum"
             raise invalid_argument("optimizer.momentum_start", self.momentum_start, allowed)
 
-    def build(self, steps_per_epoch: int, epochs: int) -> momentum.RisingMomentumSGD:
-        return momentum.RisingMomentumSGD(
+    def build(self, steps_per_epoch: int, epochs: int) -> rising.RisingMomentumSGD:
+        return rising.RisingMomentumSGD(
             momentum=self.momentum,
             momentum_start=self.momentum_start,
             momentum_steps=self.momentum_steps,

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.encoders import PixelEncoder, WordEmbedding
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured
 from vsemb.parts import Count
 from vsemb.presets import display_name
 from vsemb.systems.captions.multimodal_rnn import GATES, Decoder, MultimodalRNN

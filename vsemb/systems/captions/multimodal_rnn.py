@@ -10,10 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.configured import build_layers, uniform
 from vsemb.encoders import WordEmbedding
 from vsemb.encoders.cells import ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import build_layers, uniform
 from vsemb.parts import Count, Part, Positive, Share, Size
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
 

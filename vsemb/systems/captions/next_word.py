@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
 from vsemb.models.replicated import ReplicatedModel
-from vsemb.ops.configured import Configured
 from vsemb.parts import NonNegative, at_least
 
 Tensor = Any

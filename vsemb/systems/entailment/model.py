@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
+from vsemb.configured import Configured, build_layers
 from vsemb.errors import invalid_argument
 from vsemb.models.replicated import ReplicatedModel
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.similarities import Similarity, get
 
 Tensor = Any

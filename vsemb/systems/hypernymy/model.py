@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument, unknown_name
-from vsemb.ops.configured import Configured
 from vsemb.ops.geometry import l2_normalize
 from vsemb.ops.order import order_violation, order_violation_matrix
 from vsemb.parts import Count, Positive

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import Configured, build_layers, uniform
 from vsemb.encoders.cells import ReLUCell
 from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
-from vsemb.ops.configured import Configured, build_layers, uniform
 from vsemb.parts import Count, Positive, Share, Size
 
 Tensor = Any

@@ -225,7 +225,7 @@ class Trees(TokenizerPart, kind="trees"):
     def build(self, vocabulary: Vocabulary) -> TreeTokenizer:
         return TreeTokenizer(vocabulary, self.max_length)
 
-    def text_input(self, tokenizer: TreeTokenizer, reader: TreeReader) -> Any:
+    def text_input(self, tokenizer: Any, reader: Any) -> Any:
         from vsemb.systems.trees.signature import TreeInput
 
         return TreeInput(tokenizer, reader, reader.parser_name)

@@ -9,10 +9,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import build_layers, uniform
 from vsemb.encoders.pooling import PooledSentenceEncoder
 from vsemb.encoders.text_encoder import TextSpec
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
-from vsemb.ops.configured import build_layers, uniform
 from vsemb.parts import Count, Positive, Share, Size, between
 from vsemb.systems.trees.ops import root_states, tree_lstm_states
 

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured
 from vsemb.parts import Count
 
 Tensor = Any

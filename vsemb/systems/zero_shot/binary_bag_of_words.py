@@ -9,9 +9,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.encoders.words import UNKNOWN_ID, WordEmbedding
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal
 import keras
 from keras import ops
 
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.recurrent_layers import GRU, LSTM
 from vsemb.encoders.text_encoder import TextSpec
 from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
-from vsemb.ops.configured import Configured, build_layers
 from vsemb.parts import Share, Size
 
 Tensor = Any

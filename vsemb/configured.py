@@ -1,0 +1,114 @@
+"""Keras objects whose config is what their constructor was given."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import typing
+from typing import Any, Self
+
+import keras
+
+from vsemb.parts import require
+
+#: What the constructors of Keras' own classes keep themselves.
+_OF_KERAS = ("name", "reduction")
+
+
+class Configured:
+    """Checks, keeps and saves the arguments of a constructor; stands in front of the Keras class among the bases.
+
+    A constructor calls `keep_arguments(locals())` behind `super().__init__`, or sets the attributes itself. An argument
+    may be a Keras object, or a list of them. What **kwargs hands on to a base counts as well, where it has a default
+    there.
+
+    Example:
+
+    >>> from vsemb.parts import Count
+    >>> class Repeat(Configured, keras.layers.Layer):
+    ...     def __init__(self, times: Count = 2, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.keep_arguments(locals())
+    >>> Repeat(3).times, Repeat.from_config(Repeat(3).get_config()).times
+    (3, 3)
+    """
+
+    def keep_arguments(self, arguments: dict[str, Any]) -> None:
+        """Makes a constructor's arguments attributes of the same names.
+
+        Args:
+            arguments: `locals()` of a constructor that calls `super()`.
+
+        Raises:
+            InvalidArgumentError: for one outside the range or the literals of its type hint.
+        """
+        for name, hint in _hints(arguments["__class__"]).items():
+            require(name, arguments[name], hint)
+            setattr(self, name, arguments[name])
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments, with Keras' own, as plain values."""
+        cls: Any = type(self)
+        names, takes_more = _arguments(cls)
+        config = super().get_config()  # type: ignore[misc]
+        return {
+            **{name: value for name, value in config.items() if takes_more or name in names},
+            **{name: keras.saving.serialize_keras_object(getattr(self, name)) for name in names},
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes the object again from what `get_config` returned."""
+        this: Any = cls
+        names, _ = _arguments(this)
+        # Keras takes the config of a functional model apart while it reads it.
+        config = copy.deepcopy(config)
+        own = {name: keras.saving.deserialize_keras_object(config[name]) for name in names if name in config}
+        return cls(**{**config, **own})
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    """Returns the type hints of the arguments of a class's own constructor, without those of Keras."""
+    constructor = vars(cls)["__init__"]
+    hints = typing.get_type_hints(constructor, include_extras=True)
+    return {p.name: hints[p.name] for p in _named(constructor) if p.name not in _OF_KERAS}
+
+
+def _named(constructor: Any) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(constructor).parameters.values())[1:]
+    return [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+
+
+@functools.cache
+def _arguments(cls: type) -> tuple[tuple[str, ...], bool]:
+    """Returns the names of a constructor's arguments, and whether it takes all that Keras' has as well."""
+    names: dict[str, None] = {}
+    constructors = [vars(each)["__init__"] for each in cls.__mro__ if issubclass(each, Configured) and _own(each)]
+    for number, constructor in enumerate(constructors):
+        named = _named(constructor)
+        names |= {p.name: None for p in named if number == 0 or p.default is not p.empty}
+        if len(named) == len(inspect.signature(constructor).parameters) - 1:
+            return tuple(names), False
+    return tuple(names), True
+
+
+def _own(cls: type) -> bool:
+    return "__init__" in vars(cls)
+
+
+def build_layers(*pairs: tuple[Any, Any]) -> None:
+    """Builds layers in this order, except those that are None or built already.
+
+    Args:
+        pairs: a layer and the shape of its inputs.
+    """
+    for layer, shape in pairs:
+        if layer is not None and not layer.built:
+            layer.build(shape)
+
+
+def uniform(scale: float | None, otherwise: Any) -> Any:
+    """Returns an initializer to [-scale, scale], a new one at each call; `otherwise` where the scale is None."""
+    return otherwise if scale is None else keras.initializers.RandomUniform(-scale, scale)
