@@ -55,7 +55,7 @@ class Architecture:
     """
 
     size: int
-    mode: Literal["tf", "caffe", "torch", "none"]
+    mode: Literal["tf", "caffe", "torch", "none", "preset"]
     pooling: str = "mean"
     layers: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
@@ -233,7 +233,7 @@ def scaled(pixels: Any, config: BackboneConfig) -> Any:
         scaling = scaling_of(config.network)
         return pixels if scaling is None else scaling(pixels)
     mode = ARCHITECTURES[config.name].mode
-    return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
+    return pixels if mode in ("none", "preset") else PixelScaling(mode, name="scaling")(pixels)
 
 
 def _preset_backbone(
