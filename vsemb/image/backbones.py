@@ -233,7 +233,9 @@ def scaled(pixels: Any, config: BackboneConfig) -> Any:
         scaling = scaling_of(config.network)
         return pixels if scaling is None else scaling(pixels)
     mode = ARCHITECTURES[config.name].mode
-    return pixels if mode in ("none", "preset") else PixelScaling(mode, name="scaling")(pixels)
+    if mode == "none" or mode == "preset":
+        return pixels
+    return PixelScaling(mode, name="scaling")(pixels)
 
 
 def _preset_backbone(

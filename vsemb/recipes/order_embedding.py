@@ -11,7 +11,7 @@
 The variant `paper` is section 4.4: GRU of 1024 units over trained word vectors of 300 entries, 1024
 dimensions, margin 0.05, batches of 128 random pairs, Adam 1e-3, 30 epochs with early stopping.
 `order-embedding-symmetric` is the baseline of table 2: cosine, entries of either sign, margin 0.2;
-`--set reversed=true` puts images above captions, which the paper found to be far worse (R@1 of 11.2 instead
+`--set similarity=order-reversed` puts images above captions, which the paper found to be far worse (R@1 of 11.2 instead
 of 46.7 on COCO). We find it worse: with `tuned` and 8 epochs, a recall sum of 204 instead of 231 on
 Flickr8k's validation split.
 

@@ -30,8 +30,8 @@ class Training(Part):
         epochs: passes over the training data, at most.
         patience: epochs without a better validation value before training ends; null for none.
         seed: of everything random.
-        precision: `float32`, `mixed_bfloat16`, or `auto`: training is in `mixed_bfloat16` where the processor multiplies
-            that faster, and everything after it in `float32`.
+        precision: `float32`, `mixed_bfloat16`, or `auto`: train in `mixed_bfloat16` where the processor multiplies that
+            faster, and do everything after it in `float32`.
     """
 
     epochs: Count = 30

@@ -131,7 +131,7 @@ def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
             "text",
             decoded[raw[0]],
             "a parsed text, since the model takes dependency trees and has no parser",
-            "Name a parser with --parser, or parse the texts before: vsemb parse.",
+            "Name a parser with --parser, or parse the texts before: vsemb annotate --dependencies.",
         )
     if raw and parse is not None:
         for row, text in zip(raw, parse([decoded[row] for row in raw]), strict=True):
