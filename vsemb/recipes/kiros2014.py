@@ -14,7 +14,8 @@ U[-0.08, 0.08], plain SGD from learning rate 1, decayed exponentially, batches o
 for Flickr8K; 100 for Flickr30K, `--set batches.size=100`). Deviations and gaps we filled:
 
 - The paper starts from 300-d CBOW vectors and keeps them fixed. None are shipped here: give your own
-  with `--set text.encoder.words.vectors=PATH --set text.encoder.words.trainable=false`; without, random ones are trained.
+  with `--set text.encoder.words.vectors=PATH --set text.encoder.words.trainable=false`; without, random
+  ones are trained.
 - "Contrastive terms are chosen randomly from the training set and resampled every epoch", their
   number is not given. Default are the other pairs of the batch, as in the authors' code;
   `--set batches.negatives=sampled` draws as many as the batch has pairs from the whole set.
