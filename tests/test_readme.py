@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vsemb.cli.__main__ import COMMANDS, command_parser
+from vsemb.cli import __main__ as cli
 from vsemb.data.store import write_dataset
 from vsemb.data.synthetic import generate
 
@@ -44,12 +44,12 @@ def test_python_example_is_short_and_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("line", commands())
 def test_commands_parse(line):
     _, name, *arguments = shlex.split(line, comments=True)
-    command_parser(name).parse_args(arguments)
+    cli.command_parser(name).parse_args(arguments)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", cli.commands())
 def test_every_command_has_help_with_an_example(name):
-    text = command_parser(name).format_help()
+    text = cli.command_parser(name).format_help()
     assert f"vsemb {name}" in text.split("example:")[1]
 
 
