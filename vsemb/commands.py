@@ -20,11 +20,13 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, printable
+from vsemb.files import write_json
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -192,6 +194,27 @@ def _option_modules(groups: Sequence[str]) -> list[ModuleType]:
         for system in registry.systems()
         for name in system.options.get(group, ())
     ]
+
+
+def say_verified(stores: Sequence[Any], kind: str, data: Path, file: Path | None) -> None:
+    """Prints which caches of a dataset have been read in full.
+
+    Args:
+        stores: what was opened, each with `fingerprint`, `shape` and `directory`.
+        kind: what they are and the command that makes them, `features` or `regions`.
+        data: the dataset.
+        file: gets the same as JSON; None for none.
+
+    Raises:
+        DataError: if there are none.
+    """
+    if not stores:
+        raise DataError(f"{data} has no {kind} that could be verified. Make them first: vsemb {kind} {data}")
+    found = [{"fingerprint": s.fingerprint, "shape": list(s.shape), "directory": str(s.directory)} for s in stores]
+    rows = [[each["fingerprint"], " x ".join(map(str, each["shape"])), each["directory"]] for each in found]
+    print(table(["as written", "shape", "where"], rows, text=(0, 1, 2)))
+    if file is not None:
+        write_json(file, {"verified": found})
 
 
 def check_image_files(images: Sequence[str], **written: str | None) -> None:

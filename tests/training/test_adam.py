@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -10,6 +14,8 @@ import pytest
 import tensorflow as tf
 
 from vsemb.training.adam import Adam
+
+ROOT = Path(__file__).parents[2]
 
 ROWS, DIM, STEPS = 6, 3, 20
 
@@ -102,3 +108,33 @@ def test_moments_have_the_names_of_keras() -> None:
         optimizer.build([keras.Variable(np.ones(3, np.float32), name="kernel")])
         names.append([variable.path.split("/", 1)[1] for variable in optimizer.variables])
     assert names[0] == names[1]
+
+
+ON_JAX = """
+import numpy as np, keras
+from vsemb.errors import InvalidArgumentError
+from vsemb.training.adam import Adam
+found = []
+for optimizer in (keras.optimizers.Adam(0.01, global_clipnorm=0.5), Adam(0.01, global_clipnorm=0.5)):
+    variable = keras.Variable(np.ones((3, 2), np.float32))
+    for step in range(5):
+        gradient = np.random.default_rng(step).normal(size=(3, 2)).astype(np.float32)
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [variable])
+    found.append(keras.ops.convert_to_numpy(variable.value))
+assert np.abs(found[0] - 1).max() > 0.01
+np.testing.assert_array_equal(*found)
+try:
+    Adam(lazy=True)
+except InvalidArgumentError as error:
+    print(keras.backend.backend(), error)
+"""
+
+
+def test_on_another_backend_it_is_that_of_keras() -> None:
+    pytest.importorskip("jax", reason="the extra jax is not installed")
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_JAX], capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("jax ") and "lazy=True" in done.stdout

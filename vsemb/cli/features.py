@@ -55,17 +55,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19")
     parser.add_argument("--batch-size", type=int, default=64, help="images at a time (%(default)s)")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="make none, but read all features of DATA in full and check that they are as they were written",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the command."""
+    from vsemb.commands import say_verified
     from vsemb.data.features.compute import cache_features
+    from vsemb.data.features.store import FeatureStore
     from vsemb.data.store import Dataset
     from vsemb.files import write_json
     from vsemb.presets import is_preset
     from vsemb.runs.fine_tune import lent_backbone
 
+    if arguments.verify:
+        say_verified(FeatureStore.verify_all(Dataset.open(arguments.data)), "features", arguments.data, arguments.json)
+        return 0
     mirror = arguments.mirror
     if mirror is None:
         mirror = arguments.crops == 1 and not arguments.training_crops

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from vsemb.errors import invalid_argument
+
 Tensor = Any
 
 
@@ -26,6 +28,9 @@ class Adam(keras.optimizers.Adam):
             Adam a vector goes on moving by its momentum, and its moments shrink, while its word is absent.
         **kwargs: arguments of `keras.optimizers.Adam`. With `amsgrad`, and on other backends, it is Keras'.
 
+    Raises:
+        InvalidArgumentError: for `lazy` on another backend.
+
     Example:
 
     >>> table = keras.Variable([[1.0], [1.0]])
@@ -36,12 +41,14 @@ class Adam(keras.optimizers.Adam):
     """
 
     def __init__(self, learning_rate: Any = 0.001, *, lazy: bool = False, **kwargs: Any) -> None:
+        if lazy and keras.backend.backend() != "tensorflow":
+            raise invalid_argument("lazy", lazy, "False on other backends than TensorFlow, where gradients are dense")
         super().__init__(learning_rate, **kwargs)
         self.lazy = lazy
 
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
         """Updates one variable; called by Keras."""
-        if self.amsgrad:
+        if self.amsgrad or keras.backend.backend() != "tensorflow":
             super().update_step(gradient, variable, learning_rate)
             return
         target = _resource(variable)
@@ -69,6 +76,8 @@ class Adam(keras.optimizers.Adam):
         # and the greatest entry of the list are those of the table.
         if not (self.clipnorm or self.global_clipnorm or self.clipvalue):
             return grads
+        if keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
         grads = [_added_up(grad) for grad in grads]
         is_rows = [isinstance(grad, tf.IndexedSlices) for grad in grads]
         values = [grad.values if rows else grad for grad, rows in zip(grads, is_rows, strict=True)]

@@ -75,7 +75,7 @@ def encoded(dataset: Dataset, image: int) -> bytes:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 def rewrite(folder: Path, **changes: np.ndarray) -> None:

@@ -4,11 +4,16 @@ DATA/<kind>/<fingerprint>/
   features.npy   (images, ...)
   ids.npy        int64 (images,), ascending: features.npy[i] belongs to image ids[i]
   manifest.json  of which dataset, made how
+  .verified.json sizes and times of the arrays when they were last read in full
+
+Reading a cache in full takes as long as the disk needs, which memory-mapping is there to avoid. It is done when a cache
+is opened for the first time, and again where an array's size or time of change is another, or when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +23,13 @@ import numpy as np
 from vsemb.data.all_images import dataset_ids, name_images
 from vsemb.data.features.files import check_ids, not_finite
 from vsemb.errors import DataError
-from vsemb.files import read_json, sha256_bytes, sha256_file
+from vsemb.files import read_json, sha256_bytes, sha256_file, write_json
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
+
+
+_VERIFIED = ".verified.json"
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,7 @@ class FolderKind:
         Raises:
             DataError: if there is none, or several fit.
         """
-        folder = dataset.path / self.plural
-        found = sorted(path.parent for path in folder.glob("[!.]*/manifest.json"))
+        folder, found = dataset.path / self.plural, self.folders(dataset)
         fitting = [path for path in found if path.name.startswith(fingerprint or "")]
         if len(fitting) == 1:
             return fitting[0]
@@ -136,17 +143,54 @@ class FolderKind:
                 f"make them again with `{self.command}`."
             )
 
-    def check_hash(self, directory: Path, manifest: dict[str, Any], array: str = "features") -> None:
-        """Checks that the file of an array is the one that was written.
+    def verify(
+        self,
+        directory: Path,
+        manifest: dict[str, Any],
+        check: Callable[[], None],
+        arrays: Sequence[str] = ("features",),
+        *,
+        again: bool = False,
+    ) -> None:
+        """Checks that the files of arrays are those that were written, unless that was done since they last changed.
+
+        Args:
+            directory: the folder.
+            manifest: its manifest.
+            check: further checks that read the arrays in full.
+            arrays: names of the arrays.
+            again: whether to check in any case.
 
         Raises:
-            DataError: if it is not.
+            DataError: if they are not, or `check` raises it.
         """
-        if sha256_file(directory / f"{array}.npy") != manifest[f"{array}_sha256"]:
-            raise DataError(
-                f"{self.called(directory)} are damaged or reordered: {array}.npy is not what the manifest "
-                f"says. Remove the folder and make them again with `{self.command}`."
-            )
+        found = {}
+        for array in arrays:
+            status = (directory / f"{array}.npy").stat()
+            found[array] = [status.st_size, status.st_mtime_ns, manifest[f"{array}_sha256"]]
+        if not again and _remembered(directory) == found:
+            return
+        check()
+        for array in arrays:
+            if sha256_file(directory / f"{array}.npy") != manifest[f"{array}_sha256"]:
+                raise DataError(
+                    f"{self.called(directory)} are damaged or reordered: {array}.npy is not what the manifest "
+                    f"says. Remove the folder and make them again with `{self.command}`."
+                )
+        # In a folder that cannot be written to, they are read in full each time.
+        with contextlib.suppress(OSError, DataError):
+            write_json(directory / _VERIFIED, found)
+
+    def folders(self, dataset: Dataset) -> list[Path]:
+        """Returns all folders of this kind of a dataset."""
+        return sorted(path.parent for path in (dataset.path / self.plural).glob("[!.]*/manifest.json"))
+
+
+def _remembered(directory: Path) -> Any:
+    try:
+        return read_json(directory / _VERIFIED)
+    except (OSError, DataError):
+        return None
 
 
 class RowsOfIds:

@@ -5,6 +5,7 @@
                            each image's mirror image or ten crops stand beside it for training
       ids.npy              int64 (images,), ascending: features.npy[i] belongs to image ids[i]
       manifest.json        of which dataset, by which backbone, weights and preprocessing
+      .verified.json       when they were last read in full
       backbone.weights.h5  the weights that were used (absent for precomputed features)
 
 The fingerprint names backbone, weights and preprocessing; opening checks that the rows are those of the
@@ -71,12 +72,13 @@ class FeatureStore:
         self._positions = RowsOfIds(ids, "features", directory)
 
     @classmethod
-    def open(cls, directory: str | Path, dataset: Dataset) -> FeatureStore:
+    def open(cls, directory: str | Path, dataset: Dataset, *, verify: bool = False) -> FeatureStore:
         """Opens cached features and checks that they belong to `dataset`.
 
         Args:
             directory: a folder in the dataset's `features`.
             dataset: the dataset that they must belong to.
+            verify: whether to read them in full, even if that was done since they last changed.
 
         Raises:
             DataError: if the folder is missing, incomplete or damaged, of another version, of another
@@ -96,8 +98,11 @@ class FeatureStore:
             kept = views_kept(config.crops, features.shape[1] if features.ndim == 3 else 1)
             fingerprint = feature_fingerprint(config, manifest["weights_sha256"], kept)
             _KIND.check_preprocessing(directory, manifest, fingerprint)
-        refuse_not_finite(features, ids, dataset, f"Features in {directory}")
-        _KIND.check_hash(directory, manifest)
+
+        def check() -> None:
+            refuse_not_finite(features, ids, dataset, f"Features in {directory}")
+
+        _KIND.verify(directory, manifest, check, again=verify)
         return cls(directory, manifest, ids, features)
 
     @classmethod
@@ -108,6 +113,15 @@ class FeatureStore:
             DataError: if there are none, several fit, or `open` refuses them.
         """
         return cls.open(_KIND.find(dataset, fingerprint, _describe), dataset)
+
+    @classmethod
+    def verify_all(cls, dataset: Dataset) -> list[FeatureStore]:
+        """Opens all features of a dataset and reads them in full.
+
+        Raises:
+            DataError: if `open` refuses one.
+        """
+        return [cls.open(directory, dataset, verify=True) for directory in _KIND.folders(dataset)]
 
     @property
     def backbone(self) -> BackboneConfig | None:

@@ -99,12 +99,13 @@ class RegionStore:
         self._positions = RowsOfIds(ids, "regions", directory)
 
     @classmethod
-    def open(cls, directory: str | Path, dataset: Dataset) -> RegionStore:
+    def open(cls, directory: str | Path, dataset: Dataset, *, verify: bool = False) -> RegionStore:
         """Opens cached regions and checks that they belong to `dataset`.
 
         Args:
             directory: a folder in the dataset's `regions`.
             dataset: the dataset that they must belong to.
+            verify: whether to read them in full, even if that was done since they last changed.
 
         Raises:
             DataError: if the folder is missing, incomplete or damaged, of another version, of another
@@ -145,15 +146,17 @@ class RegionStore:
                 f"Remove the folder and make them again with `{KIND.command}`."
             ) from error
         KIND.check_preprocessing(directory, manifest, fingerprint)
-        refuse_wrong_regions(features, boxes, scores, ids, dataset, f"Regions in {directory}")
         for name in (WEIGHTS_NAME, *[CLASSIFIER_NAME] * config.by_classifier):
             if not (directory / name).is_file():
                 raise DataError(
                     f"Regions in {directory} are damaged: there is no {name}, which the regions of new "
                     f"images need. Remove the folder and make them again with `{KIND.command}`."
                 )
-        for array in ("boxes", "scores", "features"):
-            KIND.check_hash(directory, manifest, array)
+
+        def check() -> None:
+            refuse_wrong_regions(features, boxes, scores, ids, dataset, f"Regions in {directory}")
+
+        KIND.verify(directory, manifest, check, ("boxes", "scores", "features"), again=verify)
         return cls(directory, manifest, ids, features, boxes, scores)
 
     @classmethod
@@ -164,6 +167,15 @@ class RegionStore:
             DataError: if there are none, several fit, or `open` refuses them.
         """
         return cls.open(KIND.find(dataset, fingerprint, _describe), dataset)
+
+    @classmethod
+    def verify_all(cls, dataset: Dataset) -> list[RegionStore]:
+        """Opens all regions of a dataset and reads them in full.
+
+        Raises:
+            DataError: if `open` refuses one.
+        """
+        return [cls.open(directory, dataset, verify=True) for directory in KIND.folders(dataset)]
 
     @classmethod
     def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:

@@ -22,7 +22,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import say
+from vsemb.commands import say, say_verified
 
 if TYPE_CHECKING:
     from vsemb.systems.regions.region_store import RegionStore
@@ -68,6 +68,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
     parser.add_argument("--batch-size", type=int, default=32, help="images at a time (%(default)s)")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="make none, but read all regions of DATA in full and check that they are as they were written",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
 
 
@@ -79,8 +84,12 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.runs.fine_tune import lent_backbone
     from vsemb.systems.regions.detections import read_detections
     from vsemb.systems.regions.image import RegionConfig
+    from vsemb.systems.regions.region_store import RegionStore
     from vsemb.systems.regions.regions import cache_regions
 
+    if arguments.verify:
+        say_verified(RegionStore.verify_all(Dataset.open(arguments.data)), "regions", arguments.data, arguments.json)
+        return
     file = None if arguments.source in ("grid", "selective-search") else Path(arguments.source)
     if file is None and arguments.images is not None:
         raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
