@@ -28,6 +28,7 @@ import json
 import math
 import numbers
 import re
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -398,7 +399,7 @@ def _attributes(doc: str) -> Iterator[tuple[str, str]]:
     match = re.search(r"^Attributes:\n((?:(?: +.*)?\n?)*)", doc, re.MULTILINE)
     if not match:
         return
-    body = inspect.cleandoc(match[1])
+    body = textwrap.dedent(match[1]).strip()
     for entry in re.split(r"\n(?=\S)", body):
         name, _, text = entry.partition(":")
         yield name.strip(), " ".join(text.split())
