@@ -24,7 +24,7 @@ def reported(caption_run, scenes, tmp_path_factory):
     pytest.importorskip("pycocoevalcap", reason="the extra captions is not installed")
     out = tmp_path_factory.mktemp("report") / "report.html"
     path, lines, measured = write_report(caption_run, scenes, "val", out, shown=4, seed=1)
-    assert path == out and "cider" in lines
+    assert path == out and "CIDEr" in lines
     return Page(out.read_text(encoding="utf-8")).root, measured, out
 
 
@@ -36,7 +36,7 @@ def test_numbers_are_those_of_the_captions(reported, written, caption_run, scene
     train = TrainingCaptions(scenes.split("train").captions)
     wanted = evaluate_captions(best, references, train=train, meteor=False)
     # The same images in another order: sums differ in their rounding alone.
-    assert measured["cider"] == pytest.approx(wanted.cider, rel=1e-6) and measured["novelty"] == wanted.novelty
+    assert measured["CIDEr"] == pytest.approx(wanted.cider, rel=1e-6) and measured["novel"] == wanted.novelty
     cells = page.one("section", id="metrics").one("tbody").all("td")
     assert [cell.text for cell in cells][:4] == [f"{value:.1f}" for value in wanted.bleu]
     facts = dict(zip([n.text for n in page.all("dt")], [n.text for n in page.all("dd")], strict=True))
