@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from vsemb.cli.train import command_line
 
 from tests.tiny import settings
 from vsemb import recipes
+from vsemb.cli.train import command_line
 from vsemb.errors import InvalidArgumentError
 from vsemb.training.cluster import _free_ports, launch, read_task
 from vsemb.training.strategies import DistributionContext, open_distribution
