@@ -68,7 +68,7 @@ def test_rows_gather_in_any_order_with_repeats(made):
     np.testing.assert_array_equal(store.rows(ids), whole[ids])
     assert store.rows(ids).dtype == store.boxes(ids).dtype == store.scores(ids).dtype == np.float32
     assert store.rows(np.zeros(0, np.int64)).shape == (0, 4, store.dim)
-    np.testing.assert_array_equal(store.rows(ids, most=2), whole[ids][:, :2])
+    np.testing.assert_array_equal(store.rows(ids, max_regions=2), whole[ids][:, :2])
     for unknown in (11, -1):
         with pytest.raises(DataError, match=f"No regions of image id {unknown} "):
             store.rows(np.array([0, unknown]))
