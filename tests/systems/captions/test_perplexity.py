@@ -7,7 +7,6 @@ import math
 import keras
 import numpy as np
 import pytest
-from vsemb.systems.captions.sentences import Sentences, sentence_batches
 
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import DataError, InvalidArgumentError
@@ -18,6 +17,7 @@ from vsemb.systems.captions.perplexity import (
     uniform_likelihood,
     unigram_likelihood,
 )
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.language.log_bilinear import LogBilinear
 
 
