@@ -14,7 +14,6 @@ from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
 from vsemb.presets.directories import TEXT
-from vsemb.text.preset_tokenizers import PresetText
 
 Tensor = Any
 
@@ -127,6 +126,9 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             raise invalid_argument("text.tokenizer", tokenizer.kind, "the tokenizer of the encoder's preset", fix)
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> PresetTextEncoder:
+        # The room of texts imports TensorFlow, which encoders do without.
+        from vsemb.text.preset_tokenizers import PresetText
+
         texts = PresetText.open(self.name)
         network = load_network(self.name, dtype) if self.weights else build_network(texts.network, dtype)
         return PresetTextEncoder(

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
 
 from vsemb.errors import invalid_argument
 from vsemb.parts import Part
-from vsemb.text.cooccurrence import document_frequencies
-from vsemb.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from vsemb.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class TextCorpus:
     @cached_property
     def document_frequencies(self) -> np.ndarray:
         """In how many texts each id stands, int64 (len(vocabulary),)."""
+        # The room of texts imports TensorFlow, which encoders do without.
+        from vsemb.text.cooccurrence import document_frequencies
+
         return document_frequencies(self.ids, self.offsets, len(self.vocabulary))
 
 

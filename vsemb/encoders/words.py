@@ -14,8 +14,6 @@ from vsemb.configured import Configured
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.parts import Part, Positive, Share, Size, at_least
-from vsemb.text.cooccurrence import cooccurrence_vectors
-from vsemb.text.vectors import read_word_vectors
 
 Tensor = Any
 
@@ -162,6 +160,10 @@ class WordVectors(Part):
         Raises:
             VsembError: if they cannot be read or do not fit.
         """
+        # The room of texts imports TensorFlow, which encoders do without.
+        from vsemb.text.cooccurrence import cooccurrence_vectors
+        from vsemb.text.vectors import read_word_vectors
+
         if self.vectors == FROM_CAPTIONS:
             layer.set_vectors(cooccurrence_vectors(corpus.ids, corpus.offsets, len(corpus.vocabulary), layer.dim))
         elif self.vectors is not None:

@@ -81,10 +81,11 @@ class DualEncoder(Configured, ReplicatedModel):
 
     Example:
 
+    >>> import numpy as np
     >>> from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
     >>> model = DualEncoder(ImageEncoder(4), LinearSentenceEncoder(WordEmbedding(10, 4)))
     >>> model.compile("adam", loss=losses.PairwiseRanking(margin=0.2))
-    >>> batch = {"image": ops.ones((2, 8)), "text": ops.ones((2, 3), "int32"), "image_id": ops.arange(2)}
+    >>> batch = {"image": np.ones((2, 8)), "text": np.ones((2, 3), "int32"), "image_id": np.arange(2)}
     >>> sorted(model(batch))
     ['image', 'text']
     """
