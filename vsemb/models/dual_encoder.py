@@ -38,7 +38,7 @@ class DualEncoder(Configured, ReplicatedModel):
         text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
                         that each describes; every text then makes a pair with its image
 
-    With a similarity of sets (`Similarity.multi_vector`), such as `"region-word"`, an image is a set of regions and a
+    With a similarity of sets (`Similarity.multi_vector`), such as `"max-sim"`, an image is a set of regions and a
     text one of words: features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and
     a row of zeros is padding in all of them. Everything else stays as it is; sampled negatives may have
     another number of regions or steps than the batch.
@@ -50,7 +50,7 @@ class DualEncoder(Configured, ReplicatedModel):
     Args:
         image_encoder: layer from images (features or pixels) to (n, dim), or (n, regions, dim) for sets, as
             `RegionEncoder`.
-        text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets, as `WordSequenceEncoder`.
+        text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets.
         similarity: a name of `vsemb.similarities.SIMILARITIES`, such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, for losses that want a learned temperature.
         image_weight: weight of the loss whose queries are images.
