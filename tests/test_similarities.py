@@ -13,7 +13,6 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
 from vsemb.similarities import Cosine, Dot, OrderViolation, ReversedOrderViolation
 
-
 KINDS = ("cosine", "dot", "order", "order-reversed")
 
 
