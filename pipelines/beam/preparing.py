@@ -290,10 +290,7 @@ def _finish(
     for split, path in found["shards"]:
         reports.setdefault(split, []).append(path)
     with contextlib.ExitStack() as stack:
-        if area is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        else:
-            folder = Path(layout.dataset)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if area is None else Path(layout.dataset)
         splits = {split: _finished(paths) for split, paths in reports.items()}
         write_index_and_manifest(folder, described, splits, found["skipped"], found["dropped"])
         manifest = read_json(folder / MANIFEST)

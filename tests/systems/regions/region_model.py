@@ -18,8 +18,8 @@ def region_parts(similarity: str = "max-sim", dtype: str | None = None, **option
     from vsemb.encoders import WordEmbedding
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.models import DualEncoder
-    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
     from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
+    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
     from vsemb.systems.regions.region_encoder import RegionEncoder
     from vsemb.systems.regions.signature import RegionInput
     from vsemb.text import Vocabulary, WordTokenizer
