@@ -5,7 +5,7 @@
 | paper | symbol | where |
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
-| equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/systems/entailment/max_margin.py` |
+| equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
 | section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/pairs.py`, `corrupt` |
 | section 3.1 | f, a non-negative vector a concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
 | section 3.2 | transitive closure, 4,000 + 4,000 held out | `vsemb/data/readers/wordnet.py`, `pairs.py` |

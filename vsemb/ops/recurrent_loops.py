@@ -1,4 +1,4 @@
-"""The loops of `vsemb.ops.recurrence` on TensorFlow, with gradients of their own.
+"""The loops of `vsemb.encoders.recurrent_layers` on TensorFlow, with gradients of their own.
 
 The gradient of a `while_loop` adds up a gradient of the recurrent matrix at every step and keeps every
 intermediate result; here one product after the loop gives that matrix' gradient, and a step keeps its gates

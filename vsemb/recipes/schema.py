@@ -186,7 +186,7 @@ class Recipe(Part, family="task"):
         """Returns what a run is searched and exported with.
 
         Args:
-            run: the run, a `vsemb.runs.Run`.
+            run: the run, a `vsemb.runs.run.Run`.
             images: whether images will be embedded; without, no backbone is built.
             corpus: a `vsemb.export.Corpus` to be searched in graph.
             extras: further signatures, see `vsemb.export.ServedModel`.
@@ -206,7 +206,7 @@ class Recipe(Part, family="task"):
         """Returns fields of `vsemb.export.ModelFacts` that the task knows: `images`, `features_fingerprint`, `notes`.
 
         Args:
-            run: the run, a `vsemb.runs.Run`.
+            run: the run, a `vsemb.runs.run.Run`.
         """
         if not run.sees_images:
             return {"images": "none, sentences alone"}
@@ -219,7 +219,7 @@ class Recipe(Part, family="task"):
         """Does what is left after training, such as tuning on validation; may be called again.
 
         Args:
-            run: the finished run, a `vsemb.runs.Run`.
+            run: the finished run, a `vsemb.runs.run.Run`.
             data: what it was trained on.
         """
 

@@ -77,7 +77,7 @@ class FolderKind:
         if fitting:
             raise DataError(
                 f"{len(fitting)} sets of {self.plural} in {folder}: {names}. "
-                "Name one by fingerprint: --set image.features=…"
+                "Name one by fingerprint: --set image.fingerprint=…"
             )
         if found:
             raise DataError(f"No {self.plural} {fingerprint!r} in {folder}. There are: {names}.")

@@ -105,8 +105,8 @@ class LikelihoodMeasure:
         """Measures all sentences.
 
         Args:
-            batches: what the model's `log_likelihoods` takes, as `vsemb.data.sentence_batches` makes them;
-                always of one `element_spec`.
+            batches: what the model's `log_likelihoods` takes, always of one `element_spec`, as
+                `vsemb.systems.captions.sentences.sentence_batches` makes them.
 
         Raises:
             DataError: if a likelihood is NaN.

@@ -52,7 +52,7 @@ def _of_nltk() -> Iterable[str]:
         raise DataError(
             "NLTK does not find its corpus stopwords. Fetch it with `python -m nltk.downloader stopwords`, "
             "set NLTK_DATA to the folder that holds corpora/stopwords.zip, or name a file of your own: "
-            "--set caption.stopwords=FILE"
+            "--set model.writing.stopwords=FILE"
         ) from error
     except (OSError, ValueError) as error:
         raise DataError(f"NLTK cannot read its corpus stopwords: {one_line(error)}") from error

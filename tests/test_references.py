@@ -1,0 +1,134 @@
+"""What docstrings, comments and pages name is there: modules and their names, files, and fields of recipes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vsemb import registry
+from vsemb.parts import Part, fields_of, read_hint
+
+ROOT = Path(__file__).parents[1]
+# What tells of names that are gone, and what tests this one.
+LEFT_OUT = {"CHANGELOG.md", "tests/test_references.py"}
+
+DOTTED = re.compile(r"(?<![\w/.-])(?:vsemb|tests|pipelines)(?:\.[A-Za-z_]\w*)+")
+SETTING = re.compile(r"--set[ =]([a-z][\w.-]*)=([^\s`'\")\]]*[^\s`'\")\].,;]|)")
+FILE = re.compile(r"`((?:vsemb|tests|pipelines)/[\w/.-]+)`")
+
+
+def texts() -> dict[str, str]:
+    """All that people read of the repository: path -> text."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "*.py", "*.md", "*.toml"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    ).stdout.split()
+    there = [name for name in listed if name not in LEFT_OUT and (ROOT / name).is_file()]
+    return {name: (ROOT / name).read_text(encoding="utf-8") for name in there}
+
+
+TEXTS = texts()
+
+
+@cache
+def resolves(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        module = ".".join(parts[:end])
+        try:
+            if importlib.util.find_spec(module) is None:
+                continue
+        except ModuleNotFoundError:
+            continue
+        return end == len(parts) or has(importlib.import_module(module), parts[end:])
+    return False
+
+
+def has(found: Any, names: list[str]) -> bool:
+    """Whether an object has an attribute, of it another and so on; what instances alone have counts too."""
+    for name in names:
+        if hasattr(found, name):
+            found = getattr(found, name)
+            continue
+        # A field, or an attribute that the constructor sets; what it holds is not looked into.
+        classes = inspect.getmro(found) if inspect.isclass(found) else ()
+        sources = [inspect.getsource(each) for each in classes if each.__module__.startswith("vsemb")]
+        return any(re.search(rf"^ +(self[.])?{name}: |^ +self[.]{name} = ", source, re.MULTILINE) for source in sources)
+    return True
+
+
+def stands_for_any(name: str) -> bool:
+    """Whether a part of a name is in capitals, for whatever stands there."""
+    return any(part.isupper() for part in re.split(r"[./]", name))
+
+
+def test_dotted_names_resolve() -> None:
+    missing = [
+        f"{path}: {name}"
+        for path, text in TEXTS.items()
+        for name in sorted(set(DOTTED.findall(text)))
+        if not (resolves(name) or stands_for_any(name))
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_what_does_not_resolve() -> None:
+    assert resolves("vsemb.text.tokenizers.Tokenizer.encode") and resolves("vsemb.data.batches.PairBatches.images")
+    assert resolves("vsemb.recipes.schema.Recipe.training") and resolves("vsemb.models.DualEncoder.fit")
+    for name in ("vsemb.nothing", "vsemb.text.Nothing", "vsemb.text.tokenizers.Tokenizer.nothing"):
+        assert not resolves(name)
+
+
+def test_files_are_there() -> None:
+    missing = [
+        f"{path}: {name}"
+        for path, text in TEXTS.items()
+        for name in sorted(set(FILE.findall(text)))
+        if not ((ROOT / name).exists() or stands_for_any(name))
+    ]
+    assert not missing, "\n".join(missing)
+
+
+@cache
+def parts_of(family: str) -> list[type[Part]]:
+    return [registry.find_part(family, kind, family) for kind in registry.kinds(family)]
+
+
+def can_be_set(cls: type[Part], path: list[str], value: str) -> bool:
+    """Whether some choice of parts below `cls` has a field of that path that takes the value."""
+    name, *rest = path
+    hint = fields_of(cls).get(name)
+    if hint is None:
+        return False
+    read = read_hint(hint)
+    if read.part is None:
+        # A value in capitals or in braces stands for any.
+        stands_for = not value or value.isupper() or value[0] in "<{…"
+        return not rest and (stands_for or not read.literals or value in map(str, read.literals) or value == "null")
+    if read.part.family is None:
+        return bool(rest) and can_be_set(read.part, rest, value)
+    if not rest:
+        return value in registry.kinds(read.part.family) or value in ("", "null") or value.isupper()
+    return any(can_be_set(kind, rest, value) for kind in parts_of(read.part.family))
+
+
+def test_fields_that_are_set_exist() -> None:
+    unknown = [
+        f"{path}: {field}={value}"
+        for path, text in TEXTS.items()
+        if not path.startswith("tests/")
+        for field, value in sorted(set(SETTING.findall(text)))
+        if not field.startswith("path.")
+        and not any(can_be_set(task, field.split("."), value) for task in parts_of("task"))
+    ]
+    assert not unknown, "\n".join(unknown)
