@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tests.text.test_tokenizers import check_any_bytes
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.text import Vocabulary
 from vsemb.text.normalize import MAX_BYTES
@@ -36,3 +37,7 @@ def test_a_name_is_cut_like_any_text() -> None:
         *([3], [2], [2], [2])
     ]
     assert tokenizer([b"Crow\xff", b"\x00"]).numpy().tolist() == [[1], [0]]
+
+
+def test_any_bytes_are_tokenized() -> None:
+    check_any_bytes(ClassTokenizer(Vocabulary(["Blue Jay", "Möwe"])))
