@@ -47,6 +47,15 @@ def test_commands_parse(line):
     cli.command_parser(name).parse_args(arguments)
 
 
+def test_what_a_wheel_lacks_is_said_to_need_a_checkout():
+    assert "[options.packages.find]\ninclude =\n    vsemb*\n" in (ROOT / "setup.cfg").read_text()
+    lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
+    programs = [line for line in lines if "-m pipelines." in line]
+    assert programs and all("# in a checkout" in line for line in programs)
+    # The page on pipelines says it once, for all.
+    assert "checkout of the repository" in (ROOT / "pipelines" / "README.md").read_text().split("\n|")[0]
+
+
 @pytest.mark.parametrize("name", cli.commands())
 def test_every_command_has_help_with_an_example(name):
     text = cli.command_parser(name).format_help()
