@@ -52,6 +52,7 @@ class System:
         searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the class that searches such
             embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
+        charts: title of a chart of the report -> logged name -> name of its line over epochs.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
         client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
@@ -69,6 +70,7 @@ class System:
     signatures: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
+    charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     demo_tabs: tuple[str, ...] = ()
     client_methods: Mapping[str, str] = field(default_factory=dict)
     client_texts: Mapping[str, str] = field(default_factory=dict)

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vsemb import registry
+
 #: Size of a chart in its own units, and its margins: left, right, top, bottom.
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 40, 74, 10, 26
 
-# Title of a chart -> logged name -> name of the line.
+# Title of a chart -> logged name -> name of the line; systems add theirs.
 _CHARTS = {
     "Training loss": {"loss": "loss"},
     "Recall on validation, %": {
@@ -21,9 +23,6 @@ _CHARTS = {
         "val_i2t_R@1": "i→t R@1",
         "val_t2i_R@1": "t→i R@1",
     },
-    "Perplexity on validation": {"val_perplexity": "perplexity"},
-    "CIDEr on validation": {"val_cider": "CIDEr"},
-    "Zero-shot on validation, %": {"val_top1": "top-1", "val_average_precision": "AP@50"},
 }
 _LABEL = 13
 
@@ -93,7 +92,7 @@ def charts(values: Mapping[str, Sequence[tuple[int, float]]], selected: int | No
         selected: the epoch that was kept, from 0.
     """
     found = []
-    for title, names in _CHARTS.items():
+    for title, names in {**_CHARTS, **registry.entries("charts")}.items():
         series = {shown: values[name] for name, shown in names.items() if len(values.get(name, ())) > 1}
         if series:
             found.append(_chart(title, series, selected))

@@ -44,7 +44,7 @@ def fit_run(
         batches: the training batches.
         out: the run directory, as `enter_run` leaves it.
         info: what `enter_run` returned.
-        validation: adds the value of `monitor` to an epoch's logs.
+        validation: adds the value of `monitor` to an epoch's logs; `shown(logs)`, if it has that, says it as text.
         monitor: what decides which epoch is kept, e.g. `val_recall_sum`; the best value is kept in
             `run.json` under the same name with `best` for `val`.
         unit: what a row of a batch is called, for the progress bar.
@@ -73,6 +73,7 @@ def fit_run(
     _check_shared(devices, out, epoch, step)
     if (epoch, step) != (0, 0) and devices.writes:
         print(f"going on at epoch {epoch + 1}, step {step} of {steps}", file=sys.stderr)
+    shown = getattr(validation, "shown", None)
     if devices.workers > 1:
         validation = FirstWorkerValidation(validation, monitor, devices)
     callbacks: list[keras.callbacks.Callback] = [finite, validation, select]
@@ -80,7 +81,7 @@ def fit_run(
         callbacks += [
             MetricsLog(out / METRICS, epoch),
             keras.callbacks.TensorBoard(out / LOGS, write_graph=False),
-            ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), unit),
+            ProgressBar(steps, batches.batch_size, training.epochs, (epoch, step), unit, shown),
             *checks,
         ]
     callbacks.append(state)

@@ -68,6 +68,11 @@ class RetrievalValidation(SplitValidation):
         ids = self.split.ids
         return evaluate_retrieval(*self.embed(), ids, ids[self.split.caption_rows], self.model.similarity)
 
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        recalls = f"image→text {logs['val_i2t_R@1']:.1f} text→image {logs['val_t2i_R@1']:.1f}"
+        return f"val R@1 {recalls}  recall sum {logs['val_recall_sum']:.1f}"
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         metrics = self.measure()
         logs = {} if logs is None else logs

@@ -33,6 +33,10 @@ SYSTEM = System(
         "export": ("vsemb.systems.captions.export_options",),
     },
     train_inputs={"alignment": "the dvsa run that cuts captions into snippets of regions"},
+    charts={
+        "Perplexity on validation": {"val_perplexity": "perplexity"},
+        "CIDEr on validation": {"val_cider": "CIDEr"},
+    },
     report_sections=("vsemb.systems.captions.report:sections",),
     demo_tabs=("vsemb.systems.captions.demo:tabs",),
     client_methods={"caption": "vsemb.systems.captions.client:caption"},

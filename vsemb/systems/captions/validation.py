@@ -62,6 +62,10 @@ class PerplexityValidation(keras.callbacks.Callback):
             raise DataError("There are no sentences to validate on.")
         return found
 
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        return f"val perplexity {logs['val_perplexity']:.2f}"
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         found = self.measure()
         logs = {} if logs is None else logs
@@ -117,6 +121,10 @@ class CiderValidation(PerplexityValidation):
                 found = self._captioner(batch["image"]).texts.numpy()[:, 0]
                 texts += [text.decode() for text in found.tolist()]
         return texts
+
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        return f"{super().shown(logs)}  val CIDEr {logs['val_cider']:.1f}"
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         logs = {} if logs is None else logs

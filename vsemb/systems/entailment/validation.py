@@ -37,6 +37,11 @@ class EntailmentValidation(keras.callbacks.Callback):
         with averaged_weights(self.model):
             return evaluate_entailment(self._measure(self.split), self.split.classes)
 
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        precision = f"average precision {100 * logs['val_average_precision']:.1f} %"
+        return f"val accuracy {100 * logs['val_accuracy']:.1f} %  {precision}"
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         metrics = self.measure()
         logs = {} if logs is None else logs

@@ -37,6 +37,7 @@ SYSTEM = System(
         "scenes": {"fine-grained": "vsemb.systems.zero_shot.scenes_command"},
     },
     options={"export": ("vsemb.systems.zero_shot.class_options",)},
+    charts={"Zero-shot on validation, %": {"val_top1": "top-1", "val_average_precision": "AP@50"}},
     report_sections=("vsemb.systems.zero_shot.report:sections",),
     client_methods={"classify": "vsemb.systems.zero_shot.client:classify"},
 )

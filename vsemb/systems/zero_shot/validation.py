@@ -44,6 +44,11 @@ class ZeroShotValidation(SplitValidation):
         text_classes = self._classes[self.split.caption_rows]
         return evaluate_zero_shot(images, self._classes, texts, text_classes, self.model.similarity, names=self._names)
 
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        metrics = f"top-1 {logs['val_top1']:.1f} %  AP@50 {logs['val_average_precision']:.1f} %"
+        return f"val {metrics}  their mean {logs['val_zero_shot']:.1f}"
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         metrics = self.measure()
         logs = {} if logs is None else logs
