@@ -173,6 +173,8 @@ def test_the_base_stands_without_a_system(name: str, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "tests/systems" / each, ignore_errors=True)
     shutil.rmtree(tmp_path / "tests/systems")
     shutil.rmtree(tmp_path / "tests/e2e")
+    # What asks git for the files of the repository finds those of the copy.
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     code = (
         "import contextlib, io, json, sys, importlib\n"
         "from pathlib import Path\n"

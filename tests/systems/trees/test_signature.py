@@ -59,7 +59,7 @@ def test_texts_that_need_it_are_parsed_at_once():
     assert found == ["the\t2\ndog\t0", "", "a\t0", "", "runs\t2\n�\t0", "x" * 4096 + "\t0"]
     assert calls == [["the dog", "runs �", "x" * 4096]]
     assert parsed_texts([b"", b"a\t0"], None) == ["", "a\t0"]
-    with pytest.raises(InvalidArgumentError, match=r"text='the dog'.*--parser.*vsemb parse"):
+    with pytest.raises(InvalidArgumentError, match=r"text='the dog'.*--parser.*vsemb annotate"):
         parsed_texts([b"", b"the dog"], None)
 
 

@@ -1,0 +1,157 @@
+"""`vsemb evaluate --zero-shot`: recognition of classes, tables, pictures and refusals."""
+
+from __future__ import annotations
+
+import builtins
+import json
+
+import numpy as np
+import pytest
+
+from tests.class_scenes import train_on_classes, write_class_scenes
+from vsemb.cli.__main__ import main
+from vsemb.data.store import Split
+from vsemb.runs.run import Run
+from vsemb.systems.zero_shot.class_names import ClassTokenizer
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
+from vsemb.text.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def class_run(tiny_recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classes")
+    return train_on_classes(tiny_recipe, write_class_scenes(folder / "scenes"), folder / "run")
+
+
+def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):
+    report, picture = tmp_path / "metrics.json", tmp_path / "classes.png"
+    arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--curve", "--top", "3"]
+    arguments += ["--typos", "0", "0.2", "--json", str(report), "--picture", str(picture)]
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("test: 15 classes, 48 images, 240 texts") and "AP@3" in lines[0]
+    assert lines[1].startswith("all texts") and lines[2].startswith("  1 per class")
+    assert any(line.startswith("20 % of characters mistyped") for line in lines)
+    assert "No class of the split was trained on." in lines
+    assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in lines[-1]
+    written = json.loads(report.read_text())
+    assert written["split"] == "test" and written["classes_seen"] is False
+    clean, mistyped = written["measured"]
+    assert (clean["typos"], mistyped["typos"]) == (0, 0.2) and clean["top1"] > mistyped["top1"] > 0
+    assert lines[1].split()[2:] == [
+        f"{clean[name]:.1f}" for name in ("top1", "top1_images", "average_precision", "chance")
+    ]
+    assert [point["texts"] for point in clean["curve"]][-1] == "all"
+
+
+@pytest.fixture
+def nothing_measured(monkeypatch):
+    """Fails where something is embedded."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(ZeroShotTask, "measure", refuse)
+    monkeypatch.setattr(ZeroShotTask, "draw", refuse)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", "-1"], "seed=-1"),
+        (["--seed", "4294967296"], "seed=4294967296"),
+        (["--seed", "99999999999", "--typos", "0.1"], "seed=99999999999"),
+        (["--picture", "classes.jpg"], "picture='classes.jpg'. Expected: a file whose name ends in .png"),
+        (["--picture", "classes"], "ends in .png"),
+    ],
+)
+def test_is_refused_before_anything_is_measured(class_run, nothing_measured, options, said, capsys):
+    assert main(["evaluate", str(class_run.path), "--zero-shot", "--split", "test", *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured, tmp_path, monkeypatch, capsys):
+    def said() -> str:
+        arguments = ["--zero-shot", "--split", "test", "--picture", str(tmp_path / "classes.PNG")]
+        assert main(["evaluate", str(class_run.path), *arguments]) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        return error
+
+    real = builtins.__import__
+
+    def without_scikit_learn(name, *args, **kwargs):
+        if name.startswith("sklearn"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builtins, "__import__", without_scikit_learn)
+        assert "vsemb[report]" in said()
+    with monkeypatch.context() as patch:
+        patch.setattr(Split, "class_ids", lambda self: (["a", "b", "c"], np.zeros(len(self), int)))
+        patch.setattr(Run, "texts_of", lambda self, split: ([], np.zeros(0, int)))
+        assert "at least 4 classes. Received: 3" in said()
+    shards = list(class_run.data_path.glob("test-*"))
+    assert shards
+    for shard in shards:
+        moved = shard.rename(tmp_path / shard.name)
+        assert "is damaged" in said()
+        moved.rename(shard)
+
+
+def test_what_was_measured_outlives_a_picture_that_fails(class_run, tmp_path, capsys):
+    (tmp_path / "taken.png").mkdir()
+    arguments = ["--split", "test", "--json", str(tmp_path / "metrics.json")]
+    arguments += ["--picture", str(tmp_path / "taken.png")]
+    assert main(["evaluate", str(class_run.path), "--zero-shot", *arguments]) == 1
+    said = capsys.readouterr()
+    assert "taken.png" in said.err and said.err.count("\n") == 1
+    (row,) = json.loads((tmp_path / "metrics.json").read_text())["measured"]
+    assert f"{row['top1']:.1f}" in said.out
+
+
+def test_typing_errors_of_a_run_without_texts_name_their_option(class_run, nothing_measured, monkeypatch, capsys):
+    monkeypatch.setattr(Run, "tokenizer", ClassTokenizer(Vocabulary(["a"])))
+    arguments = ["evaluate", str(class_run.path), "--zero-shot", "--split", "test", "--typos", "0", "0.1"]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "typos=0.1" in error and "on attributes" in error and error.count("\n") == 1
+
+
+def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
+    arguments = ["evaluate", str(tiny_run.path), "--zero-shot"]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "This is not zero-shot" in error and "--seen" in error and error.count("\n") == 1
+    assert main([*arguments, "--seen"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("val: ") and "Classes seen in training" in out and "is at most" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--curve"], "--curve must be used with --zero-shot; got it with --retrieval"),
+        (["--typos", "0"], "--typos must be used with --zero-shot"),
+        (["--top", "3"], "--top must be used with --zero-shot"),
+        (["--seen"], "--seen must be used with --zero-shot"),
+        (["--seed", "1"], "--seed must be used with --zero-shot"),
+        (["--picture", "x.png"], "--picture must be used with --zero-shot"),
+        (["--zero-shot", "--folds", "2"], "--folds must be used with --retrieval; got it with --zero-shot"),
+        (["--zero-shot", "--bootstrap", "9"], "got it with --zero-shot"),
+        (["--zero-shot", "--recalls", "1", "20"], "got it with --zero-shot"),
+        (["--zero-shot", "--pairs"], "got it with --zero-shot"),
+        (["--zero-shot", "--retrieval"], "must stand alone"),
+        (["--captions"], "--captions must measure a run for captions or region-captions or language"),
+        (["--entailment"], "--entailment must measure a run for entailment"),
+        (["--zero-shot", "--seen", "--typos", "0", "1.5"], "typos=1.5"),
+        (["--zero-shot", "--seen", "--top", "0"], "`top`"),
+        (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(tiny_run, options, said, capsys):
+    assert main(["evaluate", str(tiny_run.path), *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
