@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.fine_tune import run_backbone, starting_weights, with_backbone
 from vsemb.runs.run import Run
@@ -76,3 +77,11 @@ def test_what_is_no_network_is_refused(tiny_run: Run, tiny_pixel_run: Run, tiny_
     recipe = with_backbone(tiny_recipe, scenes, str(tiny_pixel_run.path)).with_overrides(["image.size=64"])
     with pytest.raises(InvalidArgumentError, match="image.weights.*32 pixels.*64 pixels"):
         start(recipe)
+
+
+@pytest.mark.parametrize("name", ["kiros2014", "order-embedding", "vsepp"])
+def test_a_named_backbone_sees_augmented_images_whatever_the_features_were(name, scenes) -> None:
+    tower = with_backbone(recipes.get(name), scenes, "MobileNetV2").image
+    assert (tower.augment, tower.frozen_statistics) == (True, True)
+    tower = with_backbone(recipes.get(name), scenes, "SmallConvNet").image
+    assert (tower.augment, tower.frozen_statistics) == (False, False)

@@ -52,25 +52,28 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         if Path(backbone).is_dir():
             config, _ = run_backbone(backbone, "fine_tune")
             weights = str(Path(backbone).resolve())
-            return _from_pixels(recipe, _pixels(config, weights, config.name in FROM_SCRATCH, given))
+            return _from_pixels(recipe, _named(_pixels(config, weights, given)))
         if Path(backbone).name != backbone:
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; there is no run.")
     if backbone is not None:
         BackboneConfig(backbone)
         tower = Pixels(backbone, **given, weights="preset" if is_preset(backbone) else None)
-        if backbone in FROM_SCRATCH:
-            tower = replace(tower, frozen_statistics=False, augment=False)
-        return _from_pixels(recipe, tower)
+        return _from_pixels(recipe, _named(tower))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
         raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
-    return _from_pixels(recipe, _pixels(store.backbone, str(store.weights_path.resolve()), False, given))
+    return _from_pixels(recipe, _pixels(store.backbone, str(store.weights_path.resolve()), given))
 
 
-def _pixels(config: BackboneConfig, weights: str, scratch: bool, given: Mapping[str, Any]) -> Pixels:
+def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> Pixels:
     given = {**given, "pooling": given.get("pooling") or config.pooling}
-    tower = Pixels(config.name, weights=weights, size=config.size, layer=config.layer, **given)
-    return replace(tower, frozen_statistics=False, augment=False) if scratch else tower
+    return Pixels(config.name, weights=weights, size=config.size, layer=config.layer, **given)
+
+
+def _named(tower: Pixels) -> Pixels:
+    """Returns a tower whose backbone was named: augmented and with stored statistics, unless it starts from scratch."""
+    pretrained = tower.backbone not in FROM_SCRATCH
+    return replace(tower, frozen_statistics=pretrained, augment=pretrained)
 
 
 def _from_pixels(recipe: Any, image: Pixels) -> Recipe:
