@@ -51,7 +51,7 @@ class DualEncoder(Configured, ReplicatedModel):
         image_encoder: layer from images (features or pixels) to (n, dim), or (n, regions, dim) for sets, as
             `RegionEncoder`.
         text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets.
-        similarity: a name of `vsemb.similarities.SIMILARITIES`, such as `"cosine"`, or a `Similarity`.
+        similarity: the kind of one, such as `"cosine"`, or a `Similarity`.
         logit_scale: a `LogitScale`, for losses that want a learned temperature.
         image_weight: weight of the loss whose queries are images.
         text_weight: weight of the loss whose queries are texts; with 0 for one of the two, the loss is

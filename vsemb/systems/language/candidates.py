@@ -93,7 +93,7 @@ class StructureContentCaptioner(tf.Module):
 
     Example:
 
-        captioner = load_captioner(LanguageRun.open("runs/sc-nlm"))
+        captioner = load_captioner(Run.open("runs/sc-nlm"))
         texts, log_probs = captioner(images)
     """
 

@@ -110,7 +110,7 @@ def tree_lstm_states(
     and each child has a forget gate of its own that reads only that child's h (Tai et al. 2015, equations
     2 to 8).
 
-    On TensorFlow, nodes are computed depth by depth with a gradient of their own (`ops/tree_levels.py`);
+    On TensorFlow, nodes are computed depth by depth with a gradient of their own (`levels.py`);
     on other backends by `tree_lstm_states_reference`. Half precision is computed in float32.
 
     Args:
