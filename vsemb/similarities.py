@@ -27,6 +27,11 @@ class Similarity(Part, family="similarity"):
     #: Whether scores are linear in the embedding of the text, and so the mean score of several texts the
     #: score of their mean (Reed et al. 2016, equation 8).
     linear: ClassVar[bool] = False
+    #: Whether scores are the inner products of normalised embeddings, so that `scores` need not be called.
+    inner_product: ClassVar[bool] = False
+    #: Whether items with large inner products are good candidates for exact scores. Without this and without
+    #: `inner_product`, all items are scored.
+    candidates_by_inner_product: ClassVar[bool] = False
     #: Whether embeddings have length 1.
     unit_length: ClassVar[bool] = False
     #: Whether the space has composition and abstraction, see `vsemb.search.compose`.
@@ -96,6 +101,9 @@ class Similarity(Part, family="similarity"):
 class Dot(Similarity, kind="dot"):
     """Inner product of raw embeddings (Reed et al. 2016, compatibility F; imgcap).
 
+    A subclass that overrides `scores` and `pair_scores` must set `inner_product` to False, or search and
+    evaluation do not call them, and `linear` and `candidates_by_inner_product` too where they no longer hold.
+
     Example:
 
     >>> float(Dot().scores(ops.ones((1, 2)), ops.ones((1, 2)))[0, 0])
@@ -103,6 +111,8 @@ class Dot(Similarity, kind="dot"):
     """
 
     linear: ClassVar[bool] = True
+    inner_product: ClassVar[bool] = True
+    candidates_by_inner_product: ClassVar[bool] = True
     geometry: ClassVar[str] = "raw"
 
     def normalize(self, embeddings: Tensor) -> Tensor:
@@ -144,6 +154,7 @@ class OrderViolation(Similarity, kind="order"):
     array([[-0.  , -0.16]], dtype=float32)
     """
 
+    candidates_by_inner_product: ClassVar[bool] = True
     unit_length: ClassVar[bool] = True
     self_score: ClassVar[float | None] = 0.0
     composes: ClassVar[bool] = True

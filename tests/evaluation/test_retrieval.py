@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from tests.oracles import oracle
 from vsemb import similarities
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval, retrieval_ranks
+from vsemb.evaluation import retrieval as module
 from vsemb.evaluation.retrieval import rank_metrics
 
 DOT, COSINE = similarities.get("dot"), similarities.get("cosine")
@@ -334,3 +338,18 @@ def test_intervals_resample_images_with_all_their_captions() -> None:
     assert found.text_to_image["R@1"] == 50.0
     low, high = found.intervals["text_to_image"]["R@1"]
     assert 24 < high - low < 40
+
+
+def test_scores_of_a_dot_that_are_no_inner_products_are_not_scanned(monkeypatch):
+    @dataclass(frozen=True)
+    class Least(similarities.Dot):
+        inner_product: ClassVar[bool] = False
+
+        def scores(self, images, texts):
+            return -super().scores(images, texts)
+
+    monkeypatch.setattr(module, "worth_a_scan", lambda images, texts: True)
+    monkeypatch.setattr(module, "scanned_ranks", lambda *_: pytest.fail("ranked by inner products"))
+    images, ids = np.eye(2, dtype=np.float32), np.arange(2)
+    for ranks in retrieval_ranks(images, images[::-1].copy(), ids, ids, Least()):
+        assert ranks.tolist() == [0, 0]

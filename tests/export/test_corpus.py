@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -99,6 +102,28 @@ def test_orders_are_scored_exactly_among_candidates(monkeypatch):
         found = corpus.search(tf.constant(query), tf.constant([True]), tf.constant([candidates]), order, "text")
         pairs = zip(found["ids"].numpy()[0].tolist(), found["scores"].numpy()[0].tolist(), strict=True)
         assert dict(pairs) == pytest.approx(expected, abs=1e-7)
+
+
+@pytest.mark.parametrize("narrowed", [True, False])
+@pytest.mark.parametrize(("kind", "query_kind", "best"), [("image", "text", 0), ("text", "image", 1)])
+def test_scores_that_are_no_inner_products_are_those_of_the_similarity(narrowed, kind, query_kind, best, monkeypatch):
+    # The first item scores 0 as an image and the second as a text; by inner products the third is best.
+    @dataclass(frozen=True)
+    class Nearest(similarities.Dot):
+        inner_product: ClassVar[bool] = False
+        candidates_by_inner_product: ClassVar[bool] = narrowed
+
+        def scores(self, images, texts):
+            return self.pair_scores(images[:, None], texts[None])
+
+        def pair_scores(self, images, texts):
+            return -tf.reduce_sum(tf.square(texts - images - 1), axis=-1)
+
+    monkeypatch.setattr(corpus_module, "EACH", 3)
+    query = tf.constant([[4.0, 4.0]])
+    corpus = Corpus(np.array([[3, 3], [5, 5], [9, 9]], np.float32), np.arange(3), list("abc"), kind)
+    found = corpus.search(query, tf.constant([True]), tf.constant([1]), Nearest(), query_kind)
+    assert (found["ids"].numpy().tolist(), found["scores"].numpy().tolist()) == ([[best]], [[0.0]])
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ def test_parts_of_a_package_from_training_to_search(data: Path, tmp_path: Path) 
     assert "image" in vsemb("evaluate", run, "--json", tmp_path / "metrics.json")
     assert 0 <= json.loads((tmp_path / "metrics.json").read_text())["image_to_text"]["R@1"] <= 100
     assert ".png" in vsemb("search", run, "a red square", "--data", data, "--split", "val")
+    check_search(run, data, tmp_path)
     vsemb("export", run, model)
     vsemb("verify", model)
     from vsemb.serving import Client, Server
@@ -91,6 +92,21 @@ def test_parts_of_a_package_from_training_to_search(data: Path, tmp_path: Path) 
         client = Client(f"http://127.0.0.1:{server.rest_port}", "outsider")
         found = client.encode_text(["a red square", "the blue one"])
     assert found.embedding.shape == (2, 16) and np.isfinite(found.embedding).all()
+
+
+def check_search(run: Path, data: Path, folder: Path) -> None:
+    """The scores of an index are those of the run's own similarity, whose scale is not the default."""
+    from vsemb.evaluation import Embedder
+    from vsemb.runs.indexing import open_indexed
+
+    vsemb("index", run, "--data", data, "--split", "val", "--out", folder / "index")
+    vsemb("search", folder / "index", "a red square", "-k", 3, "--json", folder / "found.json")
+    index, opened, _ = open_indexed(folder / "index")
+    assert index.source.similarity == {"kind": "euclidean", "scale": 2.0}
+    text = Embedder(opened.model).texts(*opened.encode(["a red square"]))
+    scores = np.array(opened.model.similarity.scores(np.array(index.embeddings), text))[:, 0]
+    found = json.loads((folder / "found.json").read_text())["results"]
+    np.testing.assert_allclose([one["score"] for one in found], np.sort(scores)[::-1][:3], rtol=1e-4)
 
 
 def test_a_task_of_a_package(data: Path, tmp_path: Path) -> None:

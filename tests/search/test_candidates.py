@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
-from vsemb.search import IndexSource, SearchIndex, candidate_recall
+from vsemb.search import IndexSettings, IndexSource, SearchIndex, candidate_recall, write_index
 from vsemb.search import index as module
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "order")
@@ -96,3 +97,15 @@ def test_what_is_refused():
     for similarity in ("dot", "cosine"):
         with pytest.raises(InvalidArgumentError, match=f"{similarity}.*inner products"):
             plain(vectors(9), similarity=similarity).search(vectors(1), 4, candidates=6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_without_candidates_by_inner_product_all_items_are_scored(monkeypatch, tmp_path, dtype):
+    # Inner products alone would choose (0, 2) for (.6, .8), whose violation is the second of the three.
+    monkeypatch.setattr(similarities.OrderViolation, "candidates_by_inner_product", False)
+    monkeypatch.setattr(module, "default_candidates", lambda k: k)
+    keys = ["a", "b", "c"]
+    index = write_index(tmp_path / "index", ITEMS, np.arange(3), keys, SOURCE, settings=IndexSettings(dtype=dtype))
+    assert index.search(QUERY, 1)[0].tolist() == [[0]]
+    with pytest.raises(InvalidArgumentError, match="order.*all items are scored"):
+        index.search(QUERY, 1, candidates=2)

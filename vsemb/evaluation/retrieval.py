@@ -18,7 +18,7 @@ from keras import ops
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.ranks import count_reaching, entries
-from vsemb.similarities import Dot, Similarity
+from vsemb.similarities import Similarity
 
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
@@ -100,7 +100,7 @@ def retrieval_ranks(
     _check(images, texts, image_ids, text_image_ids)
     order = np.argsort(image_ids)
     own = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]  # (m,) each text's image
-    if isinstance(similarity, Dot) and worth_a_scan(len(images), len(texts)):
+    if similarity.inner_product and worth_a_scan(len(images), len(texts)):
         found = scanned_ranks(images, texts, own, block)
         if found is not None:
             return found

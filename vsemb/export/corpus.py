@@ -94,8 +94,8 @@ class Corpus:
     ) -> dict[str, tf.Tensor]:
         """Finds the best items for each query, in graph.
 
-        A similarity whose scores are inner products is searched exactly. One that is not, an order, is
-        scored exactly for the items with the largest inner products: as many as an index
+        A similarity is searched exactly, but for one with which inner products find candidates, as an order:
+        that is scored exactly for the items with the largest inner products, as many as an index
         does with a backend, see `vsemb.search.candidates`.
 
         Args:
@@ -130,10 +130,11 @@ class Corpus:
         self, queries: tf.Tensor, most: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns rows int32 and scores float32, (batch, most), a few queries at a time."""
-        candidates = most if similarity.linear else tf.maximum(EACH * most, FEWEST)
-        candidates = tf.minimum(candidates, len(self))
-        # Scores, or the embeddings of the candidates.
-        held = tf.maximum(len(self), 0 if similarity.linear else candidates * queries.shape[1])
+        inner, narrowed = similarity.inner_product, similarity.candidates_by_inner_product
+        candidates = tf.minimum(tf.maximum(EACH * most, FEWEST), len(self)) if narrowed and not inner else most
+        # Scores, or the embeddings of what is scored otherwise.
+        compared = 0 if inner else candidates if narrowed else len(self)
+        held = tf.maximum(len(self), compared * queries.shape[1])
         step = tf.maximum(1, _BLOCK // held)
         total = tf.shape(queries)[0]
         steps = tf.maximum(1, (total + step - 1) // step)
@@ -142,8 +143,12 @@ class Corpus:
             number: tf.Tensor, rows: tf.TensorArray, scores: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
             here = queries[number * step : (number + 1) * step]
-            best, found = tf.math.top_k(tf.matmul(here, self._variables[0], transpose_b=True), candidates)
-            if not similarity.linear:
+            if inner or narrowed:
+                scored = tf.matmul(here, self._variables[0], transpose_b=True)
+            else:
+                scored = self._scores(here, similarity, query_kind)
+            best, found = tf.math.top_k(scored, candidates)
+            if narrowed and not inner:
                 found = tf.sort(found)  # The earlier of two equal items comes first.
                 exact = self._pair_scores(here, found, similarity, query_kind)
                 best, places = tf.math.top_k(exact, most)
@@ -158,6 +163,12 @@ class Corpus:
             lambda number, *_: number < steps, body, [tf.constant(0), *arrays], parallel_iterations=1
         )
         return found.concat(), best.concat()
+
+    def _scores(self, queries: tf.Tensor, similarity: Similarity, query_kind: str) -> tf.Tensor:
+        items = tf.convert_to_tensor(self._variables[0])
+        if items_are_images(self.kind, query_kind):
+            return tf.transpose(similarity.scores(items, queries))
+        return similarity.scores(queries, items)
 
     def _pair_scores(self, queries: tf.Tensor, rows: tf.Tensor, similarity: Similarity, query_kind: str) -> tf.Tensor:
         items, queries = tf.gather(self._variables[0], rows), queries[:, None]

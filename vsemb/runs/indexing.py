@@ -63,7 +63,7 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
         dataset=_content(run, dataset, kind),
         splits=split_names(dataset, split),
         kind=kind,
-        similarity=run.recipe.similarity.kind,
+        similarity=run.recipe.similarity.to_json(),
     )
 
 
@@ -288,10 +288,10 @@ def measure_candidates(
         number of candidates -> share of the exact k best that is found, see `candidate_recall`.
 
     Raises:
-        InvalidArgumentError: for numbers below k, or a run whose scores are inner products.
+        InvalidArgumentError: for numbers below k, or a run with which candidates are of no use.
     """
     for count in candidates:
-        check_candidates(count, k, index.source.similarity, approximate=index.backend is not None)
+        check_candidates(count, k, index.source.scored_by, approximate=index.backend is not None)
     embedded, _ = _caption_queries(run, dataset, index, queries, seed)
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 

@@ -132,7 +132,7 @@ class IndexSearcher:
         del query
         if candidates is not None and not index.exists():
             # It would be built to score every item; refused before the work of embedding.
-            check_candidates(candidates, max(k, resort or 0), run.recipe.similarity.kind)
+            check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
 
     @classmethod
     def open(

@@ -12,7 +12,7 @@ its cost where so few are missed.
 from __future__ import annotations
 
 from vsemb.errors import invalid_argument
-from vsemb.similarities import OrderViolation
+from vsemb.similarities import Similarity
 from vsemb.similarities import get as get_similarity
 
 #: Candidates of a backend for each result, and the fewest of them.
@@ -30,25 +30,26 @@ def default_candidates(k: int) -> int:
     return max(EACH * k, FEWEST)
 
 
-def check_candidates(candidates: int, k: int, similarity: str, *, approximate: bool = False) -> None:
+def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, approximate: bool = False) -> None:
     """Refuses numbers of candidates that make no sense.
 
     Args:
         candidates: items scored exactly for each query.
         k: results wanted.
-        similarity: name of the similarity.
+        similarity: the similarity, or its kind.
         approximate: whether a backend finds them, and not the inner products of all items.
 
     Raises:
-        InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, or
-            fewer candidates than k.
+        InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, one
+            for which they choose none, or fewer candidates than k.
     """
-    if not approximate and not isinstance(get_similarity(similarity), OrderViolation):
-        raise invalid_argument(
-            "candidates",
-            candidates,
-            f"none with the similarity {similarity!r}",
-            "Its scores are inner products, by which candidates would be chosen: leave it out.",
-        )
+    similarity = get_similarity(similarity)
+    why = None
+    if not similarity.candidates_by_inner_product:
+        why = "Inner products find no candidates for it, and all items are scored: leave it out."
+    elif similarity.inner_product and not approximate:
+        why = "Its scores are inner products, by which candidates would be chosen: leave it out."
+    if why is not None:
+        raise invalid_argument("candidates", candidates, f"none with the similarity {similarity.kind!r}", why)
     if candidates < k:
         raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb import similarities
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search.arithmetic import resort_by_mean
 from vsemb.search.backends import Backend
@@ -124,7 +123,7 @@ class SearchIndex:
             query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
             candidates: score exactly only so many items for each query, those with the largest inner
                 product, see `vsemb.search.candidates`. None scores all, or with a backend that is not exact
-                ten for each result and at least 100.
+                ten for each result and at least 100, where inner products find candidates.
 
         Returns:
             rows: (queries, k) int64, best first, equal scores in the order of the rows. There are
@@ -132,8 +131,8 @@ class SearchIndex:
             scores: (queries, k) float32.
 
         Raises:
-            InvalidArgumentError: for k < 1, fewer candidates than k, candidates without a backend where
-                scores are inner products, or queries of another size or not finite.
+            InvalidArgumentError: for k < 1, fewer candidates than k, candidates that
+                `check_candidates` refuses, or queries of another size or not finite.
         """
         if k < 1:
             raise invalid_argument("k", k, "an integer >= 1")
@@ -143,12 +142,13 @@ class SearchIndex:
         if queries.ndim != 2 or queries.shape[1] != self.dim or not np.isfinite(queries).all():
             raise invalid_argument("queries", queries.shape, f"finite numbers of shape (queries, {self.dim})")
         excluded = np.unique(np.asarray(exclude, np.int64))
+        similarity = self.source.scored_by
         if candidates is not None:
-            check_candidates(candidates, k, self.source.similarity, approximate=self.backend is not None)
-        elif self.backend is not None:
+            check_candidates(candidates, k, similarity, approximate=self.backend is not None)
+        elif self.backend is not None and similarity.candidates_by_inner_product:
             candidates = default_candidates(k)
         if candidates is None:
-            if isinstance(similarities.get(self.source.similarity), similarities.Dot):
+            if similarity.inner_product:
                 return self._nearest(queries, k, excluded)
             return self._best(queries, k, excluded, lambda items: self._scores(items, queries, query_kind))
         rows = self._candidates(queries, min(candidates, len(self) - len(excluded)), excluded)
@@ -224,8 +224,8 @@ class SearchIndex:
         return np.take_along_axis(rows, where, axis=1), scores
 
     def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
-        similarity = similarities.get(self.source.similarity)
-        if isinstance(similarity, similarities.Dot):
+        similarity = self.source.scored_by
+        if similarity.inner_product:
             # The same sum for either side, without a copy of the items.
             return queries @ items.T
         item_tensor, query_tensor = ops.convert_to_tensor(items), ops.convert_to_tensor(queries)
@@ -236,6 +236,6 @@ class SearchIndex:
         return np.array(ops.convert_to_numpy(scores))  # (queries, items)
 
     def _pair_scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
-        similarity = similarities.get(self.source.similarity)
+        similarity = self.source.scored_by
         pair = (items, queries) if items_are_images(self.source.kind, query_kind) else (queries, items)
         return ops.convert_to_numpy(similarity.pair_scores(*map(ops.convert_to_tensor, pair)))

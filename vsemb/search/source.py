@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.search import backends
+from vsemb.similarities import Similarity
 
 KINDS = ("image", "text")
 DTYPES = ("float32", "float16", "int8", "binary")
@@ -34,19 +36,27 @@ class IndexSource:
         dataset: fingerprint of the dataset.
         splits: names of the splits, in order.
         kind: what the items are: `"image"` or `"text"`.
-        similarity: name of the similarity that compares them with queries.
+        similarity: the similarity that compares them with queries, as `Similarity.to_json` returns it; given
+            as that or by its kind, which stands for default fields.
     """
 
     run: str
     dataset: str
     splits: tuple[str, ...]
     kind: str
-    similarity: str
+    similarity: dict[str, Any] | str
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown_name("kind", self.kind, KINDS)
-        similarities.get(self.similarity)
+        object.__setattr__(self, "similarity", self.scored_by.to_json())
+
+    @cached_property
+    def scored_by(self) -> Similarity:
+        """The similarity itself."""
+        if isinstance(self.similarity, str):
+            return similarities.get(self.similarity)
+        return Similarity.from_json(self.similarity)
 
 
 @dataclass(frozen=True)
