@@ -395,3 +395,36 @@ def test_a_field_that_is_not_read_does_not_exist(choices: list[str], path: str) 
     recipe = Retrieval().with_overrides(choices)
     with pytest.raises(InvalidArgumentError, match=f"{path.replace('.', '[.]')}|it has no fields"):
         recipe.with_overrides([f"{path}=1"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["image=pixels", "initialization=cca"], "initialization='cca'.*unless features pass an affine map"),
+        (["image.projection=none", "embedding_dim=null", "initialization=cca"], "unless features pass an affine map"),
+        (["loss.image_weight=0", "loss.text_weight=0"], "image_weight, text_weight.*one of them > 0"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_any_work(changes: list[str], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        Retrieval().with_overrides(changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "low", "high"),
+    [
+        ("multimodal-rnn", "beam", 1, 1024),
+        ("multimodal-rnn", "max_words", 1, 512),
+        ("sc-nlm", "context", 1, 64),
+        ("sc-nlm", "structure", 0, 64),
+        ("sc-nlm", "beam", 1, 1024),
+        ("sc-nlm", "candidates", 1, 65536),
+    ],
+)
+def test_limits_of_what_would_not_fit_into_memory(name: str, path: str, low: int, high: int) -> None:
+    (part,) = (part for part in walk(recipes.get(name)) if path in fields_of(type(part)))
+    for value in (low, high):
+        assert getattr(dataclasses.replace(part, **{path: value}), path) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(InvalidArgumentError, match=f"{path}.*from {low} to {high}"):
+            dataclasses.replace(part, **{path: value})

@@ -35,15 +35,14 @@ class Halved(Cosine, kind="KIND"):
 def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leaves the registry and loaded modules as they were."""
     monkeypatch.setenv(registry.VARIABLE, "")
-    classes, modules = dict(registry._CLASSES), set(sys.modules)
     registry.forget()
     yield
     monkeypatch.undo()
-    registry._CLASSES.clear()
-    registry._CLASSES.update(classes)
-    for name in set(sys.modules) - modules:
-        if name.startswith("written_"):
-            del sys.modules[name]
+    # Of other modules, which stay, classes are entered only once.
+    for key in [key for key, cls in registry._CLASSES.items() if cls.__module__.startswith("written_")]:
+        del registry._CLASSES[key]
+    for name in [name for name in sys.modules if name.startswith("written_")]:
+        del sys.modules[name]
     registry.forget()
 
 
@@ -162,6 +161,36 @@ def test_the_variable_names_files_and_modules(monkeypatch: pytest.MonkeyPatch, t
         registry.systems()
 
 
+def test_a_module_that_the_variable_misnames_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from vsemb.cli.__main__ import main
+
+    monkeypatch.setenv(registry.VARIABLE, "written_typo")
+    registry.forget()
+    with pytest.raises(DataError, match="VSEMB_SYSTEMS.*written_typo cannot be loaded.*ModuleNotFoundError"):
+        registry.systems()
+    assert main(["recipes"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("vsemb: ") and "written_typo" in line
+
+
+def test_an_entry_point_that_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: Entry) -> object:
+        raise ImportError("no such package")
+
+    installed(monkeypatch, "a string")
+    monkeypatch.setattr(Entry, "load", load)
+    with pytest.raises(DataError, match="outsider0.*cannot be loaded.*no such package"):
+        registry.systems()
+
+
+def test_a_module_without_the_kind_it_is_declared_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, System(name="outsider", parts={"similarity": {"written-missing": "vsemb.errors"}}))
+    with pytest.raises(DataError, match="vsemb.errors must define the similarity 'written-missing'"):
+        registry.find_part("similarity", "written-missing", "similarity")
+
+
 def test_an_unknown_kind_says_where_parts_of_ones_own_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="Did you mean 'cosine'.*VSEMB_SYSTEMS"):
         registry.find_part("similarity", "cosin", "similarity")
@@ -200,6 +229,48 @@ def test_a_file_without_a_recipe_is_refused(tmp_path: Path) -> None:
         recipes.get(str(write(tmp_path, "nothing")))
     with pytest.raises(DataError, match="there is no such file"):
         recipes.get(str(tmp_path / "nowhere.py"))
+
+
+@pytest.mark.parametrize("line", ["RECIPE = 3", "RECIPE = {}", "RECIPE = {'one': 3}"])
+def test_what_is_no_recipe_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(DataError, match="must define RECIPE.*it is "):
+        recipes.get(str(write(tmp_path, "wrong", line + "\n")))
+
+
+def test_a_file_with_inputs_of_its_own_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vsemb.cli.__main__ import main
+    from vsemb.runs import train
+
+    seen: list[dict[str, object]] = []
+
+    def trained(*_: object, inputs: dict[str, object], **__: object) -> None:
+        seen.append(inputs)
+        raise DataError("enough")
+
+    monkeypatch.setattr(train, "train", trained)
+    monkeypatch.setattr("vsemb.cli.train._configured", lambda recipe, arguments: (recipe, None))
+    system = 'SYSTEM = System(name="inputs", train_inputs={"base-run": "a run"})\nRECIPE = Retrieval()\n'
+    path = write(tmp_path, "inputs", system)
+    assert main(["train", str(path), "--data", "data", "--out", str(tmp_path / "run")]) == 1
+    assert seen == [{}]
+
+
+def test_a_file_may_have_dots_in_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "written_exp.v2.py"
+    path.write_text("MINE = 2\n")
+    module = registry.load_module(str(path))
+    assert module.MINE == 2 and registry.load_module(str(path)) is module
+
+
+def test_a_file_that_raises_is_refused_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "written_raising.py"
+    path.write_text("MINE = 2\nraise KeyError('lost')\n")
+    for _ in range(2):
+        with pytest.raises(DataError, match="written_raising.py cannot be loaded.*KeyError: 'lost'"):
+            registry.load_module(str(path))
+    assert "written_raising" not in sys.modules
+    path.write_text("MINE = 3\n")
+    assert registry.load_module(str(path)).MINE == 3
 
 
 def test_a_file_may_have_the_name_of_a_module(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -85,10 +85,13 @@ class Part:
     Class attributes:
         family: the family's name; None for a plain record.
         kind: name of this choice in its family; None for the family itself and for records.
+        made_of: name of a fingerprint in `run.json` that the part brings -> what another one is called, such as
+            `another dataset`; a run that is resumed must have the same. Those of base classes are kept.
     """
 
     family: ClassVar[str | None] = None
     kind: ClassVar[str | None] = None
+    made_of: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, *, family: str | None = None, kind: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

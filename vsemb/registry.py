@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, unknown_name
 from vsemb.files import sha256_bytes
 
 #: Environment variable with further systems.
@@ -103,9 +103,18 @@ def _installed() -> tuple[System, ...]:
 
     ours = importlib.import_module("vsemb.systems").SYSTEMS
     found = [_system_of(importlib.import_module(name)) for name in ours]
-    found += [_checked(entry.load(), str(entry)) for entry in sorted(entry_points(group=GROUP), key=str)]
+    for entry in sorted(entry_points(group=GROUP), key=str):
+        try:
+            found.append(_checked(entry.load(), str(entry)))
+        except DataError:
+            raise
+        except Exception as error:
+            raise _not_loaded(str(entry), error) from error
     for name in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
-        found.append(_system_of(load_module(name)))
+        try:
+            found.append(_system_of(load_module(name)))
+        except DataError as error:
+            raise DataError(f"{VARIABLE} must name modules or Python files of systems. {error}") from error
     return tuple(found)
 
 
@@ -128,26 +137,40 @@ def load_module(name: str) -> ModuleType:
     """Imports a module by its name, or a Python file by its path.
 
     Raises:
-        DataError: if the file does not exist.
+        DataError: if there is none, or it cannot be executed.
     """
     if not name.endswith(".py"):
-        return importlib.import_module(name)
+        try:
+            return importlib.import_module(name)
+        except Exception as error:
+            raise _not_loaded(name, error) from error
     path = Path(name).resolve()
     if not path.is_file():
         raise DataError(f"{name} must be a Python file; there is no such file.")
     module_name = path.stem
-    other = importlib.util.find_spec(module_name)
-    if other is not None and other.origin != str(path):
-        # `json.py` of a user must not stand in for Python's.
-        module_name += f"_{sha256_bytes(str(path).encode())[:8]}"
+    other = importlib.util.find_spec(module_name) if module_name.isidentifier() else None
+    if not module_name.isidentifier() or (other is not None and other.origin != str(path)):
+        # `json.py` of a user must not stand in for Python's, and `exp.v2` would be a module in a package.
+        module_name = f"{module_name.replace('.', '_')}_{sha256_bytes(str(path).encode())[:8]}"
     if (known := sys.modules.get(module_name)) is not None:
         return known
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        # Or the half of it that is there would be taken for the whole the next time.
+        sys.modules.pop(module_name, None)
+        if isinstance(error, Exception):
+            raise _not_loaded(str(path), error) from error
+        raise
     return module
+
+
+def _not_loaded(what: str, error: Exception) -> DataError:
+    return DataError(f"{what} cannot be loaded. {type(error).__name__}: {one_line(error)}")
 
 
 def add_file(path: str | os.PathLike[str]) -> ModuleType:
@@ -175,12 +198,17 @@ def recipes_of_file(path: str) -> dict[str, Any]:
     """Returns the recipes of a Python file: `RECIPE`, or a dictionary of variants with that name.
 
     Raises:
-        DataError: if the file does not exist or defines no recipe.
+        DataError: if the file cannot be loaded or defines no recipe.
     """
-    found = getattr(add_file(path), "RECIPE", None)
-    if found is None:
-        raise DataError(f"{path} must define RECIPE, a recipe or a dictionary of variants; it defines neither.")
-    return dict(found) if isinstance(found, Mapping) else {found.variant: found}
+    module = add_file(path)
+    found = getattr(module, "RECIPE", None)
+    recipe = load("vsemb.recipes.schema:Recipe")
+    if isinstance(found, recipe):
+        return {found.variant: found}
+    if not isinstance(found, Mapping) or not found or not all(isinstance(each, recipe) for each in found.values()):
+        shown = f"it is {one_line(repr(found), 80)}" if hasattr(module, "RECIPE") else "it defines neither"
+        raise DataError(f"{path} must define RECIPE, a recipe or a dictionary of variants; {shown}.")
+    return dict(found)
 
 
 def _system_of(module: ModuleType) -> System:
@@ -263,6 +291,7 @@ def find_part(family: str, kind: str, path: str) -> type:
 
     Raises:
         InvalidArgumentError: for an unknown kind, with the nearest one.
+        DataError: if the module that a system declares for the kind does not define it.
     """
     if (family, kind) not in _CLASSES:
         modules = {kind: name for system in systems() for kind, name in system.parts.get(family, {}).items()}
@@ -271,6 +300,8 @@ def find_part(family: str, kind: str, path: str) -> type:
             fix = f"A part of your own: name its module or file in {VARIABLE}."
             raise InvalidArgumentError(f"{error} {fix}")
         importlib.import_module(modules[kind])
+        if (family, kind) not in _CLASSES:
+            raise DataError(f"{modules[kind]} must define the {family} {kind!r}, as its system declares; it does not.")
     return _CLASSES[family, kind]
 
 

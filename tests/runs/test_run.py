@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.recipes.retrieval import RetrievalJob
+from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs import run_directory
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.run_directory import enter_run
 from vsemb.runs.train import train
+from vsemb.text.vocabulary import Vocabulary
 
 
 @pytest.fixture
@@ -108,6 +113,43 @@ def test_other_features_are_refused(run_copy, tiny_recipe, scenes_copy) -> None:
     # Measured on the run's own dataset, the features must be those of the training.
     with pytest.raises(DataError, match="No features"):
         evaluate_run(Run.open(run_copy), scenes_copy, "val")
+
+
+@dataclass(frozen=True)
+class Heard(Retrieval, kind="heard"):
+    """A task of one's own, which reads sounds too."""
+
+    made_of: ClassVar[Mapping[str, str]] = {"sounds": "other sounds"}
+
+
+def test_what_a_task_of_ones_own_is_made_of_is_compared(tmp_path: Path) -> None:
+    info = {"dataset": "d", "sounds": "one", "number": 1}
+
+    def enter(**changes: object) -> None:
+        enter_run(Heard(), info | changes, tmp_path / "run", Vocabulary(["a"]), lambda folder: None)
+
+    enter()
+    enter(number=2)
+    with pytest.raises(DataError, match=r"other sounds .one there, two now"):
+        enter(sounds="two")
+    # What the base knows of a run stays.
+    with pytest.raises(DataError, match="another dataset"):
+        enter(dataset="e")
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "names"),
+    [
+        ("vsepp", None, set()),
+        ("tree-twin", None, {"parses"}),
+        ("da-sje-attributes", None, {"attributes"}),
+        ("sc-nlm", None, {"encoder", "tags"}),
+        ("multimodal-rnn-regions", None, {"alignment"}),
+    ],
+)
+def test_what_runs_are_made_of(name: str, variant: str | None, names: set[str]) -> None:
+    recipe = recipes.get(name, variant)
+    assert set(run_directory._made_of(recipe)) == {"dataset", "features", "vocabulary"} | names
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path, tiny_recipe, scenes) -> None:

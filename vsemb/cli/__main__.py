@@ -87,10 +87,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     # Errors that matter are exceptions; what TensorFlow logs at this level is about GPUs it did not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    given = build_parser().parse_args(argv)
-    # A text may stand after options too.
-    arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
-    module = command_module(given.command)
+    try:
+        given = build_parser().parse_args(argv)
+        # A text may stand after options too.
+        arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
+        module = command_module(given.command)
+    except VsembError as error:
+        # Of a system that cannot be loaded.
+        print(f"vsemb: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:

@@ -97,8 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
     # Before anything else of TensorFlow runs.
     devices = open_distribution(arguments.strategy, arguments.devices)
     recipe, data = _configured(recipe, arguments)
-    names = registry.entries("train_inputs")
-    given = {name: getattr(arguments, name.replace("-", "_")) for name in names}
+    # A system of the recipe's own file came after the options were made.
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in registry.entries("train_inputs")}
     inputs = {name: Run.open(path) for name, path in given.items() if path is not None}
     try:
         trained = train(

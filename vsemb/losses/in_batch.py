@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured
+from vsemb.errors import invalid_argument
 from vsemb.ops.replicas import replica_count
 from vsemb.parts import Count, NonNegative, Part
 
@@ -144,6 +145,11 @@ class LossPart(Part, family="loss"):
     text_weight: NonNegative = 1.0
     block_size: Count | None = None
     reduction: Literal["sum", "mean"] | None = None
+
+    def check(self) -> None:
+        if not self.image_weight + self.text_weight > 0:
+            received = (self.image_weight, self.text_weight)
+            raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
 
     def build(self, steps_per_epoch: int) -> InBatchLoss:
         """Builds the Keras loss.

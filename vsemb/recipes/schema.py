@@ -57,7 +57,8 @@ class Job(Protocol):
 
     Attributes:
         vocabulary: of the training texts.
-        info: what `run.json` says of the data; a run that is resumed must have the same.
+        info: what `run.json` says of the data; a run that is resumed must have the same of what the recipe's parts
+            name in `made_of`.
         unit: what a row of a batch is called, for the progress bar.
         monitor: name in the logs that decides which epoch is kept; the highest value is best.
     """
@@ -112,6 +113,11 @@ class Recipe(Part, family="task"):
     inputs: ClassVar[tuple[str, ...]] = ()
     evaluation: ClassVar[str] = "retrieval"
     run_fields: ClassVar[tuple[str, ...]] = ()
+    made_of: ClassVar[Mapping[str, str]] = {
+        "dataset": "another dataset",
+        "features": "other features",
+        "vocabulary": "another vocabulary",
+    }
 
     name: str = "mine"
     variant: str = "default"

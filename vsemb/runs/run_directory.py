@@ -13,18 +13,6 @@ from vsemb.recipes.schema import Recipe
 from vsemb.runs.run import RECIPE, STATUS, VOCABULARY, read_recipe, read_status
 from vsemb.text.vocabulary import Vocabulary
 
-# What a run was made of, by its name in `run.json`, and what another one is called.
-_MADE_OF = {
-    "dataset": "another dataset",
-    "features": "other features",
-    "vocabulary": "another vocabulary",
-    "attributes": "other attributes",
-    "parses": "other parses",
-    "encoder": "another encoder",
-    "tags": "other parts of speech",
-    "alignment": "snippets of another alignment",
-}
-
 
 def check_out(out: Path) -> None:
     """Refuses a directory that holds something else than a run.
@@ -88,15 +76,21 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, An
             f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
             "Choose another --out, or remove it."
         )
-    names = [name for name in _MADE_OF if name in info]
-    status = read_status(out, (*names, "status"))
-    for name in names:
+    made_of = {name: other for name, other in _made_of(recipe).items() if name in info}
+    status = read_status(out, (*made_of, "status"))
+    for name, other in made_of.items():
         if status[name] != info[name]:
             raise DataError(
-                f"{out} was trained on {_MADE_OF[name]} ({str(status[name])[:12]} there, "
+                f"{out} was trained on {other} ({str(status[name])[:12]} there, "
                 f"{str(info[name])[:12]} now). Choose another --out."
             )
     return status
+
+
+def _made_of(recipe: Recipe) -> dict[str, str]:
+    """Returns the names of fingerprints in `run.json`, and what other ones are called."""
+    classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
+    return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
 
 
 def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:

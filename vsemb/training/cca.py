@@ -136,6 +136,7 @@ class CCA(Initialization, kind="cca"):
     """Word vectors and image map that canonical correlation makes agree from the start."""
 
     accepts: ClassVar[str | None] = "vector"
+    maps_features: ClassVar[bool] = True
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         encoder, text_encoder = model.image_encoder, model.text_encoder

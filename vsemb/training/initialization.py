@@ -18,9 +18,11 @@ class Initialization(Part, family="initialization"):
 
     Class attributes:
         accepts: the embeddings it is for, see `vsemb.similarities.Similarity.accepts`; None for all.
+        maps_features: whether it sets the affine map of cached features.
     """
 
     accepts: ClassVar[str | None] = None
+    maps_features: ClassVar[bool] = False
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         """Sets weights before the first step.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from vsemb.data.store import Dataset
 from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.encoders.words import WordVectors
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, NonNegative, Part
+from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.image_towers import Features, ImageTower
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
@@ -59,9 +59,9 @@ class Search(Part):
         max_words: longest caption that is written.
     """
 
-    beam: Count = 7
+    beam: Annotated[int, between(1, 1024)] = 7
     length_penalty: NonNegative = 0.0
-    max_words: Count = 20
+    max_words: Annotated[int, between(1, 512)] = 20
 
 
 @dataclass(frozen=True)

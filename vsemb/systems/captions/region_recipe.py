@@ -112,6 +112,7 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("alignment",)
+    made_of: ClassVar[Mapping[str, str]] = {"alignment": "snippets of another alignment"}
 
     batches: WordBatches = field(default_factory=WordBatches)
     image: SnippetRegions = field(default_factory=SnippetRegions)

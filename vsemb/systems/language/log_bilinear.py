@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, Part, Positive, Share, Size
+from vsemb.parts import Count, Part, Positive, Share, Size, between
 from vsemb.systems.captions.next_word import NextWordModel, frequency_bias
 
 Tensor = Any
@@ -199,7 +199,8 @@ class LanguageModel(Part, family="language model"):
     reads_tags: ClassVar[bool] = False
 
     dim: Size = 300
-    context: Count = 5
+    # A matrix for each word of the context.
+    context: Annotated[int, between(1, 64)] = 5
     dropout: Share = 0.0
     word_dropout: Share = 0.0
     init_scale: Positive = 0.1

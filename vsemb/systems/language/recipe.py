@@ -57,6 +57,7 @@ class Language(NextWordTask, kind="language"):
     evaluation: ClassVar[str] = "perplexity"
     run_fields: ClassVar[tuple[str, ...]] = ("encoder", "content_dim", "tag_names")
     ranks_candidates: ClassVar[bool] = True
+    made_of: ClassVar[Mapping[str, str]] = {"encoder": "another encoder", "tags": "other parts of speech"}
 
     batches: CaptionBatches = field(default_factory=CaptionBatches)
     model: LanguageModel = field(default_factory=LogBilinearPart)

@@ -203,8 +203,8 @@ class Writing(Part):
     """
 
     # A candidate is the likeliest caption of its parts of speech, word by word; there are a thousand.
-    beam: Count = 1
-    candidates: Count = 1000
+    beam: Annotated[int, between(1, 1024)] = 1
+    candidates: Size = 1000
     neighbours: Count = 5
     stopwords: str = "nltk"
 
@@ -243,7 +243,7 @@ class StructureContentPart(MultiplicativePart, kind="sc-nlm"):
     model: ClassVar[type[keras.Model]] = StructureContent
     reads_tags: ClassVar[bool] = True
 
-    structure: Annotated[int, between(0, 1000)] = 3
+    structure: Annotated[int, between(0, 64)] = 3
 
     def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
         return {**super().sizes(info), "tags": len(info["tag_names"])}

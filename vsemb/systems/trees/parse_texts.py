@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -193,6 +193,7 @@ class Trees(TokenizerPart, kind="trees"):
     produces: ClassVar[str] = "trees"
     whole_words: ClassVar[bool] = True
     token_shape: ClassVar[tuple[int, ...]] = TreeTokenizer.token_shape
+    made_of: ClassVar[Mapping[str, str]] = {"parses": "other parses"}
 
     min_count: Count = 1
     vocabulary_size: Count | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -85,6 +85,7 @@ class ClassNames(TokenizerPart, kind="classes"):
 
     produces: ClassVar[str] = "classes"
     per_caption: ClassVar[bool] = False
+    made_of: ClassVar[Mapping[str, str]] = {"attributes": "other attributes"}
 
     @property
     def length(self) -> int:
