@@ -71,7 +71,7 @@ def test_listing_systems_and_kinds_imports_no_keras() -> None:
 @pytest.mark.parametrize("name", [system.name for system in registry.systems()])
 def test_what_a_system_names_is_there(name: str) -> None:
     system = next(system for system in registry.systems() if system.name == name)
-    for attribute in ("recipes", "readers", "signatures", "searchers", "client_methods", "annotations"):
+    for attribute in ("recipes", "readers", "searchers", "client_texts", "client_methods", "annotations"):
         for key, reference in getattr(system, attribute).items():
             found = registry.load(reference)
             assert isinstance(found, dict) if attribute == "recipes" else callable(found), key
@@ -85,7 +85,7 @@ def test_what_a_system_names_is_there(name: str) -> None:
 
 
 def test_no_two_systems_claim_one_name() -> None:
-    for attribute in ("recipes", "commands", "readers", "signatures", "client_methods", "annotations", "train_inputs"):
+    for attribute in ("recipes", "commands", "readers", "charts", "client_methods", "annotations", "train_inputs"):
         names = [name for system in registry.systems() for name in getattr(system, attribute)]
         assert len(names) == len(set(names)), attribute
 

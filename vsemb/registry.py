@@ -48,12 +48,12 @@ class System:
         train_inputs: name of an option of `vsemb train` that names a run -> help text.
         readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
             `vsemb.data.readers.Source`.
-        signatures: name of a signature -> reference to a function of a run, see `vsemb.export`.
         searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the class that searches such
             embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
         charts: title of a chart of the report -> logged name -> name of its line over epochs.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
+        client_texts: kind of text input -> reference to what a client prepares texts with.
         client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
             `vsemb.data.Dataset` that opens it, or returns None where the dataset has none.
@@ -67,7 +67,6 @@ class System:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
-    signatures: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
     report_sections: tuple[str, ...] = ()
     charts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
