@@ -8,6 +8,7 @@ a system names in `vsemb.registry.System`; they import nothing heavy outside the
     USES = ("bootstrap",)            # options of other modes that this one reads too; may be missing
     def configure(parser): ...       # adds its options
     def run(arguments): ...          # does it; for `vsemb evaluate`, see `vsemb.cli.evaluate`
+    def measures(recipe): ...        # for `vsemb evaluate`: whether it measures runs of a recipe
 
     def configure(parser): ...       # of a module of options
     def apply(arguments, run): ...   # returns keywords for the command's function, or None

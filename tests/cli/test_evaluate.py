@@ -1,4 +1,4 @@
-"""`vsemb evaluate`: recalls, pairs."""
+"""`vsemb evaluate`: recalls, pairs, and which protocols measure a run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from vsemb import registry
 from vsemb.cli.__main__ import main
 from vsemb.evaluation import Embedder
+from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.tables import retrieval_table
 from vsemb.runs.measure import evaluate_run
 
@@ -64,3 +66,17 @@ def test_protocols_that_cannot_be_are_refused_before_anything_is_embedded(tiny_r
     assert main(["evaluate", str(tiny_run.path), *options]) == 1
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_protocols_refuse_runs_that_they_do_not_measure(tiny_run, capsys):
+    for name, module in registry.modes("evaluate").items():
+        if not registry.load(module).measures(tiny_run.recipe):
+            assert main(["evaluate", str(tiny_run.path), f"--{name}"]) == 1
+            error = capsys.readouterr().err
+            assert f"--{name} must be given with a run that it measures" in error and error.count("\n") == 1
+            assert "'vsepp', which is for retrieval. Its own protocol is --retrieval." in error
+
+
+def test_a_protocol_measures_recipes_below_its_task():
+    own = type("Own", (Retrieval,), {})()
+    assert registry.load(registry.modes("evaluate")["retrieval"]).measures(own)

@@ -1,4 +1,4 @@
-"""What the command line does with a signal."""
+"""What the command line offers, and what it does with a signal."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from vsemb import registry
 from vsemb.cli import recipes
-from vsemb.cli.__main__ import main
+from vsemb.cli.__main__ import commands, main
 
 
 def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -28,3 +29,10 @@ def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
     assert ended.value.code == 143
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_command_without_modes_is_not_offered(monkeypatch):
+    monkeypatch.setattr(registry, "modes", lambda command: {})
+    assert "annotate" not in commands() and {"analyze", "evaluate"} <= set(commands())
+    monkeypatch.setattr(registry, "modes", lambda command: {"own": "module"})
+    assert "annotate" in commands()

@@ -34,11 +34,17 @@ COMMANDS = {
     "search": ("vsemb.cli.search", "find images by text, image or arithmetic"),
     "demo": ("vsemb.cli.demo", "try a run in the browser"),
 }
+#: Those that do nothing without a mode, and of which the base has none.
+_MODES_ONLY = ("annotate",)
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """Returns all commands, name -> (module, summary): those of the base, then those of systems."""
-    return COMMANDS | registry.entries("commands")
+    """Returns all commands, name -> (module, summary): those of the base, then those of systems.
+
+    One that has only modes is left out where no system brings any.
+    """
+    own = {name: entry for name, entry in COMMANDS.items() if name not in _MODES_ONLY or registry.modes(name)}
+    return own | registry.entries("commands")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb import registry
 from vsemb.commands import add_modes, add_options, apply_options
 
 EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
@@ -38,8 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Runs the command: opens the run, and lets the protocol's module measure, print and return the metrics.
 
-    A protocol is a mode (see `vsemb.commands`) with `TASKS`, the kinds of recipes that it measures beside those
-    whose `evaluation` names it, and `run(arguments, run)`, which returns what is written as JSON.
+    A protocol is a mode (see `vsemb.commands`) with `measures(recipe)`, whether it measures runs of a recipe beside
+    those whose `evaluation` names it, and `run(arguments, run)`, which returns what is written as JSON.
     """
     from vsemb.errors import InvalidArgumentError, unknown_name
     from vsemb.files import write_json
@@ -56,11 +55,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise unknown_name("evaluation", name, modes.modules)
     modes.check(arguments, name)
     protocol = modes.modules[name]
-    kinds = tuple(registry.find_part("task", task, "task") for task in protocol.TASKS)
-    if name != recipe.evaluation and not isinstance(recipe, kinds):
+    if name != recipe.evaluation and not protocol.measures(recipe):
         raise InvalidArgumentError(
-            f"--{name} must measure a run for {' or '.join(protocol.TASKS) or name}; got {opened.path}, a run of the "
-            f"recipe {recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."
+            f"--{name} must be given with a run that it measures; got {opened.path}, a run of the recipe "
+            f"{recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."
         )
     apply_options(arguments, opened, "run")
     measured = protocol.run(arguments, opened)

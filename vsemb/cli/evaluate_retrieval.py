@@ -6,11 +6,17 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
 
 SUMMARY = "recall at 1, 5, 10, median and mean rank"
-#: Kinds of recipes that the protocol measures, beside those that take it by default.
-TASKS = ("retrieval",)
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those for retrieval."""
+    from vsemb.recipes.retrieval import Retrieval
+
+    return isinstance(recipe, Retrieval)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

@@ -101,13 +101,6 @@ def test_regions_take_the_whole_image(region_caption_run, region_scenes) -> None
     assert len(found.rows) == 2 and found.rows[1].metrics.novelty == 0
 
 
-def test_a_language_model_stands_beside(caption_run, language_run, scenes) -> None:
-    found = measure_captions(
-        [caption_run, language_run], scenes, "val", limit=3, meteor=False, options=CaptionOptions(beam=2)
-    )
-    assert [row.recipe for row in found.rows] == ["multimodal-rnn", "sc-nlm", None]
-
-
 def test_data_without_training_captions_or_truth(caption_run, scenes, monkeypatch) -> None:
     monkeypatch.setattr(caption_measure, "has_truth", lambda entry: False)
     monkeypatch.setattr(caption_measure, "_TRAIN", "none")

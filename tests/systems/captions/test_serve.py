@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import export_savedmodel
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.image_input import ImageInput
 from vsemb.export.reference_outputs import compare
-from vsemb.image.backbones import BackboneConfig
-from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts
 from vsemb.systems.captions.captioning import CaptionOptions, captioner_of
 from vsemb.systems.captions.signature import TIES, ServedCaptioner
-from vsemb.systems.language.conditioning import encoder_of
 
 SEVERAL = CaptionOptions(beam=3, n_best=2, max_words=8)
 
@@ -72,38 +65,3 @@ def test_a_run_on_precomputed_features_captions_no_new_images(caption_run, tmp_p
 def test_what_captions_do_not_read_is_refused(pixel_caption_run):
     with pytest.raises(InvalidArgumentError, match="loud.*writes captions"):
         pixel_caption_run.recipe.served(pixel_caption_run, loud=True)
-
-
-@dataclass(frozen=True, eq=False)
-class PixelFeatures(ImageInput):
-    """Features of images that need no network: a few of their pixels."""
-
-    dim: int = 16
-
-    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        pixels, valid = decode_images(encoded, 32)
-        return tf.reshape(pixels, [-1, 32 * 32 * 3])[:, :: 3072 // self.dim][:, : self.dim] / 32.0, valid
-
-
-def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
-    run = language_run
-    with pytest.raises(DataError, match="must hold an image network"):
-        export_run(run, tmp_path / "captions")
-    options = CaptionOptions(n_best=2)
-    captioner = captioner_of(run, options)
-    taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])
-    facts = {"words": len(run.vocabulary.words), **run.recipe.facts_of(captioner, options)}
-    path = export_savedmodel(ServedCaptioner(captioner, taken, facts), tmp_path / "sc-nlm", card=model_facts(run))
-    loaded = tf.saved_model.load(str(path))
-    # Embeddings of training sentences and all else that is large are variables of the file.
-    assert {tuple(variable.shape) for variable in captioner.variables} <= {
-        tuple(variable.shape) for variable in loaded.weights
-    }
-    assert (path / "saved_model.pb").stat().st_size < 3_000_000
-    contract = Contract.read(contract_path(path.parent))
-    longest = {"max_words": captioner.longest, "words": len(run.vocabulary.words)}
-    assert contract.settings == {"n_best": 2, "candidates": 12, "beam": 1, **longest}
-    assert contract.golden["caption"].outputs["valid"].tolist() == [True, False, True, False, False]
-    card = (tmp_path / "contracts" / "sc-nlm.md").read_text()
-    assert "images are looked at by their encoder" in card and "The best of 12 candidates" in card
-    assert "taking the likeliest word each time" in card

@@ -144,8 +144,6 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
         (["--zero-shot", "--recalls", "1", "20"], "got it with --zero-shot"),
         (["--zero-shot", "--pairs"], "got it with --zero-shot"),
         (["--zero-shot", "--retrieval"], "must stand alone"),
-        (["--captions"], "--captions must measure a run for captions or region-captions or language"),
-        (["--entailment"], "--entailment must measure a run for entailment"),
         (["--zero-shot", "--seen", "--typos", "0", "1.5"], "typos=1.5"),
         (["--zero-shot", "--seen", "--top", "0"], "`top`"),
         (["--zero-shot", "--seen", "--split", "vall"], "Did you mean 'val'"),

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import table
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import CaptionTable
 
 SUMMARY = "BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of the captions written"
-TASKS = ("captions", "region-captions", "language")
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those of models of the next word."""
+    from vsemb.systems.captions.task import NextWordTask
+
+    return isinstance(recipe, NextWordTask)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

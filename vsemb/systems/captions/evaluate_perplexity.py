@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import table
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.captions.perplexities import PerplexityRow
 
 SUMMARY = "perplexity of the captions of a split"
-TASKS = ("captions", "region-captions", "language")
 USES = ("beside",)
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those of models of the next word."""
+    from vsemb.systems.captions.task import NextWordTask
+
+    return isinstance(recipe, NextWordTask)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:
@@ -30,7 +37,7 @@ def run(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
 
     runs = [opened, *map(Run.open, arguments.beside)]
     for run in runs:
-        if run.recipe.kind not in TASKS:
+        if not measures(run.recipe):
             raise DataError(
                 f"{run.path} must be a run that writes words, such as one of multimodal-rnn or sc-nlm; it was trained "
                 f"with the recipe {run.recipe.name!r}, which is for {run.recipe.kind}."

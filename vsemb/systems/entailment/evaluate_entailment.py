@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import table
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.entailment.metrics import EntailmentMetrics
 
 SUMMARY = "accuracy at the threshold that is best on validation"
-TASKS = ("entailment",)
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those on sentence pairs."""
+    from vsemb.systems.entailment.task import Entailment
+
+    return isinstance(recipe, Entailment)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import table
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
 
 SUMMARY = "share of words that choose the region of what they name"
-TASKS = ("retrieval",)
 USES = ("bootstrap",)
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those for retrieval."""
+    from vsemb.recipes.retrieval import Retrieval
+
+    return isinstance(recipe, Retrieval)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import table
 
 if TYPE_CHECKING:
+    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
     from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 SUMMARY = "recognize classes by their texts, and retrieve their images"
-TASKS = ("retrieval",)
+
+
+def measures(recipe: Recipe) -> bool:
+    """Whether it measures runs of a recipe: those for retrieval."""
+    from vsemb.recipes.retrieval import Retrieval
+
+    return isinstance(recipe, Retrieval)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

@@ -6,7 +6,13 @@ import argparse
 from typing import Any
 
 SUMMARY = "how often the nearest caption is of the same image"
-TASKS = ("retrieval",)
+
+
+def measures(recipe: Any) -> bool:
+    """Whether it measures runs of a recipe, beside those that name it: those for retrieval."""
+    from vsemb.recipes.retrieval import Retrieval
+
+    return isinstance(recipe, Retrieval)
 
 
 def configure(parser: argparse._ActionsContainer) -> None:

@@ -1,0 +1,96 @@
+"""Language models that write captions: of splits and keys, beside other runs, served; and those that see no image."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb import recipes
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.export import export_savedmodel
+from vsemb.export.contract import Contract, contract_path
+from vsemb.export.image_input import ImageInput
+from vsemb.image.backbones import BackboneConfig
+from vsemb.image.decode import decode_images
+from vsemb.runs.serve import export_run, model_facts
+from vsemb.systems.captions.caption_measure import measure_captions
+from vsemb.systems.captions.captioning import (
+    CaptionOptions,
+    caption_images,
+    caption_split,
+    captioner_of,
+    open_captioning_run,
+    writes_captions,
+)
+from vsemb.systems.captions.signature import ServedCaptioner
+from vsemb.systems.language.conditioning import encoder_of
+
+pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
+
+
+def test_language_models_write_for_their_encoder(language_run, tagged_scenes) -> None:
+    options = CaptionOptions(n_best=2, candidates=6)
+    rows = np.array([4, 1])
+    split = caption_split(language_run, tagged_scenes, "val", options, rows=rows)
+    assert all(1 <= len(captions) <= 2 for captions in split)
+    keys = [tagged_scenes.split("val").keys[row] for row in rows]
+    found = caption_images(language_run, keys, tagged_scenes, options)
+    assert [[text for text, _ in each.captions] for each in found] == [
+        [text for text, _ in captions] for captions in split
+    ]
+    for refused in ({"sample": "random"}, {"max_words": 5}, {"length_penalty": 1.0}):
+        with pytest.raises(InvalidArgumentError, match=f"{next(iter(refused))}=.*sc-nlm"):
+            captioner_of(language_run, CaptionOptions(**refused))
+
+
+def test_a_model_that_sees_no_image_writes_no_captions(tmp_path) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps(recipes.get("log-bilinear").to_json()))
+    with pytest.raises(DataError, match="which sees no image"):
+        open_captioning_run(tmp_path)
+    assert writes_captions(tmp_path)
+
+
+def test_a_language_model_stands_beside(caption_run, language_run, scenes) -> None:
+    found = measure_captions(
+        [caption_run, language_run], scenes, "val", limit=3, meteor=False, options=CaptionOptions(beam=2)
+    )
+    assert [row.recipe for row in found.rows] == ["multimodal-rnn", "sc-nlm", None]
+
+
+@dataclass(frozen=True, eq=False)
+class PixelFeatures(ImageInput):
+    """Features of images that need no network: a few of their pixels."""
+
+    dim: int = 16
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        pixels, valid = decode_images(encoded, 32)
+        return tf.reshape(pixels, [-1, 32 * 32 * 3])[:, :: 3072 // self.dim][:, : self.dim] / 32.0, valid
+
+
+def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
+    run = language_run
+    with pytest.raises(DataError, match="must hold an image network"):
+        export_run(run, tmp_path / "captions")
+    options = CaptionOptions(n_best=2)
+    captioner = captioner_of(run, options)
+    taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])
+    facts = {"words": len(run.vocabulary.words), **run.recipe.facts_of(captioner, options)}
+    path = export_savedmodel(ServedCaptioner(captioner, taken, facts), tmp_path / "sc-nlm", card=model_facts(run))
+    loaded = tf.saved_model.load(str(path))
+    # Embeddings of training sentences and all else that is large are variables of the file.
+    assert {tuple(variable.shape) for variable in captioner.variables} <= {
+        tuple(variable.shape) for variable in loaded.weights
+    }
+    assert (path / "saved_model.pb").stat().st_size < 3_000_000
+    contract = Contract.read(contract_path(path.parent))
+    longest = {"max_words": captioner.longest, "words": len(run.vocabulary.words)}
+    assert contract.settings == {"n_best": 2, "candidates": 12, "beam": 1, **longest}
+    assert contract.golden["caption"].outputs["valid"].tolist() == [True, False, True, False, False]
+    card = (tmp_path / "contracts" / "sc-nlm.md").read_text()
+    assert "images are looked at by their encoder" in card and "The best of 12 candidates" in card
+    assert "taking the likeliest word each time" in card
