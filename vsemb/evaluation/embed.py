@@ -36,7 +36,7 @@ class Embedder:
     def _run(self, name: str, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
         """Embeds batches; `order` says where each row belongs."""
         if name not in self._compiled:
-            encode = {"image": self.model.encode_images, "text": self.model.encode_texts}[name]
+            encode = getattr(self.model, f"encode_{name}s")
             if keras.backend.backend() == "tensorflow":
                 import tensorflow as tf
 

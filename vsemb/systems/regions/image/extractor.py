@@ -139,10 +139,7 @@ class RegionExtractor:
         whole = tf.broadcast_to(tf.constant(_WHOLE), tf.stack([tf.shape(pixels)[0], 1, 4]))
         best = tf.concat([whole, best], axis=1)
         best_scores = tf.concat([tf.ones_like(whole[..., 0]), best_scores], axis=1)
-        if self.regions.pooling == "map":
-            features = pool_regions(maps, best)
-        else:
-            features = self._cropped(encoded, pixels, best)
+        features = pool_regions(maps, best) if self.regions.pooling == "map" else self._cropped(encoded, pixels, best)
         real = valid[:, None, None] & tf.reduce_any(best != 0, axis=-1, keepdims=True)
         features, best = tf.where(real, features, 0.0)[:rows], tf.where(real, best, 0.0)[:rows]
         best_scores = tf.where(real[..., 0], best_scores, 0.0)[:rows]
