@@ -67,7 +67,7 @@ def test_pairs_are_ordered_the_way_the_run_is(runs: dict[str, Run], scenes) -> N
 
 
 def test_an_index_knows_the_direction(runs: dict[str, Run], scenes) -> None:
-    names = {name: index_source(run, scenes, "val", "image").similarity for name, run in runs.items()}
+    names = {name: index_source(run, scenes, "val", "image").similarity["kind"] for name, run in runs.items()}
     assert names == {"order": "order", "order-reversed": "order-reversed"}
 
 
