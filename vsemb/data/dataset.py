@@ -176,11 +176,6 @@ class Split:
         return f"<Split {self.name!r}: {len(self)} images, {len(self.captions)} captions>"
 
     @functools.cached_property
-    def rows_by_id(self) -> dict[int, int]:
-        """The row of every id."""
-        return {int(number): row for row, number in enumerate(self.ids)}
-
-    @functools.cached_property
     def _stored_ids(self) -> list[str]:
         """The ids of all captions that the dataset holds of this split, whatever texts this object has."""
         found: list[str] = []

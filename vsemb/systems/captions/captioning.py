@@ -49,15 +49,6 @@ def open_captioning_run(path: str | os.PathLike[str]) -> Run:
     )
 
 
-def writes_captions(path: str | os.PathLike[str]) -> bool:
-    """Whether a run is for captions or is a language model, and so for `open_captioning_run`.
-
-    Raises:
-        DataError: if it is not a run.
-    """
-    return isinstance(read_recipe(Path(path)), NextWordTask)
-
-
 def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
     """Returns what writes captions of a run's images; images are rows of its model's input.
 
