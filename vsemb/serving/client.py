@@ -6,33 +6,28 @@ Over REST it needs NumPy and urllib3 alone; over gRPC the extra `serving`.
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from vsemb import registry
-from vsemb.errors import invalid_argument, unknown_name
-from vsemb.serving.client_inputs import (
-    check_options,
-    no_rows,
-    parse_address,
-    requests_of,
-    to_array,
-    to_images,
-    to_texts,
-)
-from vsemb.serving.client_results import Embeddings, Found, found_of
+from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.serving.transports import (
     Arrays,
+    Result,
     ServingError,
     SignatureInfo,
     TensorInfo,
-    Transport,
     VersionStatus,
     attempted,
+    connect,
 )
 
 __all__ = [
@@ -44,6 +39,62 @@ __all__ = [
     "TensorInfo",
     "VersionStatus",
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """What texts or images were embedded to.
+
+    Attributes:
+        embedding: (n, dim) float32, zero in rows that are not valid. Of a model of sets (n, items, dim): a
+            vector for each word or region, zero where there is none.
+        valid: (n,) bool, whether there was anything to embed: a word, an image.
+    """
+
+    embedding: np.ndarray
+    valid: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What was found for each query, best first.
+
+    Attributes:
+        ids: (n, k) int64, -1 in rows that are not valid; fewer than k columns where the model holds fewer.
+        scores: (n, k) float32.
+        keys: n lists of k names, empty in rows that are not valid.
+        valid: (n,) bool.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    keys: list[list[str]]
+    valid: np.ndarray
+
+
+_Rows = TypeVar("_Rows", Embeddings, Found)
+
+
+def joined(parts: Sequence[_Rows]) -> _Rows:
+    """Returns answers about parts of a list as the answer about the whole of it.
+
+    Args:
+        parts: one at least, in order, all of a kind.
+
+    Example:
+
+    >>> one = Embeddings(np.ones((1, 2), np.float32), np.array([True]))
+    >>> joined([one, one]).embedding.shape
+    (2, 2)
+    """
+    if len(parts) == 1:
+        return parts[0]
+    values: dict[str, Any] = {}
+    for item in fields(parts[0]):
+        each = [getattr(part, item.name) for part in parts]
+        listed = isinstance(each[0], list)
+        values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
+    return type(parts[0])(**values)
 
 
 class Client(AbstractContextManager["Client"]):
@@ -88,25 +139,24 @@ class Client(AbstractContextManager["Client"]):
         batch_bytes: int = 16 * 2**20,
         parser: str | os.PathLike[str] | Callable[..., Any] | None = None,
     ) -> None:
-        check_options(version, label, timeout, retries=retries, batch_size=batch_size, batch_bytes=batch_bytes)
+        if version is not None and label is not None:
+            raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
+        if version is not None and not _is_integer(version, 0, 2**63 - 1):
+            raise invalid_argument("version", version, "an integer >= 0 and below 2**63")
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
+            raise invalid_argument("timeout", timeout, "a number of seconds > 0")
+        counts = (("retries", retries, 0), ("batch_size", batch_size, 1), ("batch_bytes", batch_bytes, 1))
+        for name, count, least in counts:
+            if not _is_integer(count, least):
+                raise invalid_argument(name, count, f"an integer >= {least}")
         if parser is not None and not isinstance(parser, str | os.PathLike) and not callable(parser):
             raise invalid_argument("parser", parser, "a parser's name, its path, or a function")
-        self._parser = parser
-        self._readers: dict[str, Any] = {}
-        scheme, address = parse_address(url, model, version, label)
         self.url = url
         self.timeout, self.retries = timeout, retries
         self.batch_size, self.batch_bytes = batch_size, batch_bytes
-        self._transport: Transport
-        # Each loads its own library: REST must do without TensorFlow.
-        if scheme.startswith("http"):
-            from vsemb.serving.rest_transport import RestTransport
-
-            self._transport = RestTransport(address)
-        else:
-            from vsemb.serving.grpc_transport import GrpcTransport
-
-            self._transport = GrpcTransport(address)
+        self._parser = parser
+        self._readers: dict[str, Any] = {}
+        self._transport = connect(url, model, version, label)
         self._signatures: dict[str, SignatureInfo] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -132,7 +182,7 @@ class Client(AbstractContextManager["Client"]):
         Raises:
             ServingError: `NOT_FOUND` for a model that the server does not know.
         """
-        return self._attempted(lambda seconds: self._transport.status(seconds))
+        return self._attempted(self._transport.status)
 
     def signatures(self, refresh: bool = False) -> dict[str, SignatureInfo]:
         """Returns what the model can be asked: signature -> inputs and outputs with types and shapes.
@@ -144,7 +194,7 @@ class Client(AbstractContextManager["Client"]):
             ServingError: if the server does not answer or knows no such model.
         """
         if refresh or self._signatures is None:
-            self._signatures = self._attempted(lambda seconds: self._transport.signatures(seconds))
+            self._signatures = self._attempted(self._transport.signatures)
         return self._signatures
 
     def predict(self, signature: str = "serving_default", /, **inputs: Any) -> Arrays:
@@ -176,7 +226,10 @@ class Client(AbstractContextManager["Client"]):
         if len(rows) != 1 or (count := rows.pop()) is None:
             return self._run(signature, info, arrays)
         if count == 0:
-            return {name: no_rows(output) for name, output in info.outputs.items()}
+            return {
+                name: np.zeros((0, *(size or 0 for size in (output.shape or ())[1:])), output.dtype)
+                for name, output in info.outputs.items()
+            }
         parts = [
             self._run(signature, info, {name: array[start:end] for name, array in arrays.items()})
             for start, end in requests_of(list(arrays.values()), self.batch_size, self.batch_bytes)
@@ -207,11 +260,9 @@ class Client(AbstractContextManager["Client"]):
             ServingError: as `predict`.
         """
         rows = to_texts(texts)
-        kind = self._text_kind("encode")
-        if kind is not None:
+        if kind := self._text_kind("encode"):
             return getattr(self, f"encode_{kind}")(self._read(kind, rows))
-        found = self.predict("encode_text", text=rows)
-        return Embeddings(found["embedding"], found["valid"])
+        return self.encode("encode_text", text=rows)
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
         """Embeds images.
@@ -223,8 +274,19 @@ class Client(AbstractContextManager["Client"]):
             DataError: if a file cannot be read.
             ServingError: as `predict`.
         """
-        contents = to_images(images)
-        found = self.predict("encode_image", image_bytes=contents)
+        return self.encode("encode_image", image_bytes=to_images(images))
+
+    def encode(self, signature: str, **inputs: Any) -> Embeddings:
+        """Asks a signature that embeds.
+
+        Args:
+            signature: its name, such as `encode_text`.
+            **inputs: its inputs.
+
+        Raises:
+            VsembError: as `predict`.
+        """
+        found = self.predict(signature, **inputs)
         return Embeddings(found["embedding"], found["valid"])
 
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
@@ -238,8 +300,7 @@ class Client(AbstractContextManager["Client"]):
             VsembError: as `encode_text`.
         """
         rows = to_texts(texts)
-        kind = self._text_kind("search")
-        if kind is not None:
+        if kind := self._text_kind("search"):
             return getattr(self, f"search_{kind}")(self._read(kind, rows), k)
         return self.search("search_text", k, text=rows)
 
@@ -263,10 +324,17 @@ class Client(AbstractContextManager["Client"]):
         Raises:
             VsembError: as `predict`.
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= 1000:
+        if not _is_integer(k, 1, 1000):
             raise invalid_argument("k", k, "an integer from 1 to 1000")
         rows = len(next(iter(queries.values())))
-        return found_of(self.predict(signature, **queries, k=np.full(rows, k, np.int32)), k)
+        answer = self.predict(signature, **queries, k=np.full(rows, k, np.int32))
+        # A server that puts requests together may give all rows as many places as the largest k asks for.
+        ids, scores, keys = (answer[name][:, :k] for name in ("ids", "scores", "keys"))
+        named = [
+            [key.decode(errors="replace") for key, item in zip(*row, strict=True) if item >= 0]
+            for row in zip(keys, ids, strict=True)
+        ]
+        return Found(ids, scores, named, answer["valid"])
 
     def _text_kind(self, verb: str) -> str | None:
         """What the model takes where others take texts; None for texts."""
@@ -295,7 +363,97 @@ class Client(AbstractContextManager["Client"]):
         return known[name]
 
     def _run(self, signature: str, info: SignatureInfo, arrays: Arrays) -> Arrays:
-        return self._attempted(lambda seconds: self._transport.predict(signature, arrays, info.outputs, seconds))
+        return self._attempted(functools.partial(self._transport.predict, signature, arrays, info.outputs))
 
-    def _attempted(self, attempt: Any) -> Any:
+    def _attempted(self, attempt: Callable[[float], Result]) -> Result:
         return attempted(attempt, self.timeout, self.retries)
+
+
+def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
+    """Returns values as an array of the input's type."""
+    if info.dtype == object:
+        encode = np.vectorize(functools.partial(_encoded, name), otypes=[object])
+        result = encode(np.asarray(values, object))
+    else:
+        try:
+            given = np.asarray(values)
+            fits = given.size == 0 or np.can_cast(given.dtype, info.dtype, "same_kind")
+            with np.errstate(over="ignore"):
+                result = given.astype(info.dtype)
+            # What is a whole number too large would come back as another one.
+            fits = fits and (info.dtype.kind not in "iu" or np.array_equal(result, given))
+        except (ValueError, TypeError, OverflowError):
+            fits = False
+        if not fits:
+            raise invalid_argument(name, values, f"values of type {info.dtype}")
+    if info.shape is not None and len(info.shape) != result.ndim:
+        raise invalid_argument(name, f"shape {result.shape}", f"{len(info.shape)} dimensions")
+    return result
+
+
+def _encoded(name: str, text: object) -> bytes:
+    if not isinstance(text, str | bytes):
+        raise invalid_argument(name, text, "strings or bytes, in rows of one length")
+    # What is no text of Unicode is the server's to replace.
+    return text.encode(errors="surrogatepass") if isinstance(text, str) else text
+
+
+def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yields the first and the last row but one of each request.
+
+    Args:
+        arrays: the inputs, with equally many rows, one at least.
+        most_rows: of a request.
+        most_bytes: of a request, unless a single row has more.
+
+    Example:
+
+    >>> list(requests_of([np.array([b"abc", b"d", b"e"], object)], most_rows=2, most_bytes=3))
+    [(0, 1), (1, 3)]
+    """
+    sizes = np.zeros(len(arrays[0]), np.int64)
+    for array in arrays:
+        if array.dtype == object:
+            sizes += [sum(map(len, row)) for row in array.reshape(len(array), -1)]
+        else:
+            sizes += array[:1].nbytes
+    start, size = 0, 0
+    for row, row_size in enumerate(sizes.tolist()):
+        if row > start and (row - start >= most_rows or size + row_size > most_bytes):
+            yield start, row
+            start, size = row, 0
+        size += row_size
+    yield start, len(sizes)
+
+
+def to_texts(texts: Sequence[str | bytes]) -> list[bytes]:
+    """Returns texts as bytes."""
+    _refuse_one("texts", texts)
+    return [_encoded("texts", text) for text in texts]
+
+
+def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
+    """Returns images as the content of their files; see `Client.encode_image`."""
+    _refuse_one("images", images)
+    contents = []
+    for image in images:
+        if isinstance(image, bytes | bytearray | memoryview):
+            contents.append(bytes(image))
+            continue
+        if not isinstance(image, str | os.PathLike):
+            raise invalid_argument("images", type(image).__name__, "bytes of a JPEG or PNG file, or its path")
+        try:
+            contents.append(Path(image).read_bytes())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"Cannot read the image {os.fspath(image)}: {reason}.") from error
+    return contents
+
+
+def _refuse_one(name: str, values: object) -> None:
+    if isinstance(values, str | bytes | bytearray | os.PathLike):
+        raise invalid_argument(name, type(values).__name__, "a list, with one entry for each row")
+
+
+def _is_integer(value: Any, least: int, most: float = math.inf) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.client import Client
-from vsemb.serving.client_inputs import to_images
-from vsemb.serving.transports import TensorInfo
+from vsemb.serving.client import Client, TensorInfo, to_images
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.client import Client
-from vsemb.serving.client_inputs import to_images, to_texts
-from vsemb.serving.client_results import Embeddings
-from vsemb.serving.transports import Arrays, ServingError
+from vsemb.serving.client import Client, Embeddings, ServingError, to_images, to_texts
+from vsemb.serving.transports import Arrays
 
 _LARGEST = float(np.finfo(np.float32).max)
 _SHAPE = "n lists of boxes [x, y, w, h], fractions of the image's width and height"

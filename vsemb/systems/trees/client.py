@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.client import Client
-from vsemb.serving.client_results import Embeddings, Found, joined
+from vsemb.serving.client import Client, Embeddings, Found, joined
 
 
 class TreeLike(Protocol):
@@ -59,8 +58,7 @@ def encode_tree(client: Client, trees: Sequence[AnyTree]) -> Embeddings:
         client.encode_tree([(["a", "dog", "runs"], [2, 3, 0])]).embedding.shape
     """
     parts = trees_in_parts(trees, client.batch_size)
-    found = [client.predict("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts]
-    return joined([Embeddings(part["embedding"], part["valid"]) for part in found])
+    return joined([client.encode("encode_tree", tokens=tokens, heads=heads) for tokens, heads in parts])
 
 
 def search_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vsemb.serving.client import Client
-from vsemb.serving.client_inputs import to_images
+from vsemb.serving.client import Client, to_images
 
 
 @dataclass(frozen=True, eq=False)
