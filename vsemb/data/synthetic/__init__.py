@@ -16,19 +16,19 @@ from typing import Any
 
 from vsemb.data.records import ImageRecord
 from vsemb.data.synthetic.grammar import LEVELS, captions
-from vsemb.data.synthetic.render import box, draw, encode
+from vsemb.data.synthetic.render import box, encode
 from vsemb.data.synthetic.world import (
     BACKGROUNDS,
     COLOURS,
     HOLD_OUT,
     SHAPES,
-    SIZES,
     SPLITS,
     Combination,
     Pools,
     Scene,
     SceneObject,
     compositional_pools,
+    requested,
     sample_scene,
     whole,
     zero_shot_pools,
@@ -42,13 +42,9 @@ __all__ = [
     "IMAGES",
     "LEVELS",
     "SHAPES",
-    "SIZES",
-    "SPLITS",
     "VERSION",
     "Scene",
     "SceneObject",
-    "captions",
-    "draw",
     "encode",
     "generate",
     "scene_at",
@@ -104,24 +100,15 @@ def generate(
     >>> record.alignments[3]  # "turquoise ring" is object 2, "purple cross" 1
     ((3, 2), (4, 2), (7, 1), (8, 1))
     """
-    if not 16 <= whole("image_size", image_size) <= 1024:
-        raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
     pools = _pools(seed, hold_out, class_zero_shot_splits)
     if images is None:
         images = {split: count for split, count in IMAGES.items() if split in pools}
+    wanted = requested(images, SPLITS, image_size)
     for split, count in images.items():
-        if split not in SPLITS:
-            raise unknown_name("images", split, SPLITS)
-        if whole("images", count) < 0:
-            raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
         if count and split not in pools:
             why = "class-disjoint splits" if class_zero_shot_splits else "an empty `hold_out`"
             raise invalid_argument("images", {split: count}, f"no images of {split!r} with {why}")
-    return (
-        _record(split, index, seed, image_size, pools[split])
-        for split, count in dict(images).items()
-        for index in range(count)
-    )
+    return (_record(split, index, seed, image_size, pools[split]) for split, index in wanted)
 
 
 def scene_at(

@@ -8,7 +8,8 @@ answers to the words.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from vsemb.data.synthetic.world import Scene, SceneObject, pick
@@ -19,12 +20,8 @@ LEVELS = ("abstract", "names", "place", "relation", "complete")
 Group = tuple[int, ...]
 """Objects (their indices) that one noun phrase names together."""
 
-
-class Word(NamedTuple):
-    """A word and the objects that it names."""
-
-    text: str
-    objects: Group = ()
+Phrase = str
+"""Words, those that name objects with their indices behind a slash: `two small/02 rings/02 and a star/1`."""
 
 
 class Caption(NamedTuple):
@@ -33,8 +30,6 @@ class Caption(NamedTuple):
     text: str
     alignment: tuple[tuple[int, int], ...]
 
-
-Phrase = list[Word]
 
 _COUNTS = ("no", "one", "two", "three", "four")
 
@@ -73,6 +68,12 @@ def captions(scene: Scene, rng: random.Random) -> tuple[Caption, ...]:
     return tuple(_finished(getattr(_Speaker(scene, rng), level)()) for level in LEVELS)
 
 
+def _finished(phrase: Phrase) -> Caption:
+    words = [word.partition("/") for word in phrase.split()]
+    alignment = tuple((at, int(index)) for at, (_, _, named) in enumerate(words) for index in named)
+    return Caption(" ".join(text for text, _, _ in words), alignment)
+
+
 def relation(first: SceneObject, second: SceneObject) -> str:
     """Returns how `first` lies to `second`: `"left"`, `"right"`, `"above"` or `"below"`.
 
@@ -104,15 +105,6 @@ def _third(value: float, low: str, high: str) -> str | None:
     return low if value < 0.36 else high if value > 0.64 else None
 
 
-def _finished(phrase: Phrase) -> Caption:
-    alignment = tuple((index, item) for index, word in enumerate(phrase) for item in word.objects)
-    return Caption(" ".join(word.text for word in phrase), alignment)
-
-
-def _plain(text: str) -> Phrase:
-    return [Word(word) for word in text.split()]
-
-
 class _Speaker:
     """Writes one caption, and calls the same thing by the same word throughout."""
 
@@ -126,30 +118,28 @@ class _Speaker:
     def abstract(self) -> Phrase:
         """Counts, colours or the background, never the name of a shape."""
         everything, count = self.everything, len(self.everything)
-        ways = [[*self._noun(everything, generic=True), *self._background()]]
-        by_colour = self._groups(lambda item: item.colour)
+        shapes = self._noun(everything, generic=True)
+        ways = [f"{shapes} {self._background()}"]
+        by_colour = self._groups("colour")
         if len(by_colour) <= 2:
             ways.append(self._list(by_colour, colour=True, generic=True))
         if count == 1:
-            ways.append([*self._noun(everything, generic=True), *_plain(self._place(0))])
+            ways.append(f"{shapes} {self._place(0)}")
             ways.append(self._noun(everything, size=True, generic=True))
         elif len(by_colour) == 1:
-            ways.append([*self._noun(everything, generic=True), *_plain("of the same colour")])
+            ways.append(f"{shapes} of the same colour")
         elif len(by_colour) == count:
-            ways.append([*self._noun(everything, generic=True), *_plain("of different colours")])
-        if count > 1 and len(self._groups(lambda item: item.shape)) == count:
-            ways.append([Word(_COUNTS[count]), Word("different"), Word("shapes", everything)])
+            ways.append(f"{shapes} of different colours")
+        if count > 1 and len(self._groups("shape")) == count:
+            ways.append(f"{_COUNTS[count]} different {_naming('shapes', everything)}")
         if count > 1 and by_colour[0] == (0,):
             ways.append(self._noun((0,), size=True, colour=True, generic=True))
         return self._introduced(pick(self.rng, ways))
 
     def names(self) -> Phrase:
         """Every object by its shape, with or without its colour."""
-        if self.rng.random() < 0.6:
-            groups = self._groups(lambda item: item.label)
-            return self._introduced(self._list(groups, colour=True))
-        groups = self._groups(lambda item: item.shape)
-        return self._introduced(self._list(groups))
+        colour = self.rng.random() < 0.6
+        return self._introduced(self._list(self._groups("label" if colour else "shape"), colour=colour))
 
     def place(self) -> Phrase:
         """One object, and where in the image it is."""
@@ -157,14 +147,14 @@ class _Speaker:
         alone = len(self.everything) == 1
         size = self.rng.random() < 0.4
         colour = not (alone and size) and (not alone or self.rng.random() < 0.6)
-        where = _plain(self._place(index))
+        where = self._place(index)
         way = self.rng.random()
+        noun = self._noun((index,), size=size, colour=colour)
         if way < 0.2:
-            noun = self._noun((index,), size=size, colour=colour)
-            return [*where, *_plain(pick(self.rng, ("is", "there is"))), *noun]
+            return f"{where} {pick(self.rng, ('is', 'there is'))} {noun}"
         if way < 0.4 and self._unique(index):
-            return [*self._noun((index,), size=size, colour=colour, article="the"), Word("is"), *where]
-        return self._introduced([*self._noun((index,), size=size, colour=colour), *where])
+            return f"{self._noun((index,), size=size, colour=colour, article='the')} is {where}"
+        return self._introduced(f"{noun} {where}")
 
     def relation(self) -> Phrase:
         """Two objects and how they lie or compare; of a single object, what it is like."""
@@ -174,47 +164,37 @@ class _Speaker:
         second = pick(self.rng, tuple(index for index in self.everything if index != first))
         how = self._relation(first, second)
         size = self.rng.random() < 0.25
-        if self.objects[first].size != self.objects[second].size and self.rng.random() < 0.2:
-            larger = self.objects[first].extent > self.objects[second].extent
-            how, size = ("larger than" if larger else "smaller than"), False
+        one, other = self.objects[first], self.objects[second]
+        if one.size != other.size and self.rng.random() < 0.2:
+            how, size = ("larger than" if one.extent > other.extent else "smaller than"), False
         if self._unique(first) and self._unique(second) and self.rng.random() < 0.3:
-            subject = self._noun((first,), size=size, colour=True, article="the")
-            other = self._noun((second,), size=size, colour=True, article="the")
-            return [*subject, Word("is"), *_plain(how), *other]
+            the = [self._noun((index,), size=size, colour=True, article="the") for index in (first, second)]
+            return f"{the[0]} is {how} {the[1]}"
+        article = "another" if one.label == other.label and not size else "a"
         subject = self._noun((first,), size=size, colour=True)
-        alike = self.objects[first].label == self.objects[second].label
-        other = self._noun((second,), size=size, colour=True, article="another" if alike and not size else "a")
-        return self._introduced([*subject, *_plain(how), *other])
+        return self._introduced(f"{subject} {how} {self._noun((second,), size=size, colour=True, article=article)}")
 
     def complete(self) -> Phrase:
         """Every object with size and colour, how they lie, and the background."""
         full = [self._noun((index,), size=True, colour=True) for index in self.everything]
         if len(full) == 1:
-            return [*full[0], *_plain(self._place(0, telling=True)), *self._background("against")]
-        kinds = self._groups(lambda item: (item.size, item.label))
+            return f"{full[0]} {self._place(0, telling=True)} {self._background('against')}"
+        kinds = self._groups("size", "label")
         if len(kinds) < len(full):
-            return [*self._list(kinds, size=True, colour=True), *self._background()]
-        pair = [*full[0], *_plain(self._relation(0, 1)), *full[1]]
+            return f"{self._list(kinds, size=True, colour=True)} {self._background()}"
+        pair = f"{full[0]} {self._relation(0, 1)} {full[1]}"
         if len(full) == 2:
-            return [*pair, *self._background()]
+            return f"{pair} {self._background()}"
         if len(full) == 3:
-            third = [*full[2], *_plain(self._place(2, telling=True))]
-            return [*pair, Word("and"), *third, *self._background("against")]
-        other = [*full[2], *_plain(self._relation(2, 3)), *full[3]]
-        return [*pair, Word("and"), *other, *self._background()]
+            return f"{pair} and {full[2]} {self._place(2, telling=True)} {self._background('against')}"
+        return f"{pair} and {full[2]} {self._relation(2, 3)} {full[3]} {self._background()}"
 
     def _attributes(self) -> Phrase:
-        only = self.objects[0]
+        size, colour = self._named(self.objects[0].size, (0,)), _naming(self.objects[0].colour, (0,))
         ways = [
             self._noun((0,), size=True, colour=True),
-            [*self._noun((0,), colour=True), *self._background()],
-            [
-                *self._noun((0,), article="the"),
-                *_plain("is"),
-                *self._named(only.size, (0,)),
-                *_plain("and"),
-                Word(only.colour, (0,)),
-            ],
+            f"{self._noun((0,), colour=True)} {self._background()}",
+            f"{self._noun((0,), article='the')} is {size} and {colour}",
         ]
         return pick(self.rng, ways)
 
@@ -229,55 +209,54 @@ class _Speaker:
     ) -> Phrase:
         """A noun phrase for objects that share what is told of them: `two small red stars`."""
         item = self.objects[group[0]]
-        phrase = self._named(item.size, group) if size else []
-        if colour:
-            phrase.append(Word(item.colour, group))
-        (head,) = self._named("shape" if generic else item.shape, group)
+        words = [self._named(item.size, group)] * size + [_naming(item.colour, group)] * colour
+        head = "shape" if generic else item.shape
+        head = self.lexicon.get(head, head)
         if len(group) > 1:
-            plural = "crosses" if head.text == "cross" else f"{head.text}s"
-            return [Word(_COUNTS[len(group)]), *phrase, Word(plural, group)]
-        phrase.append(head)
-        if article == "a" and phrase[0].text[0] in "aeiou":
+            article = _COUNTS[len(group)]
+            head = "crosses" if head == "cross" else f"{head}s"
+        words.append(_naming(head, group))
+        if article == "a" and words[0][0] in "aeiou":
             article = "an"
-        return [Word(article), *phrase]
+        return " ".join([article, *words])
 
-    def _list(
-        self, groups: Sequence[Group], *, size: bool = False, colour: bool = False, generic: bool = False
-    ) -> Phrase:
+    def _list(self, groups: Sequence[Group], **told: bool) -> Phrase:
         """`a and b`, `a with b and c`, `a and b with c and d`."""
-        between = {1: (), 2: ("and",), 3: ("with", "and"), 4: ("and", "with", "and")}[len(groups)]
-        phrase = self._noun(groups[0], size=size, colour=colour, generic=generic)
-        for word, group in zip(between, groups[1:], strict=True):
-            phrase += [Word(word), *self._noun(group, size=size, colour=colour, generic=generic)]
-        return phrase
+        nouns = [self._noun(group, **told) for group in groups]
+        form = ("{}", "{} and {}", "{} with {} and {}", "{} and {} with {} and {}")[len(nouns) - 1]
+        return form.format(*nouns)
 
     def _introduced(self, phrase: Phrase) -> Phrase:
-        plural = phrase[0].text in _COUNTS[2:]
         way = self.rng.random()
         if way < 0.15:
-            return [*_plain("there are" if plural else "there is"), *phrase]
+            return f"there {'are' if phrase.startswith(_COUNTS[2:]) else 'is'} {phrase}"
         if way < 0.25:
-            return [*_plain(pick(self.rng, ("an image of", "a picture of"))), *phrase]
+            return f"{pick(self.rng, ('an image of', 'a picture of'))} {phrase}"
         return phrase
 
     def _background(self, preposition: str = "on") -> Phrase:
-        return _plain(f"{preposition} a {self.scene.background} background")
+        return f"{preposition} a {self.scene.background} background"
 
     def _named(self, meaning: str, group: Group) -> Phrase:
-        return [Word(self.lexicon.get(meaning, meaning), group)]
+        return _naming(self.lexicon.get(meaning, meaning), group)
 
-    def _place(self, index: int, telling: bool = False) -> str:
+    def _place(self, index: int, telling: bool = False) -> Phrase:
         ways = place(self.objects[index])
         return (ways[0] if telling else pick(self.rng, ways)).replace("middle", self.lexicon["middle"])
 
-    def _relation(self, first: int, second: int) -> str:
+    def _relation(self, first: int, second: int) -> Phrase:
         return self.lexicon[relation(self.objects[first], self.objects[second])]
 
     def _unique(self, index: int) -> bool:
         return sum(item.label == self.objects[index].label for item in self.objects) == 1
 
-    def _groups(self, key: Callable[[SceneObject], object]) -> list[Group]:
+    def _groups(self, *names: str) -> list[Group]:
+        """Returns the objects that agree in some attributes, together."""
         groups: dict[object, list[int]] = {}
         for index, item in enumerate(self.objects):
-            groups.setdefault(key(item), []).append(index)
+            groups.setdefault(attrgetter(*names)(item), []).append(index)
         return [tuple(group) for group in groups.values()]
+
+
+def _naming(word: str, group: Group) -> Phrase:
+    return f"{word}/{''.join(map(str, group))}"

@@ -1,16 +1,56 @@
-"""Drawing a scene, and the exact boxes of what was drawn."""
+"""Drawing scenes: figures put in their place, shades, the exact boxes of what was drawn, PNG."""
 
 from __future__ import annotations
 
-import functools
+import io
 import math
+from collections.abc import Iterable, Sequence
 
 from PIL import Image, ImageDraw
 
-from vsemb.data.synthetic.drawing import SUPERSAMPLING, Point, pixel_box, placed, png, tinted
-from vsemb.data.synthetic.world import BACKGROUNDS, COLOURS, SHAPES, Scene, SceneObject
+from vsemb.data.synthetic.world import BACKGROUNDS, COLOURS, Scene, SceneObject
 
-_CURVE_POINTS = 64
+Point = tuple[float, float]
+Colour = tuple[int, int, int]
+
+#: Sub-pixels a pixel, on each side.
+SUPERSAMPLING = 4
+
+
+def placed(points: Iterable[Point], x0: float, y0: float, angle: float, scale: float) -> list[Point]:
+    """Returns points turned by an angle (radians), scaled, and moved from the origin to (x0, y0)."""
+    cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
+    return [(x0 + cosine * x - sine * y, y0 + sine * x + cosine * y) for x, y in points]
+
+
+def tinted(colour: Colour, *tint: float) -> Colour:
+    """Returns a colour with each channel brighter or darker by a factor; one factor is for all three."""
+    factors = tint * 3 if len(tint) == 1 else tint
+    red, green, blue = (min(255, round(channel * by)) for channel, by in zip(colour, factors, strict=True))
+    return red, green, blue
+
+
+def pixel_box(points: Sequence[Point], image_size: int, before: float, behind: float) -> list[int]:
+    """Returns the smallest whole-pixel box `[x, y, w, h]` that holds points, cut at the image's edge.
+
+    Args:
+        points: in pixels.
+        image_size: side of the image in pixels.
+        before, behind: pixels that what is drawn reaches beyond the points, left and up, right and down.
+    """
+    corner = [max(0, math.floor(min(values) - before)) for values in zip(*points, strict=True)]
+    end = [min(image_size, math.ceil(max(values) + behind)) for values in zip(*points, strict=True)]
+    return [*corner, end[0] - corner[0], end[1] - corner[1]]
+
+
+def png(image: Image.Image) -> bytes:
+    """Returns an image as PNG bytes.
+
+    The pixels are the same everywhere; the bytes are too as long as the zlib of Pillow is.
+    """
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG")
+    return buffer.getvalue()
 
 
 def draw(scene: Scene, image_size: int = 64) -> Image.Image:
@@ -28,14 +68,14 @@ def draw(scene: Scene, image_size: int = 64) -> Image.Image:
     canvas = Image.new("RGB", (side, side), background)
     pen = ImageDraw.Draw(canvas)
     for item in scene.objects:
-        pen.polygon(_placed(outline(item.shape), item, side), fill=tinted(COLOURS[item.colour], item.shade))
+        pen.polygon(_placed(_OUTLINES[item.shape], item, side), fill=tinted(COLOURS[item.colour], item.shade))
         if item.shape == "ring":
-            pen.polygon(_placed(_ellipse(0.27), item, side), fill=background)
+            pen.polygon(_placed(_circle(0.27), item, side), fill=background)
     return canvas.reduce(SUPERSAMPLING)
 
 
 def encode(scene: Scene, image_size: int = 64) -> bytes:
-    """Draws a scene and returns it as PNG bytes, see `vsemb.data.synthetic.drawing.png`."""
+    """Draws a scene and returns it as PNG bytes, see `png`."""
     return png(draw(scene, image_size))
 
 
@@ -46,80 +86,44 @@ def box(item: SceneObject, image_size: int = 64) -> list[int]:
         item: the object.
         image_size: side of the image in pixels.
     """
-    points = _placed(outline(item.shape), item, image_size)
     # The rasteriser colours every sub-pixel that an edge touches, up to one beyond the geometric edge.
     slack = 1.0 / SUPERSAMPLING
-    return pixel_box(points, image_size, slack / 2, slack)
+    return pixel_box(_placed(_OUTLINES[item.shape], item, image_size), image_size, slack / 2, slack)
 
 
-@functools.cache
-def outline(shape: str) -> tuple[Point, ...]:
-    """Returns the outline of a shape around the origin, in a square of side 1 even when slightly rotated."""
-    return _OUTLINES[shape]()
+def _placed(points: Iterable[Point], item: SceneObject, side: int) -> list[Point]:
+    return placed(points, item.x * side, item.y * side, math.radians(item.angle), item.extent * side)
 
 
-def _placed(points: tuple[Point, ...], item: SceneObject, side: int) -> list[Point]:
-    angle, scale = math.radians(item.angle), item.extent * side
-    return placed(points, item.x * side, item.y * side, angle, scale)
+_TURNS = [2 * math.pi * step / 64 for step in range(64)]
 
 
-@functools.cache
-def _ellipse(radius: float) -> tuple[Point, ...]:
-    turns = [2 * math.pi * step / _CURVE_POINTS for step in range(_CURVE_POINTS)]
-    return tuple((radius * math.cos(turn), radius * math.sin(turn)) for turn in turns)
+def _circle(radius: float) -> list[Point]:
+    return [(radius * math.cos(turn), radius * math.sin(turn)) for turn in _TURNS]
 
 
-def _square() -> tuple[Point, ...]:
-    half = 0.43
-    return ((-half, -half), (half, -half), (half, half), (-half, half))
+def _star() -> list[Point]:
+    corners = [(0.50 if step % 2 == 0 else 0.22, math.pi * (step / 5 - 0.5)) for step in range(10)]
+    return [(radius * math.cos(turn), radius * math.sin(turn)) for radius, turn in corners]
 
 
-def _triangle() -> tuple[Point, ...]:
-    return ((0.0, -0.44), (0.45, 0.40), (-0.45, 0.40))
-
-
-def _star() -> tuple[Point, ...]:
-    points = []
-    for step in range(10):
-        radius = 0.50 if step % 2 == 0 else 0.22
-        turn = math.pi * (step / 5 - 0.5)
-        points.append((radius * math.cos(turn), radius * math.sin(turn)))
-    return tuple(points)
-
-
-def _heart() -> tuple[Point, ...]:
+def _heart(t: float) -> Point:
     # The usual heart curve: x = 16 sin^3 t, y = 13 cos t - 5 cos 2t - 2 cos 3t - cos 4t.
-    points = []
-    for step in range(_CURVE_POINTS):
-        t = 2 * math.pi * step / _CURVE_POINTS
-        x = 16 * math.sin(t) ** 3
-        y = 13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)
-        points.append((x * 0.0285, -(y + 2.5) * 0.0285))
-    return tuple(points)
+    y = 13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)
+    return 16 * math.sin(t) ** 3 * 0.0285, -(y + 2.5) * 0.0285
 
 
-def _diamond() -> tuple[Point, ...]:
-    return ((0.0, -0.50), (0.34, 0.0), (0.0, 0.50), (-0.34, 0.0))
-
-
-def _cross() -> tuple[Point, ...]:
-    arm, half = 0.46, 0.155
-    return (
-        *((-half, -arm), (half, -arm), (half, -half), (arm, -half), (arm, half), (half, half)),
-        *((half, arm), (-half, arm), (-half, half), (-arm, half), (-arm, -half), (-half, -half)),
-    )
-
-
-_OUTLINES = {
-    "circle": lambda: _ellipse(0.48),
-    "square": _square,
-    "triangle": _triangle,
-    "star": _star,
-    "heart": _heart,
-    "diamond": _diamond,
-    "cross": _cross,
-    "ring": lambda: _ellipse(0.49),
+# Around the origin, in a square of side 1 even when slightly rotated.
+_OUTLINES: dict[str, list[Point]] = {
+    "circle": _circle(0.48),
+    "square": [(-0.43, -0.43), (0.43, -0.43), (0.43, 0.43), (-0.43, 0.43)],
+    "triangle": [(0.0, -0.44), (0.45, 0.40), (-0.45, 0.40)],
+    "star": _star(),
+    "heart": [_heart(turn) for turn in _TURNS],
+    "diamond": [(0.0, -0.50), (0.34, 0.0), (0.0, 0.50), (-0.34, 0.0)],
+    "cross": [
+        *((-0.155, -0.46), (0.155, -0.46), (0.155, -0.155), (0.46, -0.155), (0.46, 0.155), (0.155, 0.155)),
+        *((0.155, 0.46), (-0.155, 0.46), (-0.155, 0.155), (-0.46, 0.155), (-0.46, -0.155), (-0.155, -0.155)),
+    ],
+    "ring": _circle(0.49),
 }
-
-if set(_OUTLINES) != set(SHAPES):
-    raise AssertionError("every shape needs an outline")

@@ -1,23 +1,58 @@
 """Whether a caption is true of a scene: the grammar of captions, read backwards.
 
 `vsemb.data.synthetic.grammar` writes captions that are true; here any caption is read, whoever wrote it, and
-checked against what is stored of the image. A caption is understood whole or not at all. What it says is
-checked as the grammar means it: counts are exact where a plural stands, `left of` and the like hold for
-boxes, the definite article wants one object that answers to the words, and noun phrases name different
-objects. A caption may leave out what there is: it has to be true, not complete.
+checked against what is stored of the image. Every caption that is made of the grammar's phrases, put together as
+there, is understood, and no other. It is checked as the grammar means it: counts are exact where a plural stands,
+`left of` and the like hold for boxes, the definite article wants one object that answers to the words, and noun
+phrases name different objects. A caption may leave out what there is: it has to be true, not complete.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from vsemb.data.synthetic.reading import Reading, read_caption
 from vsemb.data.synthetic.world import BACKGROUNDS, COLOURS, SHAPES, SIZES
+
+_SINGULARS = (
+    {shape: shape for shape in SHAPES} | {"disc": "circle", "hoop": "ring"} | dict.fromkeys(("shape", "object"))
+)
+_PLURALS = {("crosses" if word == "cross" else f"{word}s"): shape for word, shape in _SINGULARS.items()}
+_SIZES = {size: size for size in SIZES} | {"little": "small", "big": "large"}
+_COUNTS = {"two": 2, "three": 3, "four": 4}
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"(?:{'|'.join(words)})"
+
+
+_NOUN = re.compile(
+    rf"\b(?P<article>a(?= [^aeiou])|an(?= [aeiou])|the|another|(?P<many>{_any(_COUNTS)}))"
+    rf"(?P<different>(?(many) different(?= shapes)|!))?(?: (?P<size>{_any(_SIZES)}))?(?: (?P<colour>{_any(COLOURS)}))?"
+    rf" (?P<head>(?(many){_any(_PLURALS)}|{_any(_SINGULARS)}))\b"
+)
+_PLACE = (
+    r"(?:in the (?:top|bottom) (?:left|right) corner|on the (?:left|right)(?: side)?|at the (?:top|bottom)"
+    r"|(?:in|near) the (?:middle|centre))"
+)
+_RELATION = r"(?:(?:to the )?(?:left|right) of|above|below|under|(?:larger|smaller) than)"
+_ATTRIBUTES = rf"({_any(_SIZES)}) and ({_any(COLOURS)})"
+# Captions whose noun phrases are replaced by their numbers: P0 for a plural, T0 after `the`, S0 for another singular.
+_CLAUSE = rf"(?:P\d+|[ST]\d+(?: {_PLACE}| {_RELATION} [ST]\d+)?)"
+_SENTENCE = rf"[ST]0 is (?:{_PLACE}|{_RELATION} [ST]1|{_ATTRIBUTES})"
+_INTRODUCED = r"(?:an image of |a picture of |there is (?=S)|there are (?=P))?"
+_CAPTION = re.compile(
+    rf"{_PLACE} (?:there )?is [ST]0"
+    rf"|(?:(?:{_SENTENCE}|{_INTRODUCED}{_CLAUSE})(?: (?:and|with) {_CLAUSE})*"
+    rf"|{_INTRODUCED}P0 of (?:the (?P<same>same) colour|(?P<different>different) colours))"
+    rf"(?: (?:on|against) a (?P<background>{_any(BACKGROUNDS)}) background)?"
+)
 
 
 def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int, background: str) -> bool | None:
@@ -42,12 +77,10 @@ def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int,
     >>> is_true("a star of red", [star], 64, "grey") is None
     True
     """
-    said = read_caption(caption)
+    said = _read(caption)
     if said is None:
         return None
-    if said.background not in ("", background):
-        return False
-    return _assigned(said, objects, image_size, ())
+    return said.background in (None, background) and _assigned(said, objects, image_size, ())
 
 
 def has_truth(entry: Mapping[str, Any]) -> bool:
@@ -91,18 +124,94 @@ def background_of(encoded: bytes) -> str:
     return min(BACKGROUNDS, key=lambda name: float(np.abs(corners - BACKGROUNDS[name]).sum()))
 
 
+@dataclass(frozen=True)
+class _Noun:
+    """A noun phrase: article or number, what it says of its objects; None for what it does not say."""
+
+    article: str
+    different: bool
+    size: str | None
+    colour: str | None
+    shape: str | None
+
+    @property
+    def count(self) -> int:
+        return _COUNTS.get(self.article, 1)
+
+    def fits(self, item: Mapping[str, Any]) -> bool:
+        return (
+            self.size in (None, item["size"])
+            and self.colour in (None, item["colour"])
+            and self.shape in ("", item["shape"])
+        )
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a caption says.
+
+    Attributes:
+        nouns: in their order; they name different objects.
+        places: (noun, phrase for its place).
+        relations: (noun, phrase for how it lies or compares, noun).
+        attributes: size and colour that the first noun's object is said to be.
+        colours: `same` or `different` of the only noun's objects, or None.
+        background: or None.
+    """
+
+    nouns: list[_Noun]
+    places: list[tuple[int, str]]
+    relations: list[tuple[int, str, int]]
+    attributes: dict[str, str]
+    colours: str | None
+    background: str | None
+
+
+def _read(caption: str) -> _Reading | None:
+    """Reads a caption; None where it is not understood."""
+    nouns: list[_Noun] = []
+
+    def numbered(match: re.Match[str]) -> str:
+        size, head = match["size"], match["head"]
+        shape = _PLURALS[head] if match["many"] else _SINGULARS[head]
+        nouns.append(_Noun(match["article"], bool(match["different"]), size and _SIZES[size], match["colour"], shape))
+        return f"{'P' if match['many'] else 'T' if match['article'] == 'the' else 'S'}{len(nouns) - 1}"
+
+    text = _NOUN.sub(numbered, " ".join(caption.lower().strip().removesuffix(".").split()))
+    whole = _CAPTION.fullmatch(text)
+    if whole is None:
+        return None
+    for before, noun in zip([None, *nouns], nouns, strict=False):
+        # `another` speaks of the same kind of thing as the noun before.
+        alike = before is not None and (before.colour, before.shape) == (noun.colour, noun.shape)
+        if noun.article == "another" and not alike:
+            return None
+    attributes = re.search(rf"0 is {_ATTRIBUTES}", text)
+    if attributes and (nouns[0].size or nouns[0].colour):
+        return None
+    return _Reading(
+        nouns,
+        [(int(noun or 0), where) for noun, where in re.findall(rf"(?:[ST](\d+)(?: is)? |^)({_PLACE})", text)],
+        [
+            (int(one), how, int(other))
+            for one, how, other in re.findall(rf"[ST](\d+)(?: is)? ({_RELATION}) [ST](\d+)", text)
+        ],
+        {"size": _SIZES[attributes[1]], "colour": attributes[2]} if attributes else {},
+        whole["same"] or whole["different"],
+        whole["background"],
+    )
+
+
 def _assigned(
-    said: Reading, objects: Sequence[Mapping[str, Any]], image_size: int, groups: tuple[tuple[int, ...], ...]
+    said: _Reading, objects: Sequence[Mapping[str, Any]], image_size: int, groups: tuple[tuple[int, ...], ...]
 ) -> bool:
     """Tells whether the nouns that have no objects yet can be given some that make the caption true."""
     if len(groups) == len(said.nouns):
-        return _holds(said, objects, image_size, groups)
+        return _holds(said, [[objects[index] for index in group] for group in groups], image_size)
     noun = said.nouns[len(groups)]
     fitting = tuple(index for index, item in enumerate(objects) if noun.fits(item))
-    if noun.count > 1:
+    if noun.count > 1 or noun.article == "the":
         options = [fitting] if len(fitting) == noun.count else []
-    elif noun.article == "the":
-        options = [fitting] if len(fitting) == 1 else []
     else:
         options = [(index,) for index in fitting]
     taken = {index for group in groups for index in group}
@@ -111,46 +220,35 @@ def _assigned(
     )
 
 
-def _holds(
-    said: Reading, objects: Sequence[Mapping[str, Any]], image_size: int, groups: Sequence[tuple[int, ...]]
-) -> bool:
-    """Tells whether what is said of the nouns is true of their objects."""
-    for noun, group in zip(said.nouns, groups, strict=True):
-        if noun.different and len({objects[index]["shape"] for index in group}) < len(group):
+def _holds(said: _Reading, named: Sequence[Sequence[Mapping[str, Any]]], image_size: int) -> bool:
+    """Tells whether what is said of the nouns is true of the objects that each names."""
+    for noun, items in zip(said.nouns, named, strict=True):
+        if noun.different and len({item["shape"] for item in items}) < len(items):
             return False
-    first = objects[groups[0][0]]
-    if any(first[name] != value for name, value in said.attributes.items()):
-        return False
-    colours = {objects[index]["colour"] for index in groups[0]}
-    if said.colours and len(colours) != (1 if said.colours == "same" else len(groups[0])):
-        return False
-    if not all(_lies(objects[groups[noun][0]], where, image_size) for noun, where in said.places.items()):
-        return False
-    return all(_related(objects[groups[one][0]], how, objects[groups[other][0]]) for one, how, other in said.relations)
+    first, colours = named[0][0], {item["colour"] for item in named[0]}
+    return (
+        all(first[name] == value for name, value in said.attributes.items())
+        and (said.colours is None or len(colours) == (1 if said.colours == "same" else len(named[0])))
+        and all(_lies(named[noun][0], where, image_size) for noun, where in said.places)
+        and all(_related(named[one][0], how, named[other][0]) for one, how, other in said.relations)
+    )
 
 
-def _lies(item: Mapping[str, Any], where: tuple[str, ...], image_size: int) -> bool:
+def _lies(item: Mapping[str, Any], where: str, image_size: int) -> bool:
     x, y = (value / image_size for value in item["centre"])
     rounding = 0.0051 / image_size  # Centres are stored with two decimals.
     low, high = 0.36 + rounding, 0.64 - rounding
-    lies = {
-        "left": x < low,
-        "right": x > high,
-        "top": y < low,
-        "bottom": y > high,
-        "near": max(abs(x - 0.5), abs(y - 0.5)) <= 0.14 + rounding,
-        "middle": max(abs(x - 0.5), abs(y - 0.5)) <= 0.09 + rounding,
-    }
-    return all(lies[side] for side in where)
+    middle = max(abs(x - 0.5), abs(y - 0.5)) <= (0.14 if where.startswith("near") else 0.09) + rounding
+    lies = {"left": x < low, "right": x > high, "top": y < low, "bottom": y > high, "middle": middle, "centre": middle}
+    return all(lies[word] for word in where.split() if word in lies)
 
 
 def _related(one: Mapping[str, Any], how: str, other: Mapping[str, Any]) -> bool:
-    if how in ("larger", "smaller"):
-        order = list(SIZES)
-        apart = order.index(one["size"]) - order.index(other["size"])
-        return apart > 0 if how == "larger" else apart < 0
-    axis = 0 if how in ("left", "right") else 1
-    first, second = (one, other) if how in ("left", "above") else (other, one)
+    if how.endswith("than"):
+        smaller, larger = (one, other) if how == "smaller than" else (other, one)
+        return SIZES[smaller["size"]] < SIZES[larger["size"]]
+    axis = 0 if how.endswith("of") else 1
+    first, second = (one, other) if "left" in how or how == "above" else (other, one)
     # Boxes are of whole pixels, so in a small image those of objects that are apart may share one.
     end = first["box"][axis] + first["box"][axis + 2] - 1
     return end <= second["box"][axis] and first["centre"][axis] < second["centre"][axis]

@@ -7,8 +7,9 @@ promises to keep, so a seed means the same scenes on every Python version.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TypeVar
@@ -127,9 +128,28 @@ def whole(name: str, value: int) -> int:
     return int(value)
 
 
-def all_combinations() -> tuple[Combination, ...]:
-    """Returns every (colour, shape)."""
-    return tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
+def requested(images: Mapping[str, int], splits: Collection[str], image_size: int) -> Iterator[tuple[str, int]]:
+    """Checks what is asked of a generator.
+
+    Args:
+        images: split -> number of images.
+        splits: the splits that there may be.
+        image_size: side of the images in pixels.
+
+    Returns:
+        an iterator over the split and index of every image.
+
+    Raises:
+        InvalidArgumentError: for an unknown split, or a number or size out of range.
+    """
+    if not 16 <= whole("image_size", image_size) <= 1024:
+        raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
+    for split, count in images.items():
+        if split not in splits:
+            raise unknown_name("images", split, splits)
+        if whole("images", count) < 0:
+            raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
+    return ((split, index) for split, count in dict(images).items() for index in range(count))
 
 
 def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str, Pools]:
@@ -154,13 +174,11 @@ def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str,
     for pair in hold_out:
         if isinstance(pair, str) or len(pair) != 2:
             raise invalid_argument("hold_out", pair, "pairs (colour, shape) such as ('red', 'star')")
-        colour, shape = pair
-        if colour not in COLOURS:
-            raise unknown_name("hold_out", colour, COLOURS)
-        if shape not in SHAPES:
-            raise unknown_name("hold_out", shape, SHAPES)
-        held.append((colour, shape))
-    everything = all_combinations()
+        for word, words in zip(pair, (COLOURS, SHAPES), strict=True):
+            if word not in words:
+                raise unknown_name("hold_out", word, words)
+        held.append((pair[0], pair[1]))
+    everything = tuple(itertools.product(COLOURS, SHAPES))
     shown = tuple(pair for pair in everything if pair not in held)
     missing = [name for name in (*COLOURS, *SHAPES) if not any(name in pair for pair in shown)]
     if missing:
@@ -190,9 +208,8 @@ def zero_shot_pools(seed: int) -> dict[str, Pools]:
     colours, shapes = shuffled(rng, COLOURS), shuffled(rng, SHAPES)
     split_of_diagonal = ("val", "test", "test", *["train"] * (len(SHAPES) - 3))
     classes: dict[str, list[Combination]] = {"train": [], "val": [], "test": []}
-    for row, colour in enumerate(colours):
-        for column, shape in enumerate(shapes):
-            classes[split_of_diagonal[(column - row) % len(SHAPES)]].append((colour, shape))
+    for (row, colour), (column, shape) in itertools.product(enumerate(colours), enumerate(shapes)):
+        classes[split_of_diagonal[(column - row) % len(SHAPES)]].append((colour, shape))
     return {split: Pools(tuple(sorted(pairs)), tuple(sorted(pairs))) for split, pairs in classes.items()}
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.synthetic.world import whole
-from vsemb.errors import invalid_argument, unknown_name
+from vsemb.data.synthetic.world import requested, whole
+from vsemb.errors import unknown_name
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.systems.zero_shot.flowers.grammar import COUNT, captions
 from vsemb.systems.zero_shot.flowers.render import box, draw, encode, visible
@@ -73,20 +73,9 @@ def generate(images: Mapping[str, int] | None = None, *, seed: int = 0, image_si
     >>> record.captions[0]
     'slender and orange petals and a tiny white centre can be seen on this flower seen from the front'
     """
-    if not 16 <= whole("image_size", image_size) <= 1024:
-        raise invalid_argument("image_size", image_size, "16 to 1024 pixels")
     known = classes(whole("seed", seed))
-    wanted = dict(IMAGES if images is None else images)
-    for split, count in wanted.items():
-        if split not in known:
-            raise unknown_name("images", split, known)
-        if whole("images", count) < 0:
-            raise invalid_argument("images", {split: count}, "a whole number >= 0 for each split")
-    return (
-        _record(split, index, seed, image_size, known[split])
-        for split, count in wanted.items()
-        for index in range(count)
-    )
+    wanted = requested(IMAGES if images is None else images, known, image_size)
+    return (_record(split, index, seed, image_size, known[split]) for split, index in wanted)
 
 
 def attributes(seed: int = 0) -> ClassAttributes:

@@ -7,7 +7,7 @@ import math
 
 from PIL import Image, ImageDraw
 
-from vsemb.data.synthetic.drawing import SUPERSAMPLING, Colour, Point, pixel_box, placed, png, tinted
+from vsemb.data.synthetic.render import SUPERSAMPLING, Colour, Point, pixel_box, placed, png, tinted
 from vsemb.systems.zero_shot.flowers.world import BACKGROUNDS, PARTS, Flower, Leaf
 
 _PETALS: dict[str, Colour] = {
@@ -67,7 +67,7 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
 
 
 def encode(flower: Flower, image_size: int = 64) -> bytes:
-    """Draws a flower and returns it as PNG bytes, see `vsemb.data.synthetic.drawing.png`."""
+    """Draws a flower and returns it as PNG bytes, see `vsemb.data.synthetic.render.png`."""
     return png(draw(flower, image_size))
 
 
