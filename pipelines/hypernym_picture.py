@@ -26,7 +26,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument
 from vsemb.files import replacing
 
 if TYPE_CHECKING:
-    from vsemb.data.readers.wordnet import WordNet
+    from vsemb.systems.hypernymy.wordnet import WordNet
 
 #: Concepts, each by its first word and, since words have senses, the first word of something above it.
 SUBSET = (
@@ -111,7 +111,7 @@ def subset(wordnet: WordNet, chosen: Sequence[tuple[str, str | None]]) -> tuple[
     Raises:
         DataError: for a word with no such sense.
     """
-    from vsemb.data.readers.wordnet import transitive_closure
+    from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     words = np.array(wordnet.words())
     closure = transitive_closure(wordnet.edges)
@@ -300,7 +300,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.out.is_dir():
             raise invalid_argument("--out", str(arguments.out), "the name of a PNG file")
-        from vsemb.data.readers.wordnet import find_wordnet, read_wordnet
+        from vsemb.data.readers.wordnet import find_wordnet
+        from vsemb.systems.hypernymy.wordnet import read_wordnet
 
         labels, closure = subset(read_wordnet(find_wordnet(arguments.wordnet)), SUBSET)
         drawing = compare(labels, embed(closure, len(labels)), closure)

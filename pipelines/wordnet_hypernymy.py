@@ -8,7 +8,7 @@
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
 | section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/pairs.py`, `corrupt` |
 | section 3.1 | f, a non-negative vector a concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
-| section 3.2 | transitive closure, 4,000 + 4,000 held out | `vsemb/data/readers/wordnet.py`, `pairs.py` |
+| section 3.2 | transitive closure, 4,000 + 4,000 held out | `wordnet.py` and `pairs.py` beside it |
 | section 3.3 | Adam 0.01, 500 + 500 pairs a batch, early stopping | `vsemb/systems/hypernymy/training.py` |
 | table 1 | accuracy at the threshold fitted on dev | `vsemb/systems/hypernymy/metrics.py` |
 
@@ -43,10 +43,10 @@ from vsemb.errors import VsembError
 if TYPE_CHECKING:
     import numpy as np
 
-    from vsemb.data.readers.wordnet import WordNet
     from vsemb.systems.hypernymy.metrics import PairMetrics, Reconstruction
     from vsemb.systems.hypernymy.model import HypernymModel
     from vsemb.systems.hypernymy.pairs import PairSet, PairSplit
+    from vsemb.systems.hypernymy.wordnet import WordNet
 
 CLOSURE = "closure"
 
@@ -134,8 +134,8 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
     """Builds the closure, the split and the corrupted pairs."""
     import numpy as np
 
-    from vsemb.data.readers.wordnet import transitive_closure
     from vsemb.systems.hypernymy.pairs import PairSet, labelled_pairs, split_pairs
+    from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     concepts = len(wordnet.names)
     closure = transitive_closure(wordnet.edges)
@@ -157,13 +157,13 @@ def closure_row(task: Task) -> Row:
     """Measures the baseline that learns nothing: true is what follows from train and dev."""
     import numpy as np
 
-    from vsemb.data.readers.wordnet import transitive_closure
     from vsemb.systems.hypernymy.metrics import (
         closure_errors,
         evaluate_pairs,
         membership_energies,
         reconstruct,
     )
+    from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     started, concepts = time.perf_counter(), len(task.wordnet.names)
     known = np.unique(np.concatenate([task.split.train, task.split.dev]), axis=0)
@@ -231,8 +231,8 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
     """Writes the vectors, whole and as tables of the most general concepts for TensorBoard's projector."""
     import numpy as np
 
-    from vsemb.data.readers.wordnet import transitive_closure
     from vsemb.files import replacing_directory
+    from vsemb.systems.hypernymy.wordnet import transitive_closure
 
     vectors = np.abs(np.asarray(model.vectors))
     below = np.bincount(transitive_closure(wordnet.edges)[:, 1], minlength=len(vectors))
@@ -247,9 +247,10 @@ def save_vectors(out: Path, wordnet: WordNet, model: HypernymModel) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Runs the whole comparison and prints its table."""
-    from vsemb.data.readers.wordnet import find_wordnet, read_wordnet
+    from vsemb.data.readers.wordnet import find_wordnet
     from vsemb.errors import invalid_argument
     from vsemb.files import write_json
+    from vsemb.systems.hypernymy.wordnet import read_wordnet
 
     if arguments.out and "order" not in arguments.models:
         raise invalid_argument("--out", str(arguments.out), "used with the model order, whose vectors it keeps")

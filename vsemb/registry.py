@@ -47,7 +47,7 @@ class System:
             `vsemb.commands`.
         train_inputs: name of an option of `vsemb train` that names a run -> help text.
         readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
-            `vsemb.data.readers.Source`.
+            `vsemb.data.readers.source.Source`.
         searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the class that searches such
             embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
@@ -56,7 +56,7 @@ class System:
         client_texts: kind of text input -> reference to what a client prepares texts with.
         client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
-            `vsemb.data.Dataset` that opens it, or returns None where the dataset has none.
+            `vsemb.data.dataset.Dataset` that opens it, or returns None where the dataset has none.
     """
 
     name: str

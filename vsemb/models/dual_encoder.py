@@ -24,7 +24,7 @@ Tensor = Any
 class DualEncoder(Configured, ReplicatedModel):
     """Images and sentences in one space, trained with a row-wise loss in both directions.
 
-    `fit` takes batches of inputs alone (no `y`), as `vsemb.data.PairBatches` makes them:
+    `fit` takes batches of inputs alone (no `y`), as `vsemb.data.batches.PairBatches` makes them:
 
         image           (n, ...) features or pixels
         text            (n, steps) int token ids, row i describing image i; (n, steps, 2) for trees

@@ -180,7 +180,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """Returns a split of a dataset with the texts that this tokenizer reads in place of its captions.
 
         Args:
-            split: a `vsemb.data.Split`.
+            split: a `vsemb.data.dataset.Split`.
 
         Raises:
             DataError: if the dataset lacks them.

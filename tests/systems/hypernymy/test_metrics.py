@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vsemb.data.readers.wordnet import transitive_closure
 from vsemb.errors import DataError
 from vsemb.systems.hypernymy.metrics import (
     closure_errors,
@@ -15,6 +14,7 @@ from vsemb.systems.hypernymy.metrics import (
     reconstruct,
 )
 from vsemb.systems.hypernymy.model import HypernymModel
+from vsemb.systems.hypernymy.wordnet import transitive_closure
 
 
 def slow_reconstruction(energies: np.ndarray, edges: np.ndarray, closure: np.ndarray) -> tuple[float, float]:

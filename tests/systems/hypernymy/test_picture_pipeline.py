@@ -8,8 +8,8 @@ from PIL import Image
 
 from pipelines import hypernym_picture as picture
 from tests.data.wordnet_files import write_wordnet
-from vsemb.data.readers.wordnet import read_wordnet, transitive_closure
 from vsemb.errors import DataError
+from vsemb.systems.hypernymy.wordnet import read_wordnet, transitive_closure
 
 WORDS = {
     "entity": [],

@@ -139,11 +139,8 @@ class _Noun:
         return _COUNTS.get(self.article, 1)
 
     def fits(self, item: Mapping[str, Any]) -> bool:
-        return (
-            self.size in (None, item["size"])
-            and self.colour in (None, item["colour"])
-            and self.shape in ("", item["shape"])
-        )
+        said = {"size": self.size, "colour": self.colour, "shape": self.shape}
+        return all(value in (None, item[name]) for name, value in said.items())
 
 
 @dataclass(frozen=True)

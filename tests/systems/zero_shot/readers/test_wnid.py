@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.data.wordnet_files import LICENCE, concept_line
+from tests.data.wordnet_files import LICENCE, concept_line, write_wordnet
 from vsemb.data.readers import read
 from vsemb.data.readers.class_splits import ranked
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.zero_shot.readers.wnid import Concept, read_concepts
+
+REAL = os.environ.get("VSEMB_WORDNET")
 
 # offset -> words, gloss, hypernyms; eight levels from the crane up.
 CONCEPTS = {
@@ -134,3 +138,55 @@ def test_broken_sources(classes, wordnet, tmp_path, pictures):
     pictures(classes, "n00000001/x.jpg", "n00000099/x.jpg")
     with pytest.raises(DataError, match="has no concept at '00000099'"):
         read("wnid", classes, wordnet=wordnet)
+
+
+def test_words_and_glosses_of_a_concept_and_its_ancestors(tmp_path):
+    found = read_concepts(write_wordnet(tmp_path), ["00000500"])
+    # The dog (500) is a canine (400) and a pet (300), both animals (200), which are entities (100).
+    assert sorted(found) == ["00000100", "00000200", "00000300", "00000400", "00000500"]
+    assert found["00000500"] == Concept(
+        words=("dog", "dog too"),
+        definition="a gloss, with @ and | in it",
+        examples=(),
+        hypernyms=("00000400", "00000300"),
+    )
+    assert found["00000100"].hypernyms == ()
+    assert read_concepts(tmp_path, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("gloss", "definition", "examples"),
+    [
+        ("a dog", "a dog", ()),
+        ('a dog; "the dog barked"', "a dog", ("the dog barked",)),
+        ('a dog; or a wolf; "it barked"; "it ran; away"', "a dog; or a wolf", ("it barked", "it ran; away")),
+        ('the "in" crowd; "he is in"', 'the "in" crowd', ("he is in",)),
+        ('a saying; "to be" - Shakespeare; "or not"', "a saying", ("to be", "or not")),
+        ("", "", ()),
+    ],
+)
+def test_glosses(tmp_path, gloss, definition, examples):
+    line = concept_line("00000001", ["x"], []).replace("a gloss, with @ and | in it", gloss)
+    (tmp_path / "data.noun").write_text(LICENCE + line)
+    concept = read_concepts(tmp_path, ["00000001"])["00000001"]
+    assert (concept.definition, concept.examples) == (definition, examples)
+
+
+def test_concepts_that_are_not_there(tmp_path):
+    write_wordnet(tmp_path)
+    for offset in ("00000001", "", "1", "  1 This"):
+        with pytest.raises(DataError, match="has no concept at"):
+            read_concepts(tmp_path, [offset])
+    (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
+    with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
+        read_concepts(tmp_path, ["00000001"])
+    with pytest.raises(DataError, match="Cannot read"):
+        read_concepts(tmp_path / "nowhere", ["00000001"])
+
+
+@pytest.mark.skipif(not REAL, reason="VSEMB_WORDNET does not name WordNet's folder")
+def test_the_real_goldfish():
+    found = read_concepts(str(REAL), ["01443537"])
+    assert found["01443537"].words == ("goldfish", "Carassius auratus")
+    assert found["01443537"].definition.startswith("small golden or orange-red freshwater fishes")
+    assert [found[above].words[0] for above in found["01443537"].hypernyms] == ["cyprinid"]

@@ -9,19 +9,39 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.data.readers.class_splits import dealt, shares
 from vsemb.data.readers.source import Source, existing
-from vsemb.data.readers.wordnet import Concept, find_wordnet, read_concepts
+from vsemb.data.readers.wordnet import NounFile, find_wordnet
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument
 
 _WNID = re.compile(r"n\d{8}")
+_QUOTED = re.compile(r'"([^"]*)"')
 _SUFFIXES = (".jpeg", ".jpg", ".png")
 
 # Above these, the concepts of one class are those of nearly every other: "whole", "object", "entity".
 _LEVELS = 5
+
+
+@dataclass(frozen=True)
+class Concept:
+    """A noun concept as its dictionary entry has it.
+
+    Attributes:
+        words: its words, the usual one first, with spaces between the parts of a word.
+        definition: its gloss without the examples.
+        examples: sentences or phrases that use it.
+        hypernyms: the offsets of what it is a kind or instance of.
+    """
+
+    words: tuple[str, ...]
+    definition: str
+    examples: tuple[str, ...]
+    hypernyms: tuple[str, ...]
 
 
 def read(
@@ -113,6 +133,50 @@ def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
     if len(chain) > 1:
         found.append(f"a kind of {', '.join(dict.fromkeys(chain))}")
     return tuple(dict.fromkeys(text for text in found if text))
+
+
+def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dict[str, Concept]:
+    """Reads words and glosses of some noun concepts and of all that they are a kind or instance of.
+
+    Args:
+        folder: a `dict/` folder; only its `data.noun` is read.
+        offsets: the concepts, each by its eight digits; ImageNet's ids are those of WordNet 3.0 behind an n.
+
+    Returns:
+        offset -> concept, the ancestors included.
+
+    Raises:
+        DataError: if the file is missing or unreadable, it has no concept at an offset, or the line of one is
+            not in the format.
+
+    Example:
+
+    ```python
+    read_concepts("/usr/share/wordnet", ["01443537"])["01443537"].words  # ("goldfish", "Carassius auratus")
+    ```
+    """
+    file = NounFile(folder)
+    places = {line[:8]: number for number, line in file.lines.items()}
+    found: dict[str, Concept] = {}
+    waiting = list(dict.fromkeys(offsets))
+    while waiting:
+        offset = waiting.pop()
+        if offset.encode() not in places:
+            raise DataError(
+                f"{file.path} has no concept at {offset!r}. ImageNet's ids are those of WordNet 3.0; "
+                "other versions have other offsets."
+            )
+        synset = file.synset(places[offset.encode()])
+        # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
+        definition, _, examples = synset.gloss.partition('; "')
+        found[offset] = Concept(
+            words=tuple(dict.fromkeys(word.replace("_", " ") for word in synset.words)),
+            definition=definition.rstrip("; "),
+            examples=tuple(text for text in map(str.strip, _QUOTED.findall(f'"{examples}')) if text),
+            hypernyms=tuple(dict.fromkeys(synset.hypernyms)),
+        )
+        waiting += [above for above in synset.hypernyms if above not in found]
+    return found
 
 
 def _class_folders(root: Path) -> list[Path]:

@@ -1,0 +1,135 @@
+"""WordNet's hierarchy: format, edges, closures; a miniature one, and the real one where it is."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from tests.data.wordnet_files import LICENCE, TINY, concept_line, write_wordnet
+from tests.oracles import oracle
+from vsemb.errors import DataError
+from vsemb.systems.hypernymy.wordnet import read_wordnet, transitive_closure
+
+REAL = os.environ.get("VSEMB_WORDNET")
+
+
+def slow_paths(edges: list[list[int]]) -> list[tuple[int, int]]:
+    """Walks from every concept to the top, one row for every path."""
+    above: dict[int, list[int]] = {}
+    for low, high in edges:
+        above.setdefault(low, []).append(high)
+
+    def walk(concept: int) -> list[int]:
+        return [found for high in above.get(concept, []) for found in (high, *walk(high))]
+
+    return sorted((low, high) for low in above for high in walk(low))
+
+
+def test_concepts_and_edges(tmp_path):
+    wordnet = read_wordnet(write_wordnet(tmp_path))
+    assert wordnet.names[:2] == ["entity.n.00000100", "animal.n.00000200"]
+    assert wordnet.words() == list(TINY)
+    assert wordnet.edges.dtype == np.int32
+    # Lassie is an instance; the verb that every concept points to is no concept.
+    assert wordnet.edges.tolist() == [[1, 0], [2, 1], [3, 1], [4, 2], [4, 3], [5, 4]]
+
+
+def test_a_hypernym_named_twice_is_one_edge(tmp_path):
+    top = concept_line("00000001", ["top"], [])
+    low = concept_line("00000002", ["low"], [("@", "00000001", "n"), ("@i", "00000001", "n")])
+    (tmp_path / "data.noun").write_text(top + low)
+    assert read_wordnet(tmp_path).edges.tolist() == [[1, 0]]
+
+
+def test_names_keep_dots_and_sixteen_words(tmp_path):
+    # w_cnt is hexadecimal: 10 means sixteen words.
+    words = ["St._Bernard", *(f"word{number}" for number in range(15))]
+    (tmp_path / "data.noun").write_text(LICENCE + concept_line("00000001", words, []))
+    wordnet = read_wordnet(tmp_path)
+    assert wordnet.names == ["St._Bernard.n.00000001"]
+    assert wordnet.words() == ["St._Bernard"]
+
+
+def test_closure_of_the_diamond():
+    case = oracle("transitive_closure_diamond")
+    names = sorted({name for edge in case.inputs["edges"] for name in edge})
+    edges = np.array([[names.index(name) for name in edge] for edge in case.inputs["edges"]])
+    unique = transitive_closure(edges)
+    assert [[names[low], names[high]] for low, high in unique] == case.expected["unique_pairs"]
+    assert len(unique) == case.expected["n_unique"]
+    assert len(transitive_closure(edges, paths=True)) == case.expected["n_rows_if_not_deduplicated"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_closure_against_a_walk(seed):
+    generator = np.random.default_rng(seed)
+    # Edges to smaller numbers only, then renamed: no circle, and no order to lean on.
+    edges = np.array([(low, generator.integers(low)) for low in range(1, 12) for _ in range(2)])
+    edges = np.unique(generator.permutation(12)[edges], axis=0)
+    paths = slow_paths(edges.tolist())
+    assert list(map(tuple, transitive_closure(edges, paths=True).tolist())) == paths
+    assert list(map(tuple, transitive_closure(edges).tolist())) == sorted(set(paths))
+    assert transitive_closure(edges).dtype == np.int32
+
+
+def test_closure_of_nothing():
+    assert transitive_closure(np.empty((0, 2), np.int32)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("paths", [False, True])
+@pytest.mark.parametrize("edges", [[[0, 0]], [[0, 1], [1, 2], [2, 1]], [[3, 0], [0, 1], [1, 0], [2, 3]]])
+def test_circles_are_found(edges, paths):
+    with pytest.raises(DataError, match="circle"):
+        transitive_closure(np.array(edges), paths=paths)
+
+
+def test_circle_in_a_file_is_named(tmp_path):
+    write_wordnet(tmp_path, {"top": [], "hen": ["egg"], "egg": ["hen"], "chick": ["hen"]})
+    with pytest.raises(DataError, match=r"data\.noun: the hypernyms of (hen|egg|chick)\S* go in a circle"):
+        read_wordnet(tmp_path)
+
+
+GOOD = concept_line("00000001", ["top"], [])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "holds no concepts"),
+        (LICENCE, "holds no concepts"),
+        (GOOD + "00000002 03 n 01 low\n", "line 2 .* ends too early"),
+        (GOOD + "00000002 03 n 01 low 0 002 @ 00000001 n 0000 | gloss\n", "2 pointers announced, 4"),
+        (GOOD + "00000002 03 n zz low 0 000 | gloss\n", "line 2 .* 'zz'"),
+        (GOOD + "00000002 03 n 00 000 | gloss\n", "line 2 .* without a word"),
+        (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .* no offset of eight digits"),
+        (GOOD + "00000002 03 v 01 run 0 000 | gloss\n", "line 2 .* expected a noun"),
+        (GOOD + GOOD, "line 2: the offset 00000001 stands there a second time"),
+        (GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]), "line 2 points to 00000009"),
+    ],
+)
+def test_broken_files(tmp_path, lines, message):
+    (tmp_path / "data.noun").write_text(lines)
+    with pytest.raises(DataError, match=message) as caught:
+        read_wordnet(tmp_path)
+    assert str(tmp_path / "data.noun") in str(caught.value)
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "data.noun").write_bytes(GOOD.encode() + b"00000002 03 n 01 \xff 0 000 | gloss\n")
+    with pytest.raises(DataError, match="line 2"):
+        read_wordnet(tmp_path)
+    with pytest.raises(DataError, match="Cannot read"):
+        read_wordnet(tmp_path / "nowhere")
+
+
+@pytest.mark.real_data
+@pytest.mark.skipif(not REAL, reason="VSEMB_WORDNET does not name a folder")
+def test_wordnet_3_0():
+    wordnet = read_wordnet(str(REAL))
+    assert len(wordnet.names) == len(set(wordnet.names)) == 82_115
+    assert len(wordnet.edges) == 84_427
+    assert len(transitive_closure(wordnet.edges)) == 743_241
+    assert len(transitive_closure(wordnet.edges, paths=True)) == 837_888
+    assert "dog.n.02084071" in wordnet.names
