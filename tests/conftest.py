@@ -231,8 +231,8 @@ def region_caption_run(region_scenes, region_run, tmp_path_factory: pytest.TempP
 def tagged_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
     """A copy of `scenes` whose captions have made-up parts of speech; treat it as read-only."""
     from vsemb.data.store import Dataset
-    from vsemb.systems.language.taggers import words_of
     from vsemb.systems.language.tags import write_tags
+    from vsemb.text.normalize import words_of
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "tagged"))
     known = {"a": "DT", "the": "DT", "and": "CC", "of": "IN", "on": "IN", "is": "VBZ"}

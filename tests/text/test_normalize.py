@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.text import normalize
-from vsemb.text.normalize import MAX_BYTES, readable, split_words
+from vsemb.text.normalize import MAX_BYTES, readable, split_words, words_of
 
 
 def words(text: str | bytes) -> list[str]:
@@ -127,3 +127,9 @@ def test_only_what_is_not_ascii_is_transcoded_and_nothing_is_lost(rows) -> None:
     given = tf.constant(texts[rows], tf.string)
     slow = tf.strings.unicode_transcode(given, "UTF-8", "UTF-8", errors="replace")
     assert readable(given).numpy().tolist() == slow.numpy().tolist()
+
+
+def test_many_texts_are_split_a_few_at_a_time(monkeypatch) -> None:
+    monkeypatch.setattr(normalize, "_CHUNK", 3)
+    assert list(words_of(f"Word {n}!" for n in range(8))) == [["word", str(n)] for n in range(8)]
+    assert list(words_of([])) == []

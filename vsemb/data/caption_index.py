@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,27 @@ from vsemb.data.records import caption_id
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 
+_SHOWN = 100
+
 _Value = TypeVar("_Value")
+
+
+class Named(Protocol):
+    """What a file has for a caption.
+
+    Attributes:
+        id: what the file calls the caption.
+        line: its place in the file.
+    """
+
+    @property
+    def id(self) -> Any: ...
+
+    @property
+    def line(self) -> int: ...
+
+
+_Named = TypeVar("_Named", bound=Named)
 
 
 class CaptionIndex:
@@ -78,6 +98,62 @@ class CaptionIndex:
         if not mark or len(number) > 9 or not (number.isascii() and number.isdecimal()):
             return None
         return first + int(number) if int(number) < count else None
+
+    def match(self, items: Iterable[_Named], unit: str, report: Callable[[str], None], hint: str = "") -> list[_Named]:
+        """Finds what a file has for each caption.
+
+        Args:
+            items: what the file has, in any order; read once.
+            unit: what one of them is called, such as `sentence`.
+            report: called with a line about those left out, whose ids the dataset does not have.
+            hint: what may be done where ids are unknown and captions have nothing, as a sentence.
+
+        Returns:
+            One for each caption, in order.
+
+        Raises:
+            DataError: if a caption has none or two.
+        """
+        found: list[_Named | None] = [None] * len(self.texts)
+        unknown, left_out = None, 0
+        for item in items:
+            place = self.find(item.id)
+            if place is None:
+                unknown, left_out = unknown or item, left_out + 1
+                continue
+            if (before := found[place]) is not None:
+                raise DataError(
+                    f"The {unit} {item.id[:_SHOWN]!r} (line {item.line}) is of the same caption as the {unit} of line "
+                    f"{before.line}. A caption has one: leave one of them out."
+                )
+            found[place] = item
+        missing = [place for place, item in enumerate(found) if item is None]
+        if missing:
+            raise DataError(self._lacking(unit, missing, unknown, hint))
+        if unknown is not None:
+            report(
+                f"{left_out} {unit}s left out whose ids the dataset does not have, first {unknown.id!r} "
+                f"(line {unknown.line})."
+            )
+        return [item for item in found if item is not None]
+
+    def _lacking(self, unit: str, missing: list[int], unknown: Named | None, hint: str) -> str:
+        first, key_form = missing[0], caption_id(self.splits[0].keys[0], 0)
+        message = (
+            f"No {unit} for the caption {self.ids[first]!r} of the split {self.split_of(first)!r} of "
+            f"{self.path}, {self.texts[first][:_SHOWN]!r}"
+            f"{f', and for {len(missing) - 1} more' if len(missing) > 1 else ''}. "
+        )
+        if unknown is None:
+            return message + "The file must hold every caption of the dataset."
+        own = f"{self.ids[0]!r} or " if self.ids[0] != key_form else ""
+        message += f"Ids in the file look like {unknown.id!r}, those of captions like {own}{key_form!r}. {hint}"
+        if not self.has_own and self.source in ("karpathy", "coco"):
+            message += (
+                "The dataset was prepared by a vsemb that did not keep the ids of its source; prepare it again "
+                "with --overwrite."
+            )
+        return message.rstrip()
 
     def split_of(self, place: int) -> str:
         """Returns the name of the split of the caption at a place."""

@@ -5,6 +5,9 @@ Core operations run on every TensorFlow Serving; those of tensorflow_text need a
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import tensorflow as tf
 
 #: Longest text looked at, in bytes, behind white space at its start; the rest is cut.
@@ -20,6 +23,9 @@ _BLANK_START = rf"^[{WHITE_SPACE}\x00]+"
 _ASCII = r"[\x00-\x7f]*"
 # ASCII without NUL and the apostrophe, which most texts are: their words are runs of letters and digits.
 _PLAIN = r"[\x01-&(-\x7f]*"
+
+# Texts that `words_of` splits at once.
+_CHUNK = 8192
 
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
@@ -94,6 +100,26 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     others = tf.where(~is_plain)
     words = tf.tensor_scatter_nd_update(plain, others, _spaced(tf.gather_nd(texts, others)))
     return tf.strings.split(words)
+
+
+def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Splits raw texts into words as `split_words` does, for use in Python.
+
+    Args:
+        texts: any number of them; read once, a few thousand at a time.
+
+    Yields:
+        The words of each text.
+
+    Example:
+
+    >>> list(words_of(["A dog's ball.", ""]))
+    [['a', 'dog', "'s", 'ball'], []]
+    """
+    remaining = iter(texts)
+    while chunk := list(itertools.islice(remaining, _CHUNK)):
+        for words in split_words(tf.constant(chunk, tf.string)).to_list():
+            yield [word.decode() for word in words]
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

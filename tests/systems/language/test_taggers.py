@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from vsemb.errors import DataError, MissingExtraError
-from vsemb.systems.language import taggers as tagging
-from vsemb.systems.language.taggers import Tagger, align_tags, open_tagger, read_tags, words_of
+from vsemb.systems.language.taggers import Tagger, align_tags, open_tagger, read_tags
+from vsemb.text.normalize import words_of
 
 
 def tokens_of(text: str) -> list[tuple[str, str]]:
@@ -51,12 +51,6 @@ def test_words_take_the_tag_of_the_token_they_begin_in(text, tagged, wanted):
 )
 def test_other_texts_do_not_come_out(text, tagged):
     assert align_tags(tokens_of(tagged), next(words_of([text]))) is None
-
-
-def test_many_texts_are_split_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(tagging, "_CHUNK", 3)
-    assert list(words_of(f"Word {n}!" for n in range(8))) == [["word", str(n)] for n in range(8)]
-    assert list(words_of([])) == []
 
 
 @pytest.mark.parametrize("packed", [False, True])

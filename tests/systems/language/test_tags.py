@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from vsemb.data import annotations
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
-from vsemb.systems.language import tags as module
-from vsemb.systems.language.taggers import Tagger, words_of
-from vsemb.systems.language.tagging import describe_tags, import_tags, tag_captions
-from vsemb.systems.language.tags import CaptionTags, write_tags
+from vsemb.systems.language.taggers import Tagger
+from vsemb.systems.language.tags import CaptionTags, describe_tags, import_tags, tag_captions, write_tags
+from vsemb.text.normalize import words_of
 
 SOURCE = {"tagger": "by hand"}
 
@@ -103,7 +103,7 @@ def test_the_same_again_and_others(dataset, tiny):
     ("change", "message"),
     [
         (lambda tags: tags.pop("val"), "the splits train; .* has train, val"),
-        (lambda tags: tags["val"].pop(), "5 captions; the split 'val' .* has 6"),
+        (lambda tags: tags["val"].pop(), "Tags are given for 5 captions; the split 'val' .* has 6"),
         (lambda tags: tags["val"][4].pop(), "3 tags for the 4 words of the caption '5.jpg#1'"),
         (lambda tags: tags["val"][4].__setitem__(0, ""), "'5.jpg#1' has a tag that is empty"),
         (
@@ -139,7 +139,7 @@ def damage_list(key, value):
         (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),
         (damage_list("source", None), "is damaged"),
         (damage_list("dataset", "0"), "of another dataset than .* is now.*vsemb annotate --pos-tags --overwrite"),
-        (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz cannot be read"),
+        (lambda folder: (folder / "val.tags.gz").unlink(), "val.tags.gz is missing"),
         (lambda folder: (folder / "val.tags.gz").write_bytes(b"x"), "val.tags.gz has other content"),
     ],
 )
@@ -156,14 +156,14 @@ def test_a_crash_leaves_nothing(dataset, monkeypatch):
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "write_json", crash)
+    monkeypatch.setattr(annotations, "write_json", crash)
     with pytest.raises(KeyboardInterrupt):
         write_tags(dataset, some_tags(dataset), source=SOURCE)
     assert not [path for path in dataset.path.iterdir() if "tags" in path.name]
 
 
 def test_none_are_there(dataset):
-    with pytest.raises(DataError, match="has no parts of speech.*vsemb annotate --pos-tags"):
+    with pytest.raises(DataError, match="has no tags.*vsemb annotate --pos-tags"):
         CaptionTags.open(dataset)
 
 
@@ -236,10 +236,10 @@ def test_a_file(tiny, tmp_path, own):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: lines[1:], "no line for the caption '5.jpg#2' of the split 'val'.*every caption"),
-        (lambda lines: [*lines[:-1], "x\ta/DT"], r"'0.jpg#0' of the split 'train'.*Its ids look like 'x'"),
-        (lambda lines: lines[:4], "no line for the caption '0.jpg#0' .*, and for 7 more"),
-        (lambda lines: [*lines, lines[0]], "line 13: '5.jpg#2' is the caption of line 1"),
+        (lambda lines: lines[1:], "No line for the caption '5.jpg#2' of the split 'val'.*every caption"),
+        (lambda lines: [*lines[:-1], "x\ta/DT"], r"'0.jpg#0' of the split 'train'.*Ids in the file look like 'x'"),
+        (lambda lines: lines[:4], "No line for the caption '0.jpg#0' .*, and for 7 more"),
+        (lambda lines: [*lines, lines[0]], "'5.jpg#2' .line 13. is of the same caption as the line of line 1"),
         (
             lambda lines: [lines[0].replace("caption/", "cap/"), *lines[1:]],
             "line 1, has other words than the caption '5.jpg#2': it has 'cap 2 of 5 .'",

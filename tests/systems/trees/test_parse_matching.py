@@ -111,7 +111,7 @@ def change(place: int, **changes):
         (
             lambda given: [replace(s, id=f"s{n}") for n, s in enumerate(given)],
             "the caption '0' .*and for 11 more. Ids in the file look like 's0', those of captions like '0' "
-            "or '0.jpg#0'; sentences without ids are taken in the order",
+            "or '0.jpg#0'. Sentences without ids are taken in the order",
         ),
         (lambda given: [*given, replace(given[4], line=99)], "'40' .line 99. is of the same .* of line 15"),
         (

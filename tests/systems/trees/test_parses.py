@@ -129,7 +129,7 @@ def cycle(trees):
         (lambda trees: trees | {"test": []}, "for the splits train, val, test"),
         (
             lambda trees: trees | {"val": trees["val"][1:]},
-            "5 trees are given for 6 captions of the split 'val'",
+            "Parses are given for 5 captions; the split 'val' .* has 6",
         ),
         (cycle, "The parse of caption '5.jpg#1' of the split 'val': .*cycle"),
     ],

@@ -16,7 +16,8 @@ import numpy as np
 from vsemb.errors import DataError, invalid_argument, missing_extra
 from vsemb.systems.captions.caption_tokens import caption_tokens
 from vsemb.systems.captions.meteor import meteor_of_tokens
-from vsemb.systems.captions.novelty import TrainingCaptions, caption_words
+from vsemb.systems.captions.novelty import TrainingCaptions
+from vsemb.text.normalize import words_of
 
 Tokens = dict[int, list[str]]
 """Captions of each image, words joined by single spaces, as `pycocoevalcap` takes them."""
@@ -120,7 +121,7 @@ def evaluate_captions(
             score, each["meteor"] = 100 * score, 100 * meteor_each
         except DataError as error:
             notes.append(f"METEOR was not measured. {error}")
-    words = [caption_words(caption) for caption in candidates]
+    words = list(words_of(candidates))
     first, second, third, fourth = (100 * float(value) for value in bleu)
     return CaptionMetrics(
         images=len(found),

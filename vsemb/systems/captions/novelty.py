@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,12 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vsemb.errors import invalid_argument
-
-_APOSTROPHES = str.maketrans("‘’", "''")
-_POSSESSIVE = re.compile(r"(?<=[^\W\d_])'s\b")
-_INNER = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
-_GAP = re.compile(r"[^\w\ue000]|_")
-_KEPT = "\ue000"  # Stands for the apostrophe of 's while all others go.
+from vsemb.text.normalize import words_of
 
 
 class NearestSentences(NamedTuple):
@@ -32,22 +26,11 @@ class NearestSentences(NamedTuple):
     similarities: np.ndarray
 
 
-def caption_words(text: str) -> list[str]:
-    """Returns the words of a caption as models read and write them, see `vsemb.text.normalize.split_words`.
-
-    So captions compare with those trained on, whose hyphens and apostrophes no model can write.
-
-    Example:
-
-    >>> caption_words("The man's T-shirt isn't red.")
-    ['the', 'man', "'s", 't', 'shirt', 'isnt', 'red']
-    """
-    text = _POSSESSIVE.sub(f" {_KEPT}s", text.lower().translate(_APOSTROPHES))
-    return _GAP.sub(" ", _INNER.sub("", text)).replace(_KEPT, "'").split()
-
-
 class TrainingCaptions:
     """The captions a model was trained on, to compare others with.
+
+    They are compared as the words that models read and write, see `vsemb.text.normalize.split_words`: no model can
+    write the hyphens and apostrophes of those trained on.
 
     Args:
         captions: raw, one or more.
@@ -69,12 +52,16 @@ class TrainingCaptions:
         if isinstance(captions, str) or not len(captions):
             raise invalid_argument("captions", captions, "training captions, one or more")
         self.captions = captions
-        self._known = {" ".join(caption_words(caption)) for caption in captions}
+        self._words = [tuple(words) for words in words_of(captions)]
 
     @cached_property
     def vocabulary(self) -> int:
         """Number of distinct words."""
-        return len({word for caption in self._known for word in caption.split()})
+        return len({word for words in self._words for word in words})
+
+    @cached_property
+    def _known(self) -> set[tuple[str, ...]]:
+        return set(self._words)
 
     def novelty(self, captions: Sequence[str]) -> float:
         """Returns the percent of captions that are no training caption, compared as words.
@@ -92,8 +79,7 @@ class TrainingCaptions:
         """
         if isinstance(captions, str) or not len(captions):
             raise invalid_argument("captions", captions, "captions, one or more")
-        new = [" ".join(caption_words(caption)) not in self._known for caption in captions]
-        return 100 * float(np.mean(new))
+        return 100 * float(np.mean([tuple(words) not in self._known for words in words_of(captions)]))
 
     def nearest(self, captions: Sequence[str]) -> NearestSentences:
         """Finds the training sentence most similar to each caption by its words.
@@ -112,9 +98,9 @@ class TrainingCaptions:
         numbers, sentences, weights, bounds, _ = self._index
         found = np.full(len(captions), -1, np.int64)
         similarities = np.zeros(len(captions))
-        for row, caption in enumerate(captions):
+        for row, vector in enumerate(map(self._vector, words_of(captions))):
             scores = np.zeros(len(self.captions))
-            for feature, weight in self._vector(caption).items():
+            for feature, weight in vector.items():
                 number = numbers.get(feature)
                 if number is not None:
                     own = slice(bounds[number], bounds[number + 1])
@@ -136,7 +122,7 @@ class TrainingCaptions:
         >>> TrainingCaptions(["a dog", "a cat"]).similarities(["a dog", "a dog", "cats"]).round(6).tolist()
         [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
-        vectors = [self._vector(caption) for caption in captions]
+        vectors = [self._vector(words) for words in words_of(captions)]
         return np.array(
             [
                 [sum(weight * other.get(feature, 0.0) for feature, weight in one.items()) for other in vectors]
@@ -144,12 +130,12 @@ class TrainingCaptions:
             ]
         )
 
-    def _vector(self, caption: str) -> dict[object, float]:
+    def _vector(self, words: Sequence[str]) -> dict[object, float]:
         """Returns the weights of a caption's features, scaled to length 1."""
         numbers, _, _, _, idf = self._index
         unseen = 1 + math.log(len(self.captions))
         weights: dict[object, float] = {}
-        for feature in _features(caption):
+        for feature in (*words, *pairwise(words)):
             number = numbers.get(feature)
             weights[feature] = weights.get(feature, 0.0) + (unseen if number is None else float(idf[number]))
         length = math.hypot(*weights.values())
@@ -161,21 +147,16 @@ class TrainingCaptions:
         numbers: dict[object, int] = {}
         flat: list[int] = []
         lengths = []
-        for caption in self.captions:
-            before = len(flat)
-            flat += [numbers.setdefault(feature, len(numbers)) for feature in _features(caption)]
-            lengths.append(len(flat) - before)
+        for words in self._words:
+            features = (*words, *pairwise(words))
+            flat += [numbers.setdefault(feature, len(numbers)) for feature in features]
+            lengths.append(len(features))
         rows = np.repeat(np.arange(len(lengths)), lengths)
         pairs, counts = np.unique(np.asarray(flat, np.int64) * len(lengths) + rows, return_counts=True)
-        features, sentences = np.divmod(pairs, len(lengths))
-        frequencies = np.bincount(features, minlength=len(numbers))
+        found, sentences = np.divmod(pairs, len(lengths))
+        frequencies = np.bincount(found, minlength=len(numbers))
         idf = 1 + np.log(len(lengths) / np.maximum(frequencies, 1))
-        weights = counts * idf[features]
+        weights = counts * idf[found]
         norms = np.sqrt(np.bincount(sentences, weights=weights**2, minlength=len(lengths)))
         bounds = np.concatenate([[0], np.cumsum(frequencies)])
         return numbers, sentences, weights / norms[sentences], bounds, idf
-
-
-def _features(caption: str) -> Iterable[object]:
-    words = caption_words(caption)
-    return (*words, *pairwise(words))

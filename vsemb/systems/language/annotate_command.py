@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     """Tags or reads, and prints; returns what is written as JSON."""
     from vsemb.commands import say
     from vsemb.systems.language.taggers import open_tagger
-    from vsemb.systems.language.tagging import describe_tags, import_tags, tag_captions
+    from vsemb.systems.language.tags import describe_tags, import_tags, tag_captions
 
     began = time.monotonic()
     if arguments.file is None:

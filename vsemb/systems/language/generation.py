@@ -26,7 +26,6 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
 from vsemb.files import read_json, replacing_directory, write_json
-from vsemb.recipes.retrieval import first_captions
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import detokenize
@@ -35,7 +34,7 @@ from vsemb.systems.language.conditioning import require_encoder, require_tags, t
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.systems.language.ranking import RankingWeights
 from vsemb.systems.language.stopwords import read_stopwords
-from vsemb.systems.language.taggers import words_of
+from vsemb.text.normalize import words_of
 
 FOLDER, CONTENT = "generation", "generation.json"
 STOPWORDS, VECTORS, TRIGRAMS = "stopwords.txt", "vectors.npz", "trigrams.npz"
@@ -73,16 +72,12 @@ def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
     read_stopwords(recipe.model.writing.stopwords)
     if importlib.util.find_spec("pycocoevalcap") is None:
         raise missing_extra("pycocoevalcap", "captions")
-    val, train = dataset.split(_TUNING_SPLIT), _training_split(recipe, dataset)
+    val, train = dataset.split(_TUNING_SPLIT), recipe.batches.training_split(dataset)
     # Parts of speech are of whole captions; a model that reads none knows the words of its tokenizer.
     longest = None if recipe.model.reads_tags else recipe.text.tokenizer.max_length
     if not any(_is_written(len(words[:longest])) for words in words_of(train.captions)):
         raise _nothing_to_write()
     encoder.images_of(dataset, val)
-
-
-def _training_split(recipe: Any, dataset: Dataset) -> Split:
-    return first_captions(dataset.split("train"), recipe.batches.captions_per_image)
 
 
 def prepare_generation(run: Run, dataset: Dataset) -> None:
@@ -108,7 +103,7 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
     check_generation(run.recipe, dataset, encoder)
     if _is_prepared(run):
         return
-    split = _training_split(run.recipe, dataset)
+    split = run.recipe.batches.training_split(dataset)
     seed = run.recipe.training.seed
     parts: dict[str, Any] = {
         "sequences": _sequences_of(run, dataset, split, seed),

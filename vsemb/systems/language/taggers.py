@@ -8,18 +8,15 @@ import itertools
 import os
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from vsemb.errors import DataError, missing_extra, one_line
-from vsemb.text.normalize import readable_part, split_words
+from vsemb.text.normalize import readable_part
 
 #: The model of NLTK's perceptron tagger for English.
 MODEL = "averaged_perceptron_tagger_eng"
 
-_CHUNK = 8192
 _GZIP = b"\x1f\x8b"
 # Taggers write brackets in the Penn Treebank's spelling, of which no letter stands in the text.
 _BRACKETS = {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-"}
@@ -144,26 +141,6 @@ def align_tags(tokens: Sequence[Token], words: Sequence[str]) -> list[str] | Non
 
 def _characters(text: str) -> str:
     return "".join(c for c in text.casefold() if unicodedata.category(c)[0] in "LMN")
-
-
-def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Splits raw texts into words as `vsemb.text.normalize.split_words` does, for use in Python.
-
-    Args:
-        texts: any number of them; read once, a few thousand at a time.
-
-    Yields:
-        The words of each text.
-
-    Example:
-
-    >>> list(words_of(["A dog's ball.", ""]))
-    [['a', 'dog', "'s", 'ball'], []]
-    """
-    remaining = iter(texts)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        for words in split_words(tf.constant(chunk, tf.string)).to_list():
-            yield [word.decode() for word in words]
 
 
 def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:

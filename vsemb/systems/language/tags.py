@@ -1,33 +1,33 @@
-"""The parts of speech of a dataset's captions, which lie in its directory and belong to it.
+"""The parts of speech of a dataset's captions: from a tagger or a file, `vsemb annotate --pos-tags` as functions.
 
-    DATASET/tags/
-        tags.json            what the rest is, with checksums; which dataset they are of, where they came from
-        SPLIT.tags.gz        a line for each caption of a split, in order: its words' tags by spaces
-
-The dataset's index, shards and fingerprint do not change, so its features and runs stay usable.
+DATASET/tags/
+    tags.json            what the rest is, with checksums; which dataset they are of, where they came from
+    SPLIT.tags.gz        a line for each caption of a split, in order: its words' tags by spaces
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
-import json
-import zlib
-from collections.abc import Mapping, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from tqdm import tqdm
+
+from vsemb.data.annotations import CaptionAnnotation
+from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, sha256_bytes, write_json
-from vsemb.systems.language.taggers import words_of
+from vsemb.files import sha256_bytes, sha256_file
+from vsemb.systems.language.taggers import Tagger, Token, align_tags, read_tags
+from vsemb.text.normalize import words_of
 
-FOLDER, MANIFEST = "tags", "tags.json"
-FORMAT, VERSION = "vsemb-tags", 1
-AGAIN = "Make them again with `vsemb annotate --pos-tags --overwrite`."
+_SHOWN = 100
 
 
-class CaptionTags:
+class CaptionTags(CaptionAnnotation):
     """The parts of speech of all captions of a dataset.
 
     Attributes:
@@ -44,23 +44,21 @@ class CaptionTags:
     ```
     """
 
-    def __init__(self, dataset: Dataset, content: dict[str, Any]) -> None:
-        self.path = dataset.path / FOLDER
-        self.fingerprint: str = content["fingerprint"]
+    kind: ClassVar[str] = "tags"
+    option: ClassVar[str] = "--pos-tags"
+
+    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+        super().__init__(dataset, content)
         self.source: dict[str, Any] = content["source"]
-        self.count = sum(record["captions"] for record in content["splits"].values())
-        self._dataset = dataset
-        # Read at once, since that is what verifying them takes.
-        self._lines = {name: _verified(self.path, name, of) for name, of in content["splits"].items()}
 
     @classmethod
-    def open(cls, dataset: Dataset) -> CaptionTags:
-        """Opens the tags of a dataset and verifies their files.
+    def check(cls, content: Mapping[str, Any]) -> None:
+        if not isinstance(content["source"], dict):
+            raise TypeError("source")
 
-        Raises:
-            DataError: if there are none, or they are damaged, of another version or of another dataset.
-        """
-        return cls(dataset, _read_manifest(dataset))
+    @classmethod
+    def files(cls, split: str, record: Mapping[str, Any]) -> dict[str, str]:
+        return {_file_name(split): record["sha256"]}
 
     def of(self, split: Split) -> list[list[str]]:
         """Returns the tags of each caption of a split.
@@ -72,29 +70,98 @@ class CaptionTags:
             For each caption a Penn tag for each word, as `vsemb.text.normalize.split_words` splits it.
 
         Raises:
-            DataError: if it is of another dataset or has other texts than captions.
+            DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
-        if split.entries != self._dataset.split(split.name).entries:
-            raise DataError(
-                f"The split {split.name!r} is of another dataset than these tags, which are of {self._dataset.path}."
-            )
-        if split.caption_places is None:
-            raise DataError(f"The texts of the split {split.name!r} are not its captions, and only those have tags.")
-        lines = self._lines[split.name]
-        return [lines[place].split() for place in split.caption_places]
-
-    def __repr__(self) -> str:
-        return f"<CaptionTags at {self.path} ({self.count} captions)>"
+        lines = self.read(split, _file_name(split.name), lambda file: self.unpacked(file).split("\n")[:-1])
+        return [line.split() for line in lines]
 
 
-def find(dataset: Dataset) -> CaptionTags | None:
-    """Opens the tags of a dataset; None where it has none.
+find = CaptionTags.find
+
+
+def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -> CaptionTags:
+    """Tags all captions of a dataset and writes their tags beside it.
+
+    Args:
+        dataset: the dataset.
+        tagger: the tagger.
+        overwrite: whether other tags are replaced.
+
+    Returns:
+        The tags, opened; at once where this tagger's are there already.
 
     Raises:
-        DataError: if they are damaged, of another version or of another dataset.
+        DataError: if other tags are there, which is said before any work, the tagger's tokens are not of a
+            caption, or the file system refuses.
+
+    Example:
+
+    ```python
+    tags = tag_captions(Dataset.open("data/flickr8k"), open_tagger())
+    ```
     """
-    return CaptionTags.open(dataset) if (dataset.path / FOLDER).exists() else None
+    source = {"tagger": tagger.name}
+    if (present := _present_tags(dataset, source, overwrite)) is not None:
+        return present
+    tags: dict[str, list[list[str]]] = {}
+    total = sum(len(dataset.split(name).captions) for name in dataset.splits)
+    with tqdm(total=total, desc="tag", unit="caption", disable=None, leave=False) as progress:
+        for name in dataset.splits:
+            split = dataset.split(name)
+            tags[name] = []
+            for caption, text, words in zip(split.caption_ids, split.captions, words_of(split.captions), strict=True):
+                tokens = tagger(text)
+                tags[name].append(_aligned(tokens, words, f"The tagger {tagger.name}", caption, text))
+                progress.update()
+    return write_tags(dataset, tags, source=source, overwrite=overwrite)
+
+
+def import_tags(
+    dataset: Dataset,
+    file: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+) -> CaptionTags:
+    """Takes the tags of all captions from a file and writes them beside the dataset.
+
+    A line belongs to the caption of its id: the one that the caption has in the dataset's source, or
+    `KEY#NUMBER` with the image's key and the caption's number from 0.
+
+    Args:
+        dataset: the dataset.
+        file: as `vsemb.systems.language.taggers.read_tags` reads it, with every caption.
+        overwrite: whether other tags are replaced.
+        report: called with lines worth showing, about ids that the dataset does not have.
+
+    Returns:
+        The tags, opened; at once where those of this file are there already.
+
+    Raises:
+        DataError: if other tags are there, which is said before any work, the file is broken, a caption has
+            no line or two, or a line's words are not those of its caption.
+
+    Example:
+
+    ```python
+    import_tags(Dataset.open("data/flickr8k"), "pos_tags.txt.gz", report=print)
+    ```
+    """
+    try:
+        source = {"file": Path(file).name, "sha256": sha256_file(file)}
+    except OSError as error:
+        raise DataError(f"The file of tags {file} cannot be read: {error.strerror or error}.") from error
+    if (present := _present_tags(dataset, source, overwrite)) is not None:
+        return present
+    captions = CaptionIndex(dataset)
+    lines = tqdm(read_tags(file), desc="read", unit="caption", disable=None, leave=False)
+    found = captions.match(lines, "line", report or (lambda line: None))
+    tags = []
+    words = tqdm(words_of(captions.texts), desc="match", unit="caption", total=len(found), disable=None, leave=False)
+    for line, some, name, text in zip(found, words, captions.ids, captions.texts, strict=True):
+        tags.append(_aligned(line.tokens, some, f"{file}, line {line.line},", name, text))
+    return write_tags(dataset, captions.by_split(tags), source=source, overwrite=overwrite)
 
 
 def write_tags(
@@ -128,81 +195,47 @@ def write_tags(
     ```
     """
     _check_tags(dataset, tags)
-    path = dataset.path / FOLDER
-    described = {
-        "dataset": dataset.fingerprint,
-        "fingerprint": _fingerprint({name: tags[name] for name in dataset.splits}),
-        "source": json.loads(json.dumps(dict(source))),
-    }
-    present = present_tags(dataset, source, overwrite)
+    texts = {name: "".join(" ".join(some) + "\n" for some in tags[name]) for name in dataset.splits}
+    fingerprint = sha256_bytes("".join(f"{name}\n{text}" for name, text in texts.items()).encode())
+    present = _present_tags(dataset, source, overwrite)
     if present is not None:
-        if present.fingerprint != described["fingerprint"]:
+        if present.fingerprint != fingerprint:
             raise _other_tags(present)
         return present
-    with replacing_directory(path, overwrite) as folder:
-        splits = {}
-        for name in dataset.splits:
-            text = "".join(" ".join(some) + "\n" for some in tags[name])
+    described = {"fingerprint": fingerprint, "source": dict(source)}
+    with CaptionTags.writing(dataset, described, overwrite) as (folder, splits):
+        for name, text in texts.items():
             packed = gzip.compress(text.encode(), 6, mtime=0)
             (folder / _file_name(name)).write_bytes(packed)
             splits[name] = {"captions": len(tags[name]), "sha256": sha256_bytes(packed)}
-        write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
-    dataset.forget_annotation("tags")
     return CaptionTags.open(dataset)
-
-
-def present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool = False) -> CaptionTags | None:
-    """Returns the tags that are there already; None where there are none, or they are to be replaced.
-
-    Args:
-        dataset: the dataset.
-        source: JSON-able, what new ones would be made of.
-        overwrite: whether those that are there are replaced.
-
-    Raises:
-        DataError: if those that are there are damaged, or of another source.
-    """
-    if overwrite or not (dataset.path / FOLDER).exists():
-        return None
-    present = CaptionTags.open(dataset)
-    if present.source != json.loads(json.dumps(dict(source))):
-        raise _other_tags(present)
-    return present
-
-
-def _other_tags(present: CaptionTags) -> DataError:
-    return DataError(f"{present.path} already holds tags {_origin(present)}; replace them with --overwrite.")
 
 
 def _file_name(split: str) -> str:
     return f"{split}.tags.gz"
 
 
-def _origin(tags: CaptionTags) -> str:
-    return f"of {tags.source['tagger']}" if "tagger" in tags.source else "from a file"
+def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) -> CaptionTags | None:
+    """Returns the tags that are there already; None where there are none, or they are to be replaced.
+
+    Raises:
+        DataError: if those that are there are damaged, or of another source.
+    """
+    present = None if overwrite else find(dataset)
+    if present is not None and present.source != source:
+        raise _other_tags(present)
+    return present
 
 
-def _fingerprint(tags: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    digest = hashlib.sha256()
-    for name, some in tags.items():
-        digest.update(f"{name}\n".encode())
-        digest.update("".join(" ".join(line) + "\n" for line in some).encode())
-    return digest.hexdigest()
+def _other_tags(present: CaptionTags) -> DataError:
+    origin = f"of {present.source['tagger']}" if "tagger" in present.source else "from a file"
+    return DataError(f"{present.path} already holds tags {origin}; replace them with --overwrite.")
 
 
 def _check_tags(dataset: Dataset, tags: Mapping[str, Sequence[Sequence[str]]]) -> None:
-    if set(tags) != set(dataset.splits):
-        raise DataError(
-            f"Tags are given for the splits {', '.join(tags) or 'none'}; {dataset.path} has "
-            f"{', '.join(dataset.splits)}, and all need theirs."
-        )
+    CaptionTags.check_given(dataset, tags)
     for name in dataset.splits:
         split = dataset.split(name)
-        if len(tags[name]) != len(split.captions):
-            raise DataError(
-                f"Tags are given for {len(tags[name])} captions; the split {name!r} of {dataset.path} has "
-                f"{len(split.captions)}."
-            )
         for caption, words, some in zip(split.caption_ids, words_of(split.captions), tags[name], strict=True):
             if len(some) != len(words):
                 raise DataError(
@@ -213,45 +246,26 @@ def _check_tags(dataset: Dataset, tags: Mapping[str, Sequence[Sequence[str]]]) -
                 raise DataError(f"The caption {caption!r} has a tag that is empty or holds white space.")
 
 
-def _read_manifest(dataset: Dataset) -> dict[str, Any]:
-    path = dataset.path / FOLDER
-    if not path.is_dir():
-        raise DataError(f"{dataset.path} has no parts of speech. Find them with `vsemb annotate --pos-tags`.")
-    content = read_json(path / MANIFEST, "list of tags")
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise DataError(f"{path / MANIFEST} is no list of tags. {AGAIN}")
-    if content.get("version") != VERSION:
+def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
+    """Returns what `vsemb annotate --pos-tags` shows of a dataset's tags, as plain values."""
+    counts = Counter(tag for name in dataset.splits for some in tags.of(dataset.split(name)) for tag in some)
+    return {
+        "captions": tags.count,
+        "splits": {name: len(dataset.split(name).captions) for name in dataset.splits},
+        "words": counts.total(),
+        "tags": dict(counts.most_common()),
+        "source": tags.source,
+        "fingerprint": tags.fingerprint,
+        "directory": str(tags.path),
+    }
+
+
+def _aligned(tokens: list[Token], words: list[str], where: str, caption: str, text: str) -> list[str]:
+    tags = align_tags(tokens, words)
+    if tags is None:
+        read = " ".join(token for token, _ in tokens)
         raise DataError(
-            f"The tags at {path} have version {content.get('version')!r}; this vsemb reads version {VERSION}. {AGAIN}"
+            f"{where} has other words than the caption {caption!r}: it has {read[:_SHOWN]!r} and the caption "
+            f"is {text[:_SHOWN]!r}."
         )
-    try:
-        counts = {name: record["captions"] for name, record in content["splits"].items()}
-        texts = [content["dataset"], content["fingerprint"]]
-        texts += [record["sha256"] for record in content["splits"].values()]
-        if not all(isinstance(text, str) for text in texts) or not isinstance(content["source"], dict):
-            raise TypeError("no text where a checksum should be")
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path / MANIFEST} is damaged ({error!r}). {AGAIN}") from error
-    if content["dataset"] != dataset.fingerprint:
-        raise DataError(f"The tags at {path} are of another dataset than {dataset.path} is now. {AGAIN}")
-    if counts != {name: split["captions"] for name, split in dataset.manifest["splits"].items()}:
-        raise DataError(f"{path / MANIFEST} is damaged: it counts other captions. {AGAIN}")
-    return content
-
-
-def _verified(folder: Path, name: str, record: Mapping[str, Any]) -> list[str]:
-    """Returns the lines of a split's file."""
-    file = folder / _file_name(name)
-    try:
-        packed = file.read_bytes()
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror or error}. {AGAIN}") from error
-    if sha256_bytes(packed) != record["sha256"]:
-        raise DataError(f"The tags are damaged: {file} has other content. {AGAIN}")
-    try:
-        lines = gzip.decompress(packed).decode().split("\n")[:-1]
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise DataError(f"{file} cannot be read: {error}. {AGAIN}") from error
-    if len(lines) != record["captions"]:
-        raise DataError(f"{file} is damaged: it has {len(lines)} captions. {AGAIN}")
-    return lines
+    return tags

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-import numpy as np
-
 from vsemb.data.caption_index import CaptionIndex
-from vsemb.data.records import caption_id
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.systems.trees.trees import Sentence, Tree
@@ -72,59 +69,33 @@ def match_sentences(
 
 
 def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]) -> list[Tree]:
-    trees: list[Tree | None] = [None] * len(captions.texts)
-    lines = np.zeros(len(captions.texts), np.int64)
-    unknown: list[Sentence] = []
-    left_out = 0
-    check = _Reading(captions)
+    hint = "Sentences without ids are taken in the order of the captions. "
+    found = captions.match(_with_ids(sentences), "sentence", report, hint)
+    differing: list[str] = []
+    for place, sentence in enumerate(found):
+        if _reads_as(sentence, captions.texts[place]):
+            continue
+        message = (
+            f"{_named(sentence)} is {_text(sentence)[:_SHOWN]!r}, and the caption of this id in "
+            f"{captions.path} is {captions.texts[place][:_SHOWN]!r}."
+        )
+        if sentence.text is not None:
+            raise DataError(f"{message} Is the file of another dataset?")
+        differing.append(message)
+    # Words alone may differ, since a parser may rewrite them (`du` is `de le` in French treebanks), but a file of
+    # which no sentence reads as its caption is of other texts.
+    if differing and len(differing) == sum(sentence.text is None for sentence in found):
+        raise DataError(f"{differing[0]} No sentence without `# text` reads as its caption.")
+    if differing:
+        report(f"{len(differing)} sentences have other words than their captions and no `# text`: {differing[0]}")
+    return [sentence.tree for sentence in found]
+
+
+def _with_ids(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
     for sentence in sentences:
         if sentence.id is None:
             raise DataError(f"{_named(sentence)} has no id and others have; all need one, or none.")
-        place = captions.find(sentence.id)
-        if place is None:
-            left_out += 1
-            unknown = unknown or [sentence]
-            continue
-        if trees[place] is not None:
-            raise DataError(
-                f"{_named(sentence)} is of the same caption as the sentence of line {lines[place]}. "
-                "A caption has one parse: leave one of them out."
-            )
-        check.add(sentence, place)
-        trees[place], lines[place] = sentence.tree, sentence.line
-    missing = [place for place, tree in enumerate(trees) if tree is None]
-    if missing:
-        raise DataError(_lacking(captions, missing, unknown))
-    check.finish(report)
-    if unknown:
-        report(
-            f"{left_out} sentences left out whose ids the dataset does not have, first {unknown[0].id!r} "
-            f"(line {unknown[0].line})."
-        )
-    return [tree for tree in trees if tree is not None]
-
-
-def _lacking(captions: CaptionIndex, missing: list[int], unknown: list[Sentence]) -> str:
-    first = missing[0]
-    key_form = caption_id(captions.splits[0].keys[0], 0)
-    message = (
-        f"No sentence for the caption {captions.ids[first]!r} of the split {captions.split_of(first)!r} of "
-        f"{captions.path}, {captions.texts[first][:_SHOWN]!r}"
-        f"{f', and for {len(missing) - 1} more' if len(missing) > 1 else ''}. "
-    )
-    if not unknown:
-        return message + "The file must hold every caption of the dataset."
-    own = f"{captions.ids[0]!r} or " if captions.ids[0] != key_form else ""
-    message += (
-        f"Ids in the file look like {unknown[0].id!r}, those of captions like {own}{key_form!r}; sentences "
-        "without ids are taken in the order of the captions."
-    )
-    if not captions.has_own and captions.source in ("karpathy", "coco"):
-        message += (
-            " The dataset was prepared by a vsemb that did not keep the ids of its source; prepare it again "
-            "with --overwrite."
-        )
-    return message
+        yield sentence
 
 
 def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tree]:
@@ -151,40 +122,6 @@ def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tre
             f"{', '.join(split.name for split in captions.splits)}."
         )
     return trees
-
-
-class _Reading:
-    """Checks that sentences known by their ids read as their captions.
-
-    The text of a sentence must. Words alone need not, since a parser may rewrite them (`du` is `de le` in
-    French treebanks), but a file of which no sentence does is of other texts.
-    """
-
-    def __init__(self, captions: CaptionIndex) -> None:
-        self._captions = captions
-        self._without_text = 0
-        self._differing: list[str] = []
-
-    def add(self, sentence: Sentence, place: int) -> None:
-        same = _reads_as(sentence, self._captions.texts[place])
-        self._without_text += sentence.text is None
-        if same:
-            return
-        message = (
-            f"{_named(sentence)} is {_text(sentence)[:_SHOWN]!r}, and the caption of this id in "
-            f"{self._captions.path} is {self._captions.texts[place][:_SHOWN]!r}."
-        )
-        if sentence.text is not None:
-            raise DataError(f"{message} Is the file of another dataset?")
-        self._differing.append(message if not self._differing else "")
-
-    def finish(self, report: Callable[[str], None]) -> None:
-        count = len(self._differing)
-        if not count:
-            return
-        if count == self._without_text:
-            raise DataError(f"{self._differing[0]} No sentence without `# text` reads as its caption.")
-        report(f"{count} sentences have other words than their captions and no `# text`: {self._differing[0]}")
 
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:

@@ -13,43 +13,29 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import json
 import os
-import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
 
-import numpy as np
-
+from vsemb.data.annotations import CaptionAnnotation
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import replacing_directory, sha256_file, write_json
-from vsemb.systems.trees.parse_files import (
-    AGAIN,
-    FOLDER,
-    FORMAT,
-    MANIFEST,
-    PARSER,
-    VERSION,
-    conllu_name,
-    copy_parser,
-    fingerprint,
-    parser_files,
-    read_list,
-    trees_name,
-    verify,
-)
+from vsemb.files import sha256_file
+from vsemb.systems.trees.parse_files import copy_parser, parser_files
 from vsemb.systems.trees.parse_matching import match_sentences
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
 __all__ = ["Parses", "find", "match_sentences", "write_parses"]
 
+PARSER = "parser"
 # A blank line separates trees, and no tree has one.
 _BETWEEN = "\n\n"
 
 
-class Parses:
+class Parses(CaptionAnnotation):
     """The dependency trees of all captions of a dataset.
 
     Attributes:
@@ -66,25 +52,29 @@ class Parses:
     ```
     """
 
-    def __init__(self, dataset: Dataset, content: dict[str, Any]) -> None:
-        self.path = dataset.path / FOLDER
-        self.fingerprint: str = content["fingerprint"]
+    kind: ClassVar[str] = "parses"
+    option: ClassVar[str] = "--dependencies"
+    unit: ClassVar[str] = "sentences"
+
+    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+        super().__init__(dataset, content)
         self.parser: dict[str, Any] | None = content["parser"]
-        self.count = sum(record["sentences"] for record in content["splits"].values())
-        self._dataset = dataset
-        self._splits: dict[str, dict[str, Any]] = content["splits"]
         self._parser_files: dict[str, str] | None = content["parser_files"]
-        self._trees: dict[str, list[Tree]] = {}
-        self._texts: dict[str, list[str]] = {}
 
     @classmethod
-    def open(cls, dataset: Dataset) -> Parses:
-        """Opens the parses of a dataset; their files are verified, and read when they are needed.
+    def check(cls, content: Mapping[str, Any]) -> None:
+        files = content["parser_files"]
+        if not all(isinstance(item, (dict, type(None))) for item in (content["parser"], files)):
+            raise TypeError("parser")
+        for name, sha256 in (files or {}).items():
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ValueError(name)
+            if not isinstance(sha256, str):
+                raise TypeError("no text where a checksum should be")
 
-        Raises:
-            DataError: if there are none, or they are damaged, of another version or of another dataset.
-        """
-        return cls(dataset, read_list(dataset))
+    @classmethod
+    def files(cls, split: str, record: Mapping[str, Any]) -> dict[str, str]:
+        return {_conllu_name(split): record["conllu"], _trees_name(split): record["trees"]}
 
     @functools.cached_property
     def parser_folder(self) -> Path | None:
@@ -95,7 +85,7 @@ class Parses:
         """
         if self._parser_files is None:
             return None
-        verify(self.path / PARSER, self._parser_files)
+        self.verify(self.path / PARSER, self._parser_files)
         return self.path / PARSER
 
     def trees(self, split: Split) -> list[Tree]:
@@ -108,13 +98,8 @@ class Parses:
             DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
-        places = self._places(split)
-        if split.name not in self._trees:
-            file = self.path / conllu_name(split.name)
-            found = [sentence.tree for sentence in read_conllu(file)]
-            self._trees[split.name] = self._counted(split.name, found, file)
-        trees = self._trees[split.name]
-        return [trees[place] for place in places]
+        name = _conllu_name(split.name)
+        return self.read(split, name, lambda file: [sentence.tree for sentence in read_conllu(file)])
 
     def texts(self, split: Split) -> list[str]:
         """Returns each caption of a split as a parsed text, see `trees.py`; much faster than `trees`.
@@ -126,42 +111,20 @@ class Parses:
             DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
-        places = self._places(split)
-        if split.name not in self._texts:
-            file = self.path / trees_name(split.name)
-            try:
-                found = gzip.decompress(file.read_bytes()).decode().split(_BETWEEN)
-            except (OSError, EOFError, zlib.error, ValueError) as error:
-                raise DataError(f"The parses {file} cannot be read: {error}. {AGAIN}") from error
-            self._texts[split.name] = self._counted(split.name, found, file)
-        texts = self._texts[split.name]
-        return [texts[place] for place in places]
-
-    def _places(self, split: Split) -> np.ndarray:
-        if split.entries != self._dataset.split(split.name).entries:
-            raise DataError(
-                f"The split {split.name!r} is of another dataset than these parses, which are of {self._dataset.path}."
-            )
-        if split.caption_places is None:
-            raise DataError(f"The texts of the split {split.name!r} are not its captions, and only those have parses.")
-        return split.caption_places
-
-    def _counted(self, name: str, found: list[Any], file: Path) -> list[Any]:
-        if len(found) != self._splits[name]["sentences"]:
-            raise DataError(f"{file} is damaged: it has {len(found)} sentences. {AGAIN}")
-        return found
-
-    def __repr__(self) -> str:
-        return f"<Parses at {self.path} ({self.count} sentences)>"
+        return self.read(split, _trees_name(split.name), lambda file: self.unpacked(file).split(_BETWEEN))
 
 
-def find(dataset: Dataset) -> Parses | None:
-    """Opens the parses of a dataset; None where `vsemb annotate --dependencies` has not made them.
+find = Parses.find
 
-    Raises:
-        DataError: if they are damaged or belong to another dataset.
-    """
-    return Parses.open(dataset) if (dataset.path / FOLDER).exists() else None
+
+def _conllu_name(split: str) -> str:
+    """Returns the name of the file with all sentences of a split."""
+    return f"{split}.conllu.gz"
+
+
+def _trees_name(split: str) -> str:
+    """Returns the name of the file with the words and heads of a split alone."""
+    return f"{split}.trees.gz"
 
 
 def write_parses(
@@ -197,52 +160,30 @@ def write_parses(
     parses = write_parses(dataset, trees)
     ```
     """
-    _check_trees(dataset, trees)
-    path = dataset.path / FOLDER
+    Parses.check_given(dataset, trees)
+    for name in dataset.splits:
+        for tree, caption in zip(trees[name], dataset.split(name).caption_ids, strict=True):
+            tree.check(f"The parse of caption {caption!r} of the split {name!r}")
     sources = None if parser_folder is None else parser_files(Path(parser_folder))
     described: dict[str, Any] = {
-        "dataset": dataset.fingerprint,
-        "fingerprint": fingerprint({name: trees[name] for name in dataset.splits}),
+        "fingerprint": _fingerprint({name: trees[name] for name in dataset.splits}),
         "parser": None if parser is None else json.loads(json.dumps(dict(parser))),
     }
     try:
         described["parser_files"] = sources and {name: sha256_file(file) for name, file in sources.items()}
     except OSError as error:
         raise DataError(f"The parser {parser_folder} cannot be read: {error.strerror or error}.") from error
-    if path.exists() and not overwrite:
-        present = Parses.open(dataset)
-        if _differing(present, described):
-            raise DataError(
-                f"{path} already holds parses with {_differing(present, described)}; replace them with --overwrite."
-            )
+    if not overwrite and (present := find(dataset)) is not None:
+        if differing := _differing(present, described):
+            raise DataError(f"{present.path} already holds parses with {differing}; replace them with --overwrite.")
         return present
-    with replacing_directory(path, overwrite) as folder:
-        splits = {}
+    with Parses.writing(dataset, described, overwrite) as (folder, splits):
         for name in dataset.splits:
             splits[name] = _write_split(folder, dataset.split(name), trees[name])
         if sources is not None:
             copy_parser(sources, folder / PARSER)
-            verify(folder / PARSER, described["parser_files"])
-        write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **described, "splits": splits})
-    dataset.forget_annotation("parses")
+            Parses.verify(folder / PARSER, described["parser_files"])
     return Parses.open(dataset)
-
-
-def _check_trees(dataset: Dataset, trees: Mapping[str, Sequence[Tree]]) -> None:
-    if set(trees) != set(dataset.splits):
-        raise DataError(
-            f"Trees are given for the splits {', '.join(trees) or 'none'}; {dataset.path} has "
-            f"{', '.join(dataset.splits)}, and all need theirs."
-        )
-    for name in dataset.splits:
-        split = dataset.split(name)
-        if len(trees[name]) != len(split.captions):
-            raise DataError(
-                f"{len(trees[name])} trees are given for {len(split.captions)} captions of the split "
-                f"{name!r} of {dataset.path}."
-            )
-        for tree, caption in zip(trees[name], split.caption_ids, strict=True):
-            tree.check(f"The parse of caption {caption!r} of the split {name!r}")
 
 
 def _write_split(folder: Path, split: Split, trees: Sequence[Tree]) -> dict[str, Any]:
@@ -251,13 +192,13 @@ def _write_split(folder: Path, split: Split, trees: Sequence[Tree]) -> dict[str,
         Sentence(" ".join(name.split()), text, tree)
         for name, text, tree in zip(split.caption_ids, split.captions, trees, strict=True)
     )
-    write_conllu(sentences, folder / conllu_name(split.name))
+    write_conllu(sentences, folder / _conllu_name(split.name))
     content = _BETWEEN.join(tree.text for tree in trees).encode()
-    (folder / trees_name(split.name)).write_bytes(gzip.compress(content, 6, mtime=0))
+    (folder / _trees_name(split.name)).write_bytes(gzip.compress(content, 6, mtime=0))
     return {
         "sentences": len(trees),
-        "conllu": sha256_file(folder / conllu_name(split.name)),
-        "trees": sha256_file(folder / trees_name(split.name)),
+        "conllu": sha256_file(folder / _conllu_name(split.name)),
+        "trees": sha256_file(folder / _trees_name(split.name)),
     }
 
 
@@ -271,3 +212,17 @@ def _differing(present: Parses, described: Mapping[str, Any]) -> str:
         return "" if described["parser_files"] is None else "the same trees and no copy of a parser"
     stored = {name: sha256_file(file) for name, file in parser_files(present.parser_folder).items()}
     return "" if stored == described["parser_files"] else "the same trees and another copy of a parser"
+
+
+def _fingerprint(trees: Mapping[str, Sequence[Tree]]) -> str:
+    """Returns the SHA-256 of trees, with their tags and relations.
+
+    Args:
+        trees: name of a split -> its trees; the order of splits matters.
+    """
+    digest = hashlib.sha256()
+    for name, some in trees.items():
+        for tree in some:
+            parts = [name, tree.words, tree.heads, tree.tags, tree.relations]
+            digest.update(json.dumps(parts).encode() + b"\n")
+    return digest.hexdigest()

@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.systems.trees.parse_files import FOLDER, parser_files
+from vsemb.systems.trees.parse_files import parser_files
 from vsemb.systems.trees.parse_work import ParseWork, chunks_of, parse_chunks
 from vsemb.systems.trees.parsers import Parser, ParserInfo
-from vsemb.systems.trees.parses import Parses, match_sentences, write_parses
+from vsemb.systems.trees.parses import Parses, find, match_sentences, write_parses
 from vsemb.systems.trees.trees import Tree, read_conllu
 
 #: Under this name stands beside a parser that made no trees itself which files they came from.
@@ -216,10 +216,8 @@ def _depth(heads: Sequence[int]) -> int:
 
 
 def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
-    if not (dataset.path / FOLDER).exists():
-        return None
-    present = Parses.open(dataset)
-    if present.parser == info.to_json():
+    present = find(dataset)
+    if present is None or present.parser == info.to_json():
         return present
     origin = "from files"
     if present.parser is not None and FROM_FILES not in present.parser:

@@ -1,0 +1,235 @@
+"""Annotations of a dataset's captions, which lie in its directory and belong to it.
+
+    DATASET/KIND/
+        KIND.json            what the rest is, with checksums; which dataset it is of
+        ...                  the files of each split
+
+The dataset's index, shards and fingerprint do not change, so its features and runs stay usable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError
+from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+
+_VERSION = 1
+
+_Value = TypeVar("_Value")
+
+
+class CaptionAnnotation:
+    """What is known of each caption of a dataset, such as its parse; base of the kinds of annotations.
+
+    Class attributes:
+        kind: the name of the annotation, of its folder and of its manifest, such as `parses`.
+        option: the option of `vsemb annotate` that makes it.
+        unit: what belongs to a caption, in the manifest: a split has so many.
+
+    Attributes:
+        path: its directory.
+        fingerprint: hex; equal for equal annotations, wherever they came from.
+        count: the number of captions.
+    """
+
+    kind: ClassVar[str]
+    option: ClassVar[str]
+    unit: ClassVar[str] = "captions"
+
+    def __init__(self, dataset: Dataset, content: Mapping[str, Any]) -> None:
+        self.path = dataset.path / self.kind
+        self.fingerprint: str = content["fingerprint"]
+        self.count = sum(record[self.unit] for record in content["splits"].values())
+        self._dataset = dataset
+        self._splits: Mapping[str, Any] = content["splits"]
+        self._read: dict[str, list[Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self.path} ({self.count} {self.unit})>"
+
+    @classmethod
+    def open(cls, dataset: Dataset) -> Self:
+        """Opens the annotation of a dataset and verifies its files.
+
+        Raises:
+            DataError: if there is none, or it is damaged, of another version or of another dataset.
+        """
+        path, manifest = cls._manifest(dataset)
+        if not path.is_dir():
+            raise DataError(f"{dataset.path} has no {cls.kind}. Make them with `vsemb annotate {cls.option}`.")
+        content = read_json(manifest, f"list of {cls.kind}")
+        if not isinstance(content, dict) or content.get("format") != f"vsemb-{cls.kind}":
+            raise DataError(f"{manifest} is no list of {cls.kind}. {cls.again()}")
+        if content.get("version") != _VERSION:
+            raise DataError(
+                f"The {cls.kind} at {path} have version {content.get('version')!r}; this vsemb reads version "
+                f"{_VERSION}. {cls.again()}"
+            )
+        try:
+            cls.check(content)
+            counts = {name: record[cls.unit] for name, record in content["splits"].items()}
+            files = [cls.files(name, record) for name, record in content["splits"].items()]
+            texts = [content["dataset"], content["fingerprint"], *(text for some in files for text in some.values())]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("no text where a checksum should be")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{manifest} is damaged ({error!r}). {cls.again()}") from error
+        if content["dataset"] != dataset.fingerprint:
+            raise DataError(
+                f"The {cls.kind} at {path} are of another dataset than {dataset.path} is now. {cls.again()}"
+            )
+        if counts != {name: split["captions"] for name, split in dataset.manifest["splits"].items()}:
+            raise DataError(f"{manifest} is damaged: it counts other captions. {cls.again()}")
+        for some in files:
+            cls.verify(path, some)
+        return cls(dataset, content)
+
+    @classmethod
+    def find(cls, dataset: Dataset) -> Self | None:
+        """Opens the annotation of a dataset; None where it has none.
+
+        Raises:
+            DataError: if it is damaged, of another version or of another dataset.
+        """
+        return cls.open(dataset) if (dataset.path / cls.kind).exists() else None
+
+    @classmethod
+    def check(cls, content: Mapping[str, Any]) -> None:
+        """Checks what only this kind has in its manifest; for subclasses.
+
+        Raises:
+            TypeError: for a value of another type.
+            ValueError: for another value that is not allowed.
+        """
+
+    @classmethod
+    def files(cls, split: str, record: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the names of a split's files, with their hex SHA-256 as the manifest records it."""
+        raise NotImplementedError
+
+    @classmethod
+    def again(cls) -> str:
+        """Returns the way out where an annotation cannot be read, as a sentence."""
+        return f"Make them again with `vsemb annotate {cls.option} --overwrite`."
+
+    @classmethod
+    def verify(cls, folder: Path, files: Mapping[str, str]) -> None:
+        """Checks files against their checksums.
+
+        Args:
+            folder: where they are.
+            files: relative name -> hex SHA-256.
+
+        Raises:
+            DataError: naming the first that is missing or has other content.
+        """
+        for name, expected in files.items():
+            try:
+                found = sha256_file(folder / name)
+            except FileNotFoundError as error:
+                raise DataError(f"The {cls.kind} are damaged: {folder / name} is missing. {cls.again()}") from error
+            except OSError as error:
+                raise DataError(f"{folder / name} cannot be read: {error.strerror or error}.") from error
+            if found != expected:
+                raise DataError(f"The {cls.kind} are damaged: {folder / name} has other content. {cls.again()}")
+
+    def read(self, split: Split, name: str, parse: Callable[[Path], list[_Value]]) -> list[_Value]:
+        """Reads what belongs to each text of a split from a file of the split, once.
+
+        Args:
+            split: of this dataset, also with few of its captions (`Split.with_captions`).
+            name: of the file.
+            parse: reads what belongs to all captions of the split from the file.
+
+        Raises:
+            DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
+            InvalidArgumentError: if the dataset has no such split.
+        """
+        if split.entries != self._dataset.split(split.name).entries:
+            raise DataError(
+                f"The split {split.name!r} is of another dataset than these {self.kind}, which are of "
+                f"{self._dataset.path}."
+            )
+        if split.caption_places is None:
+            raise DataError(
+                f"The texts of the split {split.name!r} are not its captions, and only those have {self.kind}."
+            )
+        if name not in self._read:
+            self._read[name] = parse(self.path / name)
+            if (count := len(self._read[name])) != self._splits[split.name][self.unit]:
+                raise DataError(f"{self.path / name} is damaged: it has {count} {self.unit}. {self.again()}")
+        return [self._read[name][place] for place in split.caption_places]
+
+    def unpacked(self, file: Path) -> str:
+        """Returns the text of a file that is compressed with gzip.
+
+        Raises:
+            DataError: if it cannot be read.
+        """
+        try:
+            return gzip.decompress(file.read_bytes()).decode()
+        except (OSError, EOFError, zlib.error, ValueError) as error:
+            raise DataError(f"The {self.kind} {file} cannot be read: {error}. {self.again()}") from error
+
+    @classmethod
+    def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:
+        """Checks that there is something for each caption of a dataset.
+
+        Args:
+            dataset: the dataset.
+            given: name of a split -> what belongs to its captions.
+
+        Raises:
+            DataError: if a split is missing or unknown, or has another number of captions.
+        """
+        if set(given) != set(dataset.splits):
+            raise DataError(
+                f"{cls.kind.capitalize()} are given for the splits {', '.join(given) or 'none'}; {dataset.path} has "
+                f"{', '.join(dataset.splits)}, and all need theirs."
+            )
+        for name in dataset.splits:
+            count = len(dataset.split(name).captions)
+            if len(given[name]) != count:
+                raise DataError(
+                    f"{cls.kind.capitalize()} are given for {len(given[name])} captions; the split {name!r} of "
+                    f"{dataset.path} has {count}."
+                )
+
+    @classmethod
+    @contextlib.contextmanager
+    def writing(
+        cls, dataset: Dataset, described: Mapping[str, Any], overwrite: bool
+    ) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """Writes an annotation into the dataset's directory, whole or not at all.
+
+        Args:
+            dataset: the dataset; its annotation of this kind is this one from then on.
+            described: what the manifest says beside format, dataset and splits, `fingerprint` first.
+            overwrite: whether another one is replaced.
+
+        Yields:
+            folder: where files are written.
+            splits: to be filled: name of a split -> its record in the manifest.
+
+        Raises:
+            DataError: if there is one and `overwrite` is false, or the file system refuses.
+        """
+        path, manifest = cls._manifest(dataset)
+        splits: dict[str, Any] = {}
+        with replacing_directory(path, overwrite) as folder:
+            yield folder, splits
+            head = {"format": f"vsemb-{cls.kind}", "version": _VERSION, "dataset": dataset.fingerprint}
+            write_json(folder / manifest.name, {**head, **described, "splits": splits})
+        dataset.forget_annotation(cls.kind)
+
+    @classmethod
+    def _manifest(cls, dataset: Dataset) -> tuple[Path, Path]:
+        path = dataset.path / cls.kind
+        return path, path / f"{cls.kind}.json"
