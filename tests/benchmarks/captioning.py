@@ -27,7 +27,7 @@ from tests.benchmarks.training import sgemm_gflops
 from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.systems.captions.beam_search import beam_search
+from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 
 WORDS, UNITS, FEATURES, STEPS = 2600, 512, 2048, 20
@@ -96,9 +96,8 @@ def main() -> None:
     @tf.function(autograph=False, input_signature=[tf.TensorSpec((None, FEATURES), tf.float32)])
     def search(images: tf.Tensor) -> tf.Tensor:
         state = model.start({"image": images})
-        return beam_search(
-            model.step, state, rows=tf.shape(images)[0], beam=beam, max_words=STEPS, min_words=STEPS
-        ).tokens
+        options = SearchOptions(beam=beam, max_words=STEPS, min_words=STEPS)
+        return beam_search(model.step, state, options, rows=tf.shape(images)[0]).tokens
 
     # Of a step: the words' matrix, the recurrent one and the softmax, for each hypothesis.
     gflop = STEPS * beam * 2 * (UNITS * 4 * UNITS + UNITS * 4 * UNITS + UNITS * WORDS) / 1e9

@@ -7,7 +7,7 @@ exactly where it stopped, and no two purposes, seeds or epochs share draws.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -371,25 +371,38 @@ def text_batches(ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) ->
         order: (texts,) the text behind each row of the dataset.
     """
     order = np.argsort(np.diff(offsets), kind="stable")
+    signature = {"text": tf.TensorSpec((None, None, *ids.shape[1:]), tf.int32)}
+    return row_batches(order, lambda rows: {"text": pad_ids(ids, offsets, rows)}, signature, batch_size), order
+
+
+def image_batches(images: ImageSource, rows: np.ndarray, batch_size: int = 256) -> tf.data.Dataset:
+    """Batches some rows of a source: a dataset of {"image": (n, ...)}."""
+    signature = {"image": tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)}
+    return row_batches(rows, lambda some: {"image": images.gather(some)}, signature, batch_size, images)
+
+
+def row_batches(
+    rows: np.ndarray,
+    gather: Callable[[np.ndarray], dict[str, np.ndarray]],
+    signature: dict[str, tf.TensorSpec],
+    batch_size: int,
+    images: ImageSource | None = None,
+) -> tf.data.Dataset:
+    """Batches rows in the order given, for embedding and measuring them; it may be iterated again and again.
+
+    Args:
+        rows: (n,) the rows.
+        gather: returns a batch for some of them.
+        signature: the specification of a batch.
+        batch_size: rows per batch; the last may have fewer.
+        images: the source of `image` in a batch, if there is one, which finishes it in graph.
+    """
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
-        for start in range(0, len(order), batch_size):
-            yield {"text": pad_ids(ids, offsets, order[start : start + batch_size])}
+        for start in range(0, len(rows), batch_size):
+            yield gather(rows[start : start + batch_size])
 
-    signature = {"text": tf.TensorSpec((None, None, *ids.shape[1:]), tf.int32)}
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    cardinality = tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))
-    return dataset.apply(cardinality).prefetch(2), order
-
-
-def image_batches(images: ImageSource, rows: int, batch_size: int = 256) -> tf.data.Dataset:
-    """Batches a source's first `rows` images in order: a dataset of {"image": (n, ...)}."""
-
-    def batches() -> Iterator[np.ndarray]:
-        for start in range(0, rows, batch_size):
-            yield images.gather(np.arange(start, min(start + batch_size, rows)))
-
-    spec = tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
-    dataset = dataset.map(lambda batch: {"image": images.finish(batch, None)})
-    return dataset.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size))).prefetch(2)
+    if images is not None:
+        dataset = dataset.map(lambda batch: {**batch, "image": images.finish(batch["image"], None)})
+    return dataset.apply(tf.data.experimental.assert_cardinality(-(-len(rows) // batch_size))).prefetch(2)

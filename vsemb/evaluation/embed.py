@@ -51,7 +51,7 @@ class Embedder:
         Returns:
             (count, dim) float32, of sets (count, items, dim).
         """
-        return self._run("image", image_batches(images, count, batch_size))
+        return self._run("image", image_batches(images, np.arange(count), batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.

@@ -18,6 +18,7 @@ def caption_parts(dtype: str | None = None, **options: Any):
     from vsemb.encoders import ImageEncoder, WordEmbedding
     from vsemb.export import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
+    from vsemb.systems.captions.beam_search import SearchOptions
     from vsemb.systems.captions.captioner import NeuralCaptioner
     from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
     from vsemb.text import Vocabulary
@@ -35,7 +36,9 @@ def caption_parts(dtype: str | None = None, **options: Any):
     for weight in model.trainable_weights:
         if len(weight.shape) > 1:
             weight.assign(random.normal(size=weight.shape, scale=1.5))
-    captioner = NeuralCaptioner(model, vocabulary, **{"beam": 4, "n_best": 3, "max_words": LONGEST, **options})
+    captioner = NeuralCaptioner(
+        model, vocabulary, SearchOptions(**{"beam": 4, "n_best": 3, "max_words": LONGEST, **options})
+    )
     return captioner, ImageInput(config, backbone)
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.oracles import TOLERANCE, oracle
 from tests.systems.captions.next_words import HistoryModel, as_found, assert_same, brute_force, slow_beam
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.beam_search import beam_search
+from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 
 
 def compiled(model: HistoryModel, **options):
@@ -19,7 +19,7 @@ def compiled(model: HistoryModel, **options):
 
     @tf.function(input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
     def run(state):
-        return beam_search(model.step, state, rows=tf.shape(state["history"])[0], **options)
+        return beam_search(model.step, state, SearchOptions(**options), rows=tf.shape(state["history"])[0])
 
     return lambda rows: run(model.start(rows))
 
@@ -38,10 +38,8 @@ def test_the_oracle(beam, wanted):
     found = beam_search(
         lambda state, words: (tf.gather(log_probs, words), state),
         {},
+        SearchOptions(beam=beam, max_words=5, forbidden=()),
         rows=1,
-        beam=beam,
-        max_words=5,
-        forbidden=(),
     )
     expected = given.expected[wanted]
     tokens = found.tokens[0, 0].numpy()
@@ -106,9 +104,8 @@ def test_the_best_are_a_prefix_of_all():
 def test_what_was_cut_stands_behind_what_is_finished():
     # A word is always likelier than END, so that unfinished ones have the better sums.
     log_probs = tf.math.log([[0.1, 0.0, 0.9]] * 3)
-    found = beam_search(
-        lambda state, words: (tf.gather(log_probs, words), state), {}, rows=1, beam=4, n_best=4, max_words=3
-    )
+    options = SearchOptions(beam=4, n_best=4, max_words=3)
+    found = beam_search(lambda state, words: (tf.gather(log_probs, words), state), {}, options, rows=1)
     assert found.finished.numpy().tolist() == [[True, True, False, False]]
     assert found.tokens.numpy().tolist() == [[[2, 0, 0], [2, 2, 0], [2, 2, 2], [0, 0, 0]]]
     np.testing.assert_allclose(tf.exp(found.log_probs), [[0.09, 0.081, 0.729, 0.0]], atol=1e-6)
@@ -116,9 +113,8 @@ def test_what_was_cut_stands_behind_what_is_finished():
 
 def test_ties_go_to_who_came_first_and_then_to_the_smaller_id():
     log_probs = tf.math.log(tf.fill([4, 4], 0.25))
-    found = beam_search(
-        lambda state, words: (tf.gather(log_probs, words), state), {}, rows=1, beam=3, n_best=3, max_words=2
-    )
+    options = SearchOptions(beam=3, n_best=3, max_words=2)
+    found = beam_search(lambda state, words: (tf.gather(log_probs, words), state), {}, options, rows=1)
     assert found.tokens.numpy().tolist() == [[[2, 0], [2, 2], [2, 3]]]
 
 
@@ -135,7 +131,7 @@ def test_no_rows():
     model = HistoryModel(5, 0)
     for found in (
         search(model, [], beam=3, n_best=2, max_words=4),
-        beam_search(model.step, model.start([]), rows=0, beam=3, n_best=2, max_words=4),
+        beam_search(model.step, model.start([]), SearchOptions(beam=3, n_best=2, max_words=4), rows=0),
     ):
         assert found.tokens.shape == (0, 2, 4)
         assert all(values.shape == (0, 2) for values in found[1:])
@@ -143,7 +139,8 @@ def test_no_rows():
 
 def test_a_model_that_has_nothing_to_say():
     nothing = tf.fill([4, 3], -np.inf)
-    found = beam_search(lambda state, words: (nothing[: tf.size(words)], state), {}, rows=2, beam=2, n_best=2)
+    options = SearchOptions(beam=2, n_best=2)
+    found = beam_search(lambda state, words: (nothing[: tf.size(words)], state), {}, options, rows=2)
     assert not found.exists.numpy().any() and not found.finished.numpy().any()
     assert not found.tokens.numpy().any()
     np.testing.assert_array_equal(found.log_probs, np.full((2, 2), -np.inf))
@@ -165,9 +162,8 @@ def test_a_model_that_has_nothing_to_say():
     ],
 )
 def test_numbers_that_are_not_allowed(options, message):
-    model = HistoryModel(5, 0)
     with pytest.raises(InvalidArgumentError, match=message):
-        beam_search(model.step, model.start([0]), rows=1, **options)
+        SearchOptions(**options)
 
 
 def test_states_of_any_structure_follow_their_hypotheses():
@@ -184,7 +180,7 @@ def test_states_of_any_structure_follow_their_hypotheses():
     first = model.start(rows)
     copy = tf.tile(tf.cast(first["history"], tf.float64)[:, None, None], [1, 2, 1])
     state = {"copy": copy, "deep": (first,)}
-    found = beam_search(step, state, rows=4, beam=3, n_best=3, max_words=6)
+    found = beam_search(step, state, SearchOptions(beam=3, n_best=3, max_words=6), rows=4)
     for row in rows:
         assert_same(as_found(found, row), slow_beam(model, row, 3, max_words=6))
 
@@ -195,10 +191,8 @@ def test_it_can_be_exported_and_holds_core_operations_only(tmp_path):
     class Exported(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
         def search(self, history):
-            found = beam_search(
-                model.step, {"history": history}, rows=tf.shape(history)[0], beam=3, n_best=2, max_words=5
-            )
-            return found._asdict()
+            options = SearchOptions(beam=3, n_best=2, max_words=5)
+            return beam_search(model.step, {"history": history}, options, rows=tf.shape(history)[0])._asdict()
 
     tf.saved_model.save(Exported(), str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))

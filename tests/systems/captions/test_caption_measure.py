@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.synthetic.truth import background_of, is_true
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.search.best import best_of_blocks
 from vsemb.systems.captions import caption_measure
 from vsemb.systems.captions.caption_measure import CaptionTable, measure_captions
 from vsemb.systems.captions.caption_metrics import evaluate_captions
@@ -62,7 +64,7 @@ def test_the_nearest_image_is_that_of_a_slow_search(found, scenes, monkeypatch, 
         likeness = [known.similarities([one, *captions])[0].sum() for one in captions]
         assert caption == captions[int(np.argmax(likeness))]
     # Blocks change nothing.
-    monkeypatch.setattr(caption_measure, "_ROWS", 7)
+    monkeypatch.setattr(caption_measure, "best_of_blocks", functools.partial(best_of_blocks, block=200))
     again = measure_captions([caption_run], scenes, "val", meteor=False)
     assert again.rows[1].captions == found.rows[1].captions
     assert found.rows[1].metrics.novelty == 0

@@ -22,8 +22,9 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.captions import cut_snippets, region_recipe
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.captions.task import NextWordJob
-from vsemb.systems.captions.validation import PerplexityValidation, likelihood_batches
+from vsemb.systems.captions.validation import PerplexityValidation
 
 
 class StopAt(keras.callbacks.Callback):
@@ -49,7 +50,8 @@ def test_a_run_knows_the_words_and_what_it_was_selected_on(scenes, caption_run: 
     run = Run.open(caption_run.path)
     split = scenes.split("val")
     images = run.images_of(scenes, split)
-    batches = likelihood_batches(images.gather, split.caption_rows, *run.tokenizer.encode(split.captions), batch_size=7)
+    sentences = Sentences(*run.tokenizer.encode(split.captions))
+    batches = sentence_batches(sentences, images, split.caption_rows, batch_size=7)
     validation = PerplexityValidation(batches)
     run.model.compile()
     validation.set_model(run.model)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, WordEmbedding
-from vsemb.errors import InvalidArgumentError
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner, detokenize
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.systems.captions.sampling import Sampler
@@ -59,7 +59,8 @@ def ids_of(text: str) -> list[int]:
 @pytest.mark.parametrize("options", [{"beam": 5}, {"sampler": "top-p=0.9"}])
 def test_what_is_said_of_captions_is_the_models(model, options):
     sampler = Sampler.parse(options["sampler"], seed=1) if "sampler" in options else None
-    captioner = NeuralCaptioner(model, VOCABULARY, beam=options.get("beam", 7), n_best=4, max_words=9, sampler=sampler)
+    search = SearchOptions(beam=options.get("beam", 7), n_best=4, max_words=9)
+    captioner = NeuralCaptioner(model, VOCABULARY, search, sampler)
     texts, log_probs = captioner(IMAGES)
     assert texts.shape == log_probs.shape == (6, 4) and captioner.n_best == 4
     compared = 0
@@ -76,14 +77,14 @@ def test_what_is_said_of_captions_is_the_models(model, options):
 
 
 def test_what_is_missing_is_empty(model):
-    captioner = NeuralCaptioner(model, VOCABULARY, n_best=3, sampler=Sampler("greedy"))
+    captioner = NeuralCaptioner(model, VOCABULARY, SearchOptions(n_best=3), Sampler("greedy"))
     texts, log_probs = captioner(IMAGES)
     assert all(texts.numpy()[:, 0]) and not any(texts.numpy()[:, 1:].ravel())
     assert log_probs.numpy()[:, 0].all() and not log_probs.numpy()[:, 1:].any()
 
 
 def test_rows_may_be_unknown_or_none_and_each_stands_alone(model):
-    captioner = NeuralCaptioner(model, VOCABULARY, beam=3, n_best=2, max_words=6)
+    captioner = NeuralCaptioner(model, VOCABULARY, SearchOptions(beam=3, n_best=2, max_words=6))
     together = captioner(IMAGES)
     in_graph = tf.function(captioner, input_signature=[tf.TensorSpec([None, 5], tf.float32)])
     for rows in ([0], [2, 4], [], range(6)):
@@ -96,9 +97,8 @@ def test_rows_may_be_unknown_or_none_and_each_stands_alone(model):
 @pytest.mark.parametrize("rule", [None, "greedy", "top-k=3"])
 def test_captioners_can_be_exported(model, tmp_path, rule):
     module = tf.Module()
-    module.captioner = NeuralCaptioner(
-        model, VOCABULARY, beam=3, n_best=2, max_words=6, sampler=rule and Sampler.parse(rule, seed=2)
-    )
+    search = SearchOptions(beam=3, n_best=2, max_words=6)
+    module.captioner = NeuralCaptioner(model, VOCABULARY, search, rule and Sampler.parse(rule, seed=2))
     signature = tf.TensorSpec([None, 5], tf.float32)
     module.caption = tf.function(lambda images: module.captioner(images)._asdict(), input_signature=[signature])
     tf.saved_model.save(module, str(tmp_path))
@@ -106,12 +106,3 @@ def test_captioners_can_be_exported(model, tmp_path, rule):
     got, wanted = loaded.caption(IMAGES), module.captioner(IMAGES)
     np.testing.assert_array_equal(got["texts"], wanted.texts)
     np.testing.assert_allclose(got["log_probs"], wanted.log_probs, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"beam": 3, "n_best": 4}, "n_best=4"), ({"beam": 0}, "beam=0"), ({"max_words": 0}, "max_words=0")],
-)
-def test_numbers_that_are_not_allowed(model, options, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        NeuralCaptioner(model, VOCABULARY, **options)

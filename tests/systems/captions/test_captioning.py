@@ -12,6 +12,7 @@ import tensorflow as tf
 from vsemb import recipes
 from vsemb.data.sources import FeatureImages
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
@@ -29,7 +30,7 @@ def written(caption_run, scenes):
 
 def test_captions_of_a_split_are_the_captioners(written, caption_run, scenes) -> None:
     part = scenes.split("val")
-    captioner = NeuralCaptioner(caption_run.model, caption_run.vocabulary, beam=7, n_best=3)
+    captioner = NeuralCaptioner(caption_run.model, caption_run.vocabulary, SearchOptions(n_best=3))
     features = caption_run.images_of(scenes, part).gather(np.arange(len(part)))
     texts, log_probs = captioner(tf.constant(features))
     assert len(written) == 12 and {len(captions) for captions in written} == {3}

@@ -13,7 +13,7 @@ from vsemb.systems.captions.caption_metrics import CaptionMetrics
 from vsemb.systems.captions.evaluate_captions import captions_table
 from vsemb.systems.captions.evaluate_perplexity import perplexity_table
 from vsemb.systems.captions.novelty import NearestSentences
-from vsemb.systems.captions.perplexities import PerplexityRow, measure_perplexities
+from vsemb.systems.captions.perplexity import PerplexityRow, measure_perplexities
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 

@@ -8,35 +8,25 @@ import numpy as np
 import pytest
 
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.perplexity import (
-    log2_likelihood,
-    perplexity,
-    uniform_likelihood,
-    unigram_likelihood,
-)
+from vsemb.errors import DataError
+from vsemb.systems.captions.perplexity import Likelihood, uniform_likelihood, unigram_likelihood
 
 
 def test_oracle() -> None:
     given, expected = oracle("perplexity_base2").inputs, oracle("perplexity_base2").expected
     found = [math.log(p) for of_one in given["token_probabilities"] for p in of_one]
-    np.testing.assert_allclose(perplexity(np.array(found), len(found)), expected["ppl"], **TOLERANCE)
-    # As rows with padding, and as their sum: the same.
-    rows = np.array([[*found[:3]], [found[3], 0, 0]])
-    np.testing.assert_allclose(perplexity(rows, 4), expected["ppl"], **TOLERANCE)
-    np.testing.assert_allclose(perplexity(sum(found), 4), expected["ppl"], **TOLERANCE)
-    np.testing.assert_allclose(2 ** -log2_likelihood(rows, 4), expected["ppl"], **TOLERANCE)
+    likelihood = Likelihood(sum(found), len(found))
+    np.testing.assert_allclose(likelihood.perplexity, expected["ppl"], **TOLERANCE)
+    np.testing.assert_allclose(2**-likelihood.log2_likelihood, expected["ppl"], **TOLERANCE)
 
 
 def test_ends_of_what_is_possible() -> None:
-    assert perplexity(np.zeros(3), 3) == 1.0
-    assert perplexity(np.log([1 / 8, 1 / 8]), 2) == pytest.approx(8)
-    assert perplexity(-math.inf, 2) == math.inf
-    assert perplexity(-1e6, 2) == math.inf
-    with pytest.raises(InvalidArgumentError, match="count"):
-        perplexity(0.0, 0)
+    assert Likelihood(0.0, 3).perplexity == 1.0
+    assert Likelihood(2 * math.log(1 / 8), 2).perplexity == pytest.approx(8)
+    assert Likelihood(-math.inf, 2).perplexity == math.inf
+    assert Likelihood(-1e6, 2).perplexity == math.inf
     with pytest.raises(DataError, match="NaN"):
-        perplexity(np.array([0.0, np.nan]), 2)
+        Likelihood(math.nan, 2)
 
 
 def test_baselines_by_hand() -> None:

@@ -14,6 +14,7 @@ from PIL import Image
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.pictures import pixel_box
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.region_captions import caption_regions, choose_regions
 
@@ -68,7 +69,7 @@ def test_captions_are_the_model_s_of_the_cached_regions(region_caption_run, data
     )
     (boxes,) = store.boxes(val.ids[[row]])
     real = np.flatnonzero(np.any(boxes != 0, axis=1))
-    captioner = NeuralCaptioner(region_caption_run.model, region_caption_run.vocabulary, beam=3, n_best=1)
+    captioner = NeuralCaptioner(region_caption_run.model, region_caption_run.vocabulary, SearchOptions(beam=3))
     texts, log_probs = captioner(tf.constant(store.rows(val.ids[[row]])[0, real]))
     wanted = [text.decode() for text in texts.numpy()[:, 0]]
     assert {caption.text for caption in whole.captions} == set(wanted)

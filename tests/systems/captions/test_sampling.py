@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.systems.captions.next_words import HistoryModel, as_found, assert_same, slow_beam
 from vsemb.errors import InvalidArgumentError
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.sampling import Sampler, sample
 
 PROBABILITIES = np.array([0.05, 0.1, 0.5, 0.05, 0.3], np.float32)
@@ -77,7 +78,7 @@ def test_more_of_the_likeliest_than_there_are_words():
 def compiled(model: HistoryModel, sampler: Sampler, **options):
     @tf.function(input_signature=[{"history": tf.TensorSpec([None], tf.int32)}])
     def run(state):
-        return sample(model.step, state, sampler, rows=tf.shape(state["history"])[0], **options)
+        return sample(model.step, state, sampler, SearchOptions(**options), rows=tf.shape(state["history"])[0])
 
     return lambda rows: run(model.start(rows))
 
@@ -92,7 +93,7 @@ def test_greedy_is_a_beam_of_one_and_finds_one():
 
 def test_what_is_said_of_samples_is_the_models():
     model = HistoryModel(7, 2, never=0.2)
-    options = {"max_words": 6, "min_words": 2, "length_penalty": 0.7}
+    options = {"beam": 8, "max_words": 6, "min_words": 2, "length_penalty": 0.7}
     found = compiled(model, Sampler("random", temperature=2.0, seed=5), n_best=8, **options)(range(20))
     several = set()
     for row in range(20):
@@ -128,6 +129,8 @@ def test_no_rows_and_nothing_to_say():
     assert found.tokens.shape == (0, 2, 4) and found.log_probs.shape == (0, 2)
     nothing = tf.fill([2, 3], -np.inf)
     for rule in ("greedy", "random", "top-k=2", "top-p=0.5"):
-        found = sample(lambda state, words: (nothing, state), {}, Sampler.parse(rule), rows=2, max_words=3)
+        found = sample(
+            lambda state, words: (nothing, state), {}, Sampler.parse(rule), SearchOptions(max_words=3), rows=2
+        )
         assert not found.exists.numpy().any() and not found.tokens.numpy().any()
         assert not found.finished.numpy().any()

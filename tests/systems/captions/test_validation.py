@@ -10,11 +10,13 @@ import pytest
 import tensorflow as tf
 
 from tests.systems.captions.test_next_word import make_model
-from vsemb.data.sources import FeatureImages
+from vsemb.data.sources import FeatureImages, ImageSource
 from vsemb.errors import DataError
 from vsemb.runs.run import Run
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner
-from vsemb.systems.captions.validation import CiderValidation, PerplexityValidation, likelihood_batches
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
+from vsemb.systems.captions.validation import CiderValidation, PerplexityValidation
 
 
 def word_batches(texts: list[list[int]]) -> tf.data.Dataset:
@@ -65,16 +67,23 @@ def test_no_sentences_and_a_model_that_came_apart() -> None:
     assert logs["val_perplexity"] == math.inf and logs["val_log2_likelihood"] < -1e5
 
 
+class Features(ImageSource):
+    spec = tf.TensorSpec((2,), tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        return np.arange(10, dtype=np.float32).reshape(5, 2)[rows]
+
+
 def test_batches_have_every_sentence_with_its_image() -> None:
     ids, offsets = np.arange(2, 8, dtype=np.int32), np.array([0, 3, 3, 4, 6])
-    features = np.arange(10, dtype=np.float32).reshape(5, 2)
     rows = np.array([4, 4, 0, 2])
+    batches = sentence_batches(Sentences(ids, offsets), Features(), rows, batch_size=3)
     found = {}
-    for batch in likelihood_batches(features.__getitem__, rows, ids, offsets, batch_size=3):
+    for batch in batches:
         for image, text in zip(batch["image"].numpy(), batch["text"].numpy(), strict=True):
             found[tuple(text[text > 0].tolist())] = image.tolist()
     assert found == {(2, 3, 4): [8, 9], (): [8, 9], (5,): [0, 1], (6, 7): [4, 5]}
-    assert len(list(likelihood_batches(features.__getitem__, rows, ids, offsets, batch_size=3))) == 2
+    assert len(list(batches)) == 2
 
 
 def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: Run) -> None:
@@ -85,11 +94,11 @@ def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: Run) ->
     images = run.images_of(scenes, split)
     assert isinstance(images, FeatureImages)
     run.model.compile()
-    encoded = run.tokenizer.encode(split.captions)
-    batches = likelihood_batches(images.gather, split.caption_rows, *encoded)
+    sentences = Sentences(*run.tokenizer.encode(split.captions))
+    batches = sentence_batches(sentences, images, split.caption_rows)
     validation = CiderValidation(batches, split, images, run.tokenizer)
     validation.set_model(run.model)
-    captioner = NeuralCaptioner(run.model, run.vocabulary, beam=1, n_best=1)
+    captioner = NeuralCaptioner(run.model, run.vocabulary, SearchOptions(beam=1))
     expected = [text.decode() for text in captioner(images.gather(np.arange(12))).texts.numpy()[:, 0]]
     assert validation.captions() == expected
     logs: dict[str, float] = {}

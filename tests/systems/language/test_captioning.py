@@ -77,7 +77,7 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     options = CaptionOptions(n_best=2)
     captioner = captioner_of(run, options)
     taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])
-    facts = {"words": len(run.vocabulary.words), **run.recipe.facts_of(captioner, options)}
+    facts = {"words": len(run.vocabulary.words), **captioner.facts}
     path = export_savedmodel(ServedCaptioner(captioner, taken, facts), tmp_path / "sc-nlm", card=model_facts(run))
     loaded = tf.saved_model.load(str(path))
     # Embeddings of training sentences and all else that is large are variables of the file.

@@ -11,7 +11,7 @@ of it is measured too.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.data.synthetic.truth import background_of, has_truth, is_true
 from vsemb.errors import invalid_argument
 from vsemb.runs.run import Run
+from vsemb.search.best import best_of_blocks
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import caption_split
@@ -31,8 +32,6 @@ from vsemb.systems.captions.novelty import NearestSentences, TrainingCaptions
 _TRAIN = "train"
 _NEIGHBOUR = "nearest training image"
 _PERSON = "a person"
-# Images whose features are read at once.
-_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +167,16 @@ def measure_captions(
     train = None if train_part is None else TrainingCaptions(train_part.captions)
     if train is None:
         notes.append("The dataset has no split `train`: no nearest training image, no novelty.")
-    truth = _Truth(part, rows)
+    backgrounds = _backgrounds(part, rows)
+
+    def truths(captions: Sequence[str]) -> list[bool | None] | None:
+        if not backgrounds:
+            return None
+        entries = [part.entries[row] for row in rows]
+        return [
+            is_true(caption, entry["objects"], entry["width"], background)
+            for caption, entry, background in zip(captions, entries, backgrounds, strict=True)
+        ]
 
     def measured(
         name: str,
@@ -179,7 +187,7 @@ def measure_captions(
     ) -> MeasuredCaptions:
         metrics = evaluate_captions(captions, compared, train=train, meteor=meteor)
         nearest = None if train is None else train.nearest(captions)
-        return MeasuredCaptions(name, recipe, captions, log_probs, metrics, truth(captions), nearest)
+        return MeasuredCaptions(name, recipe, captions, log_probs, metrics, truths(captions), nearest)
 
     found = []
     for run in runs:
@@ -217,22 +225,11 @@ def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions) -> Capt
     return dataclasses.replace(options, n_best=1)
 
 
-class _Truth:
-    """Tells which captions are true of their images, where the data know."""
-
-    def __init__(self, part: Split, rows: np.ndarray) -> None:
-        self._entries = [part.entries[row] for row in rows]
-        self._backgrounds: list[str] = []
-        if part.has_images and all(map(has_truth, self._entries)):
-            self._backgrounds = [background_of(part.read_image(int(row))) for row in rows]
-
-    def __call__(self, captions: Sequence[str]) -> list[bool | None] | None:
-        if not self._backgrounds:
-            return None
-        return [
-            is_true(caption, entry["objects"], entry["width"], background)
-            for caption, entry, background in zip(captions, self._entries, self._backgrounds, strict=True)
-        ]
+def _backgrounds(part: Split, rows: np.ndarray) -> list[str]:
+    """Returns the backgrounds of scenes, by which captions are told true or not; none of other images."""
+    if part.has_images and all(has_truth(part.entries[row]) for row in rows):
+        return [background_of(part.read_image(int(row))) for row in rows]
+    return []
 
 
 def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, train: Split) -> np.ndarray | None:
@@ -241,29 +238,22 @@ def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, t
     source = run.images_of(dataset, part)
     if len(source.spec.shape) != 1:
         return None
-    images = np.concatenate(list(_features(source, rows)))
-    best = np.full(len(rows), -np.inf)
-    nearest = np.zeros(len(rows), np.int64)
-    every = np.arange(len(train))
-    start = 0
-    for block in _features(run.images_of(dataset, train), every):
-        similarities = images @ block.T  # (n, block)
+    images, train_source = _features(source, rows), run.images_of(dataset, train)
+
+    def similarities(start: int, stop: int) -> np.ndarray:
+        found = images @ _features(train_source, np.arange(start, stop)).T
         # An image is not its own neighbour.
-        similarities[part.ids[rows][:, None] == train.ids[None, start : start + len(block)]] = -np.inf
-        found = similarities.argmax(axis=1)
-        values = similarities[np.arange(len(rows)), found]
-        better = values > best
-        best[better], nearest[better] = values[better], start + found[better]
-        start += len(block)
-    return nearest
+        found[part.ids[rows][:, None] == train.ids[start:stop]] = -np.inf
+        return found
+
+    nearest, _ = best_of_blocks(similarities, len(train), len(rows), k=1, dim=images.shape[1])
+    return nearest[:, 0]
 
 
-def _features(source: ImageSource, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields the features of images, scaled to length 1."""
-    for start in range(0, len(rows), _ROWS):
-        gathered = tf.constant(source.gather(rows[start : start + _ROWS]))
-        features = np.asarray(source.finish(gathered, None), np.float32)
-        yield features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+def _features(source: ImageSource, rows: np.ndarray) -> np.ndarray:
+    """Returns the features of images, scaled to length 1."""
+    features = np.asarray(source.finish(tf.constant(source.gather(rows)), None), np.float32)
+    return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 
 def _consensus(train: TrainingCaptions, captions: Sequence[str]) -> str:

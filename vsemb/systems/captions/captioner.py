@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.systems.captions.beam_search import Hypotheses, beam_search, check_search
+from vsemb.systems.captions.beam_search import Hypotheses, SearchOptions, beam_search
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.systems.captions.sampling import Sampler, sample
 from vsemb.text.vocabulary import Vocabulary
 
 Tensor = Any
+_FIVE = SearchOptions(n_best=5)
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,13 @@ class Captioner(Protocol):
 
     Attributes:
         n_best: captions of an image.
+        facts: how they are written, for a contract: numbers such as `beam` and `max_words`.
     """
 
     n_best: int
+
+    @property
+    def facts(self) -> dict[str, int | float]: ...
 
     def __call__(self, images: Tensor) -> Captions:
         """Writes captions.
@@ -102,23 +107,17 @@ class NeuralCaptioner(tf.Module):
     Args:
         model: a model of the next word that is conditioned on `image`.
         vocabulary: its words.
-        beam: hypotheses of the beam search; not read with a sampler.
-        n_best: captions of an image.
-        length_penalty: see `beam_search`.
-        max_words: longest caption.
-        sampler: draws words in place of the beam search.
+        search: how captions are searched for.
+        sampler: draws words in place of the beam search; None for none.
 
     Attributes:
         model: as given.
-        n_best: as given.
-
-    Raises:
-        InvalidArgumentError: for a number that is not allowed.
+        n_best: captions of an image.
 
     Example:
 
     ```python
-    captioner = NeuralCaptioner(run.model, run.tokenizer.vocabulary, beam=7, n_best=5)
+    captioner = NeuralCaptioner(run.model, run.tokenizer.vocabulary, SearchOptions(beam=7, n_best=5))
     texts, log_probs = captioner(features)
     ```
     """
@@ -127,28 +126,22 @@ class NeuralCaptioner(tf.Module):
         self,
         model: MultimodalRNN,
         vocabulary: Vocabulary,
-        *,
-        beam: int = 7,
-        n_best: int = 5,
-        length_penalty: float = 0.0,
-        max_words: int = 20,
+        search: SearchOptions = _FIVE,
         sampler: Sampler | None = None,
     ) -> None:
         super().__init__()
-        check_search(
-            beam=n_best if sampler is not None else beam,
-            n_best=n_best,
-            max_words=max_words,
-            length_penalty=length_penalty,
-        )
         self.model = model
-        self.n_best = n_best
+        self.search = search
+        self.n_best = search.n_best
         self._tokens = vocabulary.tokens
         self._sampler = sampler
-        self._beam = beam
-        self._settings: dict[str, Any] = {"length_penalty": length_penalty, "max_words": max_words}
         # Without, a batch that is not captioned inside a graph would take its time for each of its words.
         self._in_graph = tf.function(self._write, reduce_retracing=True)
+
+    @property
+    def facts(self) -> dict[str, int | float]:
+        """How captions are searched for."""
+        return {name: getattr(self.search, name) for name in ("beam", "length_penalty", "max_words")}
 
     def __call__(self, images: Tensor) -> Captions:
         """Writes captions.
@@ -171,8 +164,8 @@ class NeuralCaptioner(tf.Module):
         state = self.model.start({"image": images})
         rows, step = tf.shape(images)[0], self.model.step
         if self._sampler is not None:
-            return sample(step, state, self._sampler, rows=rows, n_best=self.n_best, **self._settings)
-        return beam_search(step, state, rows=rows, beam=self._beam, n_best=self.n_best, **self._settings)
+            return sample(step, state, self._sampler, self.search, rows=rows)
+        return beam_search(step, state, self.search, rows=rows)
 
 
 def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:

@@ -9,12 +9,11 @@ from vsemb.data.store import Dataset
 from vsemb.demo.images import ShownImages
 from vsemb.demo.inputs import PageParts
 from vsemb.demo.page import Tabs
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import invalid_argument
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
-from vsemb.systems.captions.caption_writer import CaptionWriter, Written
 from vsemb.systems.captions.captioner import CaptionOptions
-from vsemb.systems.captions.captioning import captioner_of
+from vsemb.systems.captions.captioning import CaptionWriter, Written
 from vsemb.systems.captions.task import NextWordTask
 
 
@@ -41,7 +40,7 @@ class CaptionDemo(ShownImages):
     def __init__(self, run: Run, dataset: Dataset, split: str = ALL, options: CaptionOptions | None = None) -> None:
         super().__init__(dataset, split_names(dataset, split))
         self.run = run
-        self._writer = CaptionWriter(run, captioner_of(run, options or CaptionOptions()))
+        self._writer = CaptionWriter(run, options or CaptionOptions())
 
     def captions(self, image: bytes | str) -> tuple[Written, ...]:
         """Writes captions of an image, best first.
@@ -55,10 +54,7 @@ class CaptionDemo(ShownImages):
         """
         if isinstance(image, str):
             return tuple(self._writer.of_split_row(self.dataset, *self.place(self.place_of(image))))
-        (found,) = self._writer.of_bytes([self.as_stored(image)])
-        if found is None:
-            raise DataError("The image does not decode as JPEG or PNG.")
-        return tuple(found)
+        return tuple(self._writer.of_bytes(self.as_stored(image)))
 
 
 def tabs(run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Tabs | None) -> Tabs | None:

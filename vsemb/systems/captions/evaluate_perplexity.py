@@ -11,7 +11,7 @@ from vsemb.commands import table
 if TYPE_CHECKING:
     from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
-    from vsemb.systems.captions.perplexities import PerplexityRow
+    from vsemb.systems.captions.perplexity import PerplexityRow
 
 SUMMARY = "perplexity of the captions of a split"
 USES = ("beside",)
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
     """Measures and prints; returns what is written as JSON."""
     from vsemb.errors import DataError
     from vsemb.runs.run import Run
-    from vsemb.systems.captions.perplexities import difference_of, measure_perplexities
+    from vsemb.systems.captions.perplexity import difference_of, measure_perplexities
 
     runs = [opened, *map(Run.open, arguments.beside)]
     for run in runs:
@@ -52,7 +52,7 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
     """Lays out perplexities, a row per run or baseline.
 
     Args:
-        rows: see `vsemb.systems.captions.perplexities.measure_perplexities`.
+        rows: see `vsemb.systems.captions.perplexity.measure_perplexities`.
         split: its name.
         difference: why the rows do not compare, if they do not.
     """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -42,13 +41,13 @@ def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[st
 
         score, each = meteor_of_tokens(["a dog runs"], [["a dog is running", "the dog runs"]])
     """
-    with _program() as ask:
+    with _program() as process:
         statistics = [
-            ask(" ||| ".join(["SCORE", *map(_one_line, texts), _one_line(candidate)]))
+            _ask(process, " ||| ".join(["SCORE", *map(_one_line, texts), _one_line(candidate)]))
             for candidate, texts in zip(candidates, references, strict=True)
         ]
-        first = ask(" ||| ".join(["EVAL", *statistics]))
-        answers = [first, *(ask(None) for _ in candidates)]
+        first = _ask(process, " ||| ".join(["EVAL", *statistics]))
+        answers = [first, *(_ask(process) for _ in candidates)]
     try:
         *each, corpus = map(float, answers)
     except ValueError as error:
@@ -79,50 +78,36 @@ def _command() -> list[str]:
 
 
 @contextlib.contextmanager
-def _program() -> Iterator[_Ask]:
+def _program() -> Iterator[subprocess.Popen[bytes]]:
     """Starts the program and ends it, whatever happens in between."""
     try:
         process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError as error:
         raise DataError(f"Java does not start: {error.strerror}.") from error
     try:
-        yield _Ask(process)
+        yield process
     finally:
         process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                assert stream is not None
-                stream.close()
+        process.communicate()
 
 
-class _Ask:
-    """Writes a line to the program, or nothing for None, and returns the next line it answers."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self.process = process
-        self.stdin: IO[bytes] = process.stdin
-        self.lines: queue.Queue[bytes] = queue.Queue()
-        # A pipe has no reading with a time limit that works everywhere.
-        threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
-
-    def _read(self, stdout: IO[bytes]) -> None:
-        with contextlib.suppress(OSError, ValueError):  # Closed at the end.
-            for line in stdout:
-                self.lines.put(line)
-        self.lines.put(b"")
-
-    def __call__(self, line: str | None) -> str:
-        try:
-            if line is not None:
-                self.stdin.write(f"{line}\n".encode())
-                self.stdin.flush()
-            answer = self.lines.get(timeout=_PATIENCE)
-        except queue.Empty:
-            raise DataError(f"Its Java program gave no answer for {_PATIENCE:g} seconds.") from None
-        except OSError:
-            answer = b""
-        if not answer:
-            raise DataError("Its Java program ended early; it needs 2 GB of memory and Java 8 or later: java -version")
+def _ask(process: subprocess.Popen[bytes], line: str | None = None) -> str:
+    """Writes a line to the program, if there is one, and returns the next line it answers."""
+    assert process.stdin is not None and process.stdout is not None
+    # Reading with a time limit: the end of the program is the end of what is read.
+    began, late = time.monotonic(), threading.Timer(_PATIENCE, process.kill)
+    late.start()
+    try:
+        if line is not None:
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+        answer = process.stdout.readline()
+    except OSError:
+        answer = b""
+    finally:
+        late.cancel()
+    if answer:
         return answer.decode(errors="replace").strip()
+    if time.monotonic() - began >= _PATIENCE:
+        raise DataError(f"Its Java program gave no answer for {_PATIENCE:g} seconds.")
+    raise DataError("Its Java program ended early; it needs 2 GB of memory and Java 8 or later: java -version")

@@ -1,66 +1,21 @@
-"""Perplexity: how well a model of the next word foresees sentences."""
+"""Perplexity: how well models of the next word foresee the captions of a split; `vsemb evaluate RUN --perplexity`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from vsemb.errors import DataError, invalid_argument
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError
+from vsemb.runs.run import Run
 from vsemb.systems.captions.next_word import NextWordModel
-
-
-def perplexity(log_likelihoods: np.ndarray | float, count: int) -> float:
-    """Returns 2 ** (-(sum of log2 p) / count), pooled over all targets, ends of sentences included.
-
-    Kiros et al. 2014 and the multimodal models before it report it; a model that gives each of V words the
-    same probability has perplexity V. Its value is the same in any base.
-
-    Args:
-        log_likelihoods: natural logarithms of the probability of each target, of any shape, 0 at padding; or
-            their sum.
-        count: the number of targets.
-
-    Returns:
-        At least 1; infinity if a target has probability 0.
-
-    Raises:
-        InvalidArgumentError: for a count < 1.
-        DataError: if a logarithm is NaN.
-
-    Example:
-
-    >>> round(perplexity(np.log([0.5, 0.25, 0.125, 0.5]), count=4), 3)
-    3.364
-    """
-    bits = -log2_likelihood(log_likelihoods, count)
-    return 2**bits if bits < 1024 else math.inf
-
-
-def log2_likelihood(log_likelihoods: np.ndarray | float, count: int) -> float:
-    """Returns the mean over targets of log2 p: minus the bits a word takes; larger is better.
-
-    Args:
-        log_likelihoods: see `perplexity`.
-        count: the number of targets.
-
-    Returns:
-        At most 0.
-
-    Raises:
-        InvalidArgumentError: for a count < 1.
-        DataError: if a logarithm is NaN.
-    """
-    if count < 1:
-        raise invalid_argument("count", count, "an integer >= 1")
-    total = float(np.sum(log_likelihoods, dtype=np.float64))
-    if math.isnan(total):
-        raise DataError("The likelihoods hold NaN. The model is broken; nothing was measured.")
-    return total / math.log(2) / count
+from vsemb.systems.captions.sentences import Sentences
 
 
 @dataclass(frozen=True)
@@ -69,21 +24,38 @@ class Likelihood:
 
     Attributes:
         total: natural logarithm of the probability of all of them.
-        count: the number of targets, the words of all sentences and an end of each.
+        count: the number of targets, the words of all sentences and an end of each; at least 1.
+
+    Raises:
+        DataError: if the logarithm is NaN.
+
+    Example:
+
+    >>> round(Likelihood(math.log(0.5 * 0.25 * 0.125 * 0.5), count=4).perplexity, 3)
+    3.364
     """
 
     total: float
     count: int
 
-    @property
-    def perplexity(self) -> float:
-        """See `perplexity`."""
-        return perplexity(self.total, self.count)
+    def __post_init__(self) -> None:
+        if math.isnan(self.total):
+            raise DataError("The likelihoods hold NaN. The model is broken; nothing was measured.")
 
     @property
     def log2_likelihood(self) -> float:
-        """See `log2_likelihood`."""
-        return log2_likelihood(self.total, self.count)
+        """Mean over targets of log2 p: minus the bits per word, at most 0; larger is better."""
+        return self.total / math.log(2) / self.count
+
+    @property
+    def perplexity(self) -> float:
+        """2 ** (-(sum of log2 p) / count), pooled over all targets, ends of sentences included.
+
+        Kiros et al. 2014 and the multimodal models before it report it; a model that gives each of V words the
+        same probability has perplexity V. Infinity if a target has probability 0.
+        """
+        bits = -self.log2_likelihood
+        return 2**bits if bits < 1024 else math.inf
 
 
 class LikelihoodMeasure:
@@ -99,9 +71,9 @@ class LikelihoodMeasure:
 
     def __init__(self, model: NextWordModel) -> None:
         self.model = model
-        self._compiled: Any = None
+        self._log_likelihoods: Any = None
 
-    def __call__(self, batches: Iterable[Mapping[str, Any]]) -> Likelihood:
+    def __call__(self, batches: tf.data.Dataset) -> Likelihood:
         """Measures all sentences.
 
         Args:
@@ -109,26 +81,20 @@ class LikelihoodMeasure:
                 `vsemb.systems.captions.sentences.sentence_batches` makes them.
 
         Raises:
-            DataError: if a likelihood is NaN.
+            DataError: if there are no sentences, or a likelihood is NaN.
         """
+        if self._log_likelihoods is None:
+            self._log_likelihoods = self.model.log_likelihoods
+            if keras.backend.backend() == "tensorflow":
+                self._log_likelihoods = tf.function(self._log_likelihoods, input_signature=[batches.element_spec])
         total, count = 0.0, 0
         for batch in batches:
-            if self._compiled is None:
-                self._compiled = self._compile(batches)
-            found = keras.ops.convert_to_numpy(self._compiled(batch))
+            found = keras.ops.convert_to_numpy(self._log_likelihoods(batch))
             total += float(found.sum(dtype=np.float64))
-            text = keras.ops.convert_to_numpy(batch["text"])
-            count += int(np.count_nonzero(text)) + len(text)
-        if math.isnan(total):
-            raise DataError("The likelihoods hold NaN. The model is broken; nothing was measured.")
+            count += int(np.count_nonzero(batch["text"])) + len(batch["text"])
+        if not count:
+            raise DataError("There are no sentences to measure.")
         return Likelihood(total, count)
-
-    def _compile(self, batches: Any) -> Any:
-        if keras.backend.backend() != "tensorflow" or not hasattr(batches, "element_spec"):
-            return self.model.log_likelihoods
-        import tensorflow as tf
-
-        return tf.function(self.model.log_likelihoods, input_signature=[batches.element_spec])
 
 
 def uniform_likelihood(counts: np.ndarray) -> Likelihood:
@@ -161,3 +127,113 @@ def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likel
     frequencies = np.maximum(np.asarray(training_counts, np.float64), 0.5)
     logarithms = np.log(frequencies / frequencies.sum())
     return Likelihood(float(np.sum(counts * logarithms)), int(np.sum(counts)))
+
+
+@dataclass(frozen=True)
+class PerplexityRow:
+    """One line of the table.
+
+    Attributes:
+        name: the run's directory, or `uniform` or `unigram`.
+        decoder: what the run's recipe calls its model; "" for a baseline.
+        perplexity: see `Likelihood.perplexity`.
+        bits: base-2 logarithm of it, what a word takes.
+        words: the number of targets: words and ends of sentences.
+        unknown: share of the words that the vocabulary does not have, in [0, 1]; each counts as the same
+            word, so more of them make the task easier.
+        vocabulary_size: number of ids, from which targets are chosen.
+        vocabulary: its fingerprint.
+    """
+
+    name: str
+    decoder: str
+    perplexity: float
+    bits: float
+    words: int
+    unknown: float
+    vocabulary_size: int
+    vocabulary: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; a perplexity without bounds is null."""
+        plain = asdict(self)
+        return {name: None if value == math.inf else value for name, value in plain.items()}
+
+
+def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "val") -> list[PerplexityRow]:
+    """Measures how well runs foresee the captions of a split, given what they are conditioned on.
+
+    Language models are given the vector of the caption itself, as the paper trains them, and networks that
+    write about images the image; so a lower perplexity of the first is no better caption.
+
+    Args:
+        runs: of recipes whose task foresees words; the first decides the vocabulary of the baselines.
+        dataset: the captions; with parts of speech, where a run reads them.
+        split: name of the split.
+
+    Returns:
+        A row a run, in order; then the baselines: `uniform`, all words equally likely, and, where the dataset
+        has a split `train`, `unigram`, each as likely as it is frequent there.
+
+    Raises:
+        DataError: if there is no run, or a run cannot be measured on the dataset.
+        InvalidArgumentError: if the dataset has no such split.
+
+    Example:
+
+        rows = measure_perplexities([Run.open("runs/lbl"), Run.open("runs/sc-nlm")], dataset)
+        print(difference_of(rows))
+    """
+    if not runs:
+        raise DataError("There is no run whose perplexity is to be measured.")
+    rows = []
+    for run in runs:
+        sentences, likelihood = run.recipe.likelihood(run, dataset, split)
+        rows.append(_row(run, sentences, likelihood, str(run.path), run.recipe.model_name))
+    return rows + _baselines(runs[0], dataset, split)
+
+
+def difference_of(rows: Sequence[PerplexityRow]) -> str | None:
+    """Says why rows must not be compared: they foresee other words; None where they may be.
+
+    Args:
+        rows: what `measure_perplexities` returned.
+    """
+    first = rows[0]
+    for row in rows[1:]:
+        if row.vocabulary != first.vocabulary:
+            return (
+                f"{row.name} has another vocabulary than {first.name} ({row.vocabulary_size:,} and "
+                f"{first.vocabulary_size:,} ids), so their perplexities cannot be compared. Train both with "
+                "the same text.tokenizer.min_count and text.tokenizer.vocabulary_size on the same captions."
+            )
+        if row.words != first.words:
+            return (
+                f"{row.name} foresees {row.words:,} words and {first.name} {first.words:,}, so their "
+                "perplexities cannot be compared. Train both with the same text.tokenizer.max_length."
+            )
+    return None
+
+
+def _row(run: Run, sentences: Sentences, likelihood: Likelihood, name: str, decoder: str = "") -> PerplexityRow:
+    return PerplexityRow(
+        name=name,
+        decoder=decoder,
+        perplexity=likelihood.perplexity,
+        bits=-likelihood.log2_likelihood,
+        words=likelihood.count,
+        unknown=float(np.count_nonzero(sentences.ids == 1)) / max(len(sentences.ids), 1),
+        vocabulary_size=len(run.vocabulary),
+        vocabulary=run.vocabulary.fingerprint,
+    )
+
+
+def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
+    sentences = Sentences(*run.tokenizer.encode(dataset.split(name).captions))
+    size = len(run.vocabulary)
+    counts = sentences.word_counts(size)
+    found = {"uniform": uniform_likelihood(counts)}
+    if "train" in dataset.splits:
+        training = Sentences(*run.tokenizer.encode(run.recipe.batches.training_split(dataset).captions))
+        found["unigram"] = unigram_likelihood(counts, training.word_counts(size))
+    return [_row(run, sentences, likelihood, name) for name, likelihood in found.items()]

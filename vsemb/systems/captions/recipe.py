@@ -18,18 +18,14 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.image_towers import Features, ImageTower
 from vsemb.runs.run import Run
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
 from vsemb.systems.captions.multimodal_rnn import Decoder, MultimodalRNN, RecurrentDecoder
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
 from vsemb.systems.captions.sampling import Sampler
-from vsemb.systems.captions.sentences import Sentences
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask, WordText
-from vsemb.systems.captions.validation import (
-    CaptionValidation,
-    Perplexity,
-    PerplexityValidation,
-    likelihood_batches,
-)
+from vsemb.systems.captions.validation import CaptionValidation, Perplexity, PerplexityValidation
 
 # What the captions of a run depend on; other options are refused where they are given.
 _SEARCH = ("beam", "n_best", "length_penalty", "max_words")
@@ -113,43 +109,29 @@ class CaptionTask(NextWordTask):
     def image_run(self, run: Run) -> Run:
         return run
 
-    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
-        del captioner
-        given = {name: getattr(options, name) for name in ("beam", "length_penalty", "max_words")}
-        return {name: getattr(self.search, name) if value is None else value for name, value in given.items()}
-
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        search, n_best = self.search, options.n_best
-        max_words = search.max_words if options.max_words is None else options.max_words
+        given = {name: getattr(options, name) for name in _SEARCH if getattr(options, name) is not None}
+        found = {name: given.get(name, getattr(self.search, name)) for name in ("beam", "length_penalty", "max_words")}
+        sampler = None
         if options.sample is not None:
             options.check_only(_DRAWS, "nothing where words are drawn")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
-            if n_best is None:
-                # Greedy draws are all alike.
-                n_best = 1 if options.sample == "greedy" else N_BEST
-            return NeuralCaptioner(run.model, run.vocabulary, n_best=n_best, max_words=max_words, sampler=sampler)
-        reason = "nothing where a beam is searched; name a way to draw words with --sample"
-        if options.candidates is not None:
-            reason = f"nothing for a run of the recipe {self.name!r}"
-        options.check_only(_SEARCH, reason)
-        beam = search.beam if options.beam is None else options.beam
-        return NeuralCaptioner(
-            run.model,
-            run.vocabulary,
-            beam=beam,
-            n_best=min(N_BEST, beam) if n_best is None else n_best,
-            length_penalty=search.length_penalty if options.length_penalty is None else options.length_penalty,
-            max_words=max_words,
-        )
+            # Greedy draws are all alike.
+            n_best = given.get("n_best", 1 if options.sample == "greedy" else N_BEST)
+            found |= {"n_best": n_best, "beam": n_best, "length_penalty": 0.0}
+        else:
+            reason = "nothing where a beam is searched; name a way to draw words with --sample"
+            if options.candidates is not None:
+                reason = f"nothing for a run of the recipe {self.name!r}"
+            options.check_only(_SEARCH, reason)
+            found["n_best"] = given.get("n_best", min(N_BEST, found["beam"]))
+        return NeuralCaptioner(run.model, run.vocabulary, SearchOptions(**found), sampler)
 
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
         part = dataset.split(split)
         images = run.images_of(dataset, part)
         sentences = Sentences(*run.tokenizer.encode(part.captions))
-        batches = likelihood_batches(
-            images.gather, part.caption_rows, sentences.ids, sentences.offsets, finish=images.finish
-        )
-        return sentences, LikelihoodMeasure(run.model)(batches)
+        return sentences, LikelihoodMeasure(run.model)(sentence_batches(sentences, images, part.caption_rows))
 
 
 @dataclass(frozen=True)
@@ -244,6 +226,6 @@ class ImageJob(CaptionJob):
     def validation(self) -> PerplexityValidation:
         """Returns the callback that measures the split `val`."""
         images = self.recipe.image.images(self.val, self.store)
-        encoded = self.tokenizer.encode(self.val.captions)
-        batches = likelihood_batches(images.gather, self.val.caption_rows, *encoded, finish=images.finish)
+        sentences = Sentences(*self.tokenizer.encode(self.val.captions))
+        batches = sentence_batches(sentences, images, self.val.caption_rows)
         return self.recipe.validation.build(batches, self.val, images, self.tokenizer, self.recipe.search.max_words)

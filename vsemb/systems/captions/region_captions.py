@@ -16,9 +16,8 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.runs.pictures import Rectangle, pixel_box
 from vsemb.runs.run import Run
-from vsemb.systems.captions.caption_writer import written_of
 from vsemb.systems.captions.captioner import CaptionOptions
-from vsemb.systems.captions.captioning import captioner_of
+from vsemb.systems.captions.captioning import captioner_of, written_of
 from vsemb.systems.captions.drawing_captions import draw_captions
 from vsemb.systems.captions.region_recipe import RegionCaptioning
 from vsemb.systems.regions.aligning import GivenImage, candidate_boxes

@@ -23,9 +23,10 @@ from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.cut_snippets import stored_snippets
 from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
 from vsemb.systems.captions.recipe import CaptionJob, CaptionTask
+from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.captions.snippets import SnippetBatches, SnippetImages, Snippets, check_same_regions
 from vsemb.systems.captions.task import WordBatches
-from vsemb.systems.captions.validation import PerplexityValidation, likelihood_batches
+from vsemb.systems.captions.validation import PerplexityValidation
 from vsemb.systems.regions.image_tower import RegionImages, Regions
 from vsemb.systems.regions.region_store import RegionStore
 from vsemb.systems.regions.run import regions_of
@@ -193,7 +194,5 @@ class SnippetJob(CaptionJob):
     def validation(self) -> PerplexityValidation:
         """Returns the callback that measures the snippets of the split `val`."""
         val = self.snippets["val"]
-        encoded = self.tokenizer.encode(val.texts)
-        return PerplexityValidation(
-            likelihood_batches(SnippetImages(val, self.store).gather, np.arange(len(val)), *encoded)
-        )
+        sentences = Sentences(*self.tokenizer.encode(val.texts))
+        return PerplexityValidation(sentence_batches(sentences, SnippetImages(val, self.store), np.arange(len(val))))

@@ -17,8 +17,7 @@ from vsemb.report.template import page_template
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
-from vsemb.systems.captions.caption_writer import Written
-from vsemb.systems.captions.captioning import caption_split
+from vsemb.systems.captions.captioning import Written, caption_split
 from vsemb.systems.captions.novelty import TrainingCaptions
 from vsemb.systems.captions.region_captions import caption_regions
 from vsemb.systems.captions.region_recipe import RegionCaptioning

@@ -9,21 +9,13 @@ have won. So `vsemb.systems.captions.beam_search` is our own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.systems.captions.beam_search import (
-    END,
-    Hypotheses,
-    Step,
-    allowed,
-    check_search,
-    ordered,
-    rows_unknown,
-)
+from vsemb.systems.captions.beam_search import END, Hypotheses, SearchOptions, Step, decode
 
 Tensor = Any
 
@@ -124,18 +116,7 @@ class Sampler(tf.Module):
         return tf.cast(self._rule.get_next_token(probabilities), tf.int32)
 
 
-def sample(
-    step: Step,
-    state: Any,
-    sampler: Sampler,
-    *,
-    rows: int | Tensor,
-    n_best: int = 1,
-    max_words: int = 20,
-    min_words: int = 1,
-    length_penalty: float = 0.0,
-    forbidden: Sequence[int] = (1,),
-) -> Hypotheses:
+def sample(step: Step, state: Any, sampler: Sampler, options: SearchOptions, *, rows: int | Tensor) -> Hypotheses:
     """Draws sequences of words, all rows together, in graph.
 
     Sequences that have chosen END grow no more; those without it are cut at `max_words`.
@@ -144,66 +125,27 @@ def sample(
         step: as `beam_search` takes it.
         state: as `beam_search` takes it.
         sampler: draws the words.
+        options: as `beam_search` takes them; `beam` is not read. Of the `n_best` sequences of a row two may be the
+            same. `greedy` finds one, and the others do not exist.
         rows: their number.
-        n_best: sequences of a row; two may be the same. `greedy` finds one, and the others do not exist.
-        max_words: as in `beam_search`.
-        min_words: as in `beam_search`.
-        length_penalty: as in `beam_search`, for the order.
-        forbidden: as in `beam_search`.
 
     Returns:
         The sequences, in the order in which `beam_search` returns its own. Log-probabilities are those of the
         model, whatever the temperature.
 
-    Raises:
-        InvalidArgumentError: for a number that is not allowed.
-
     Example:
 
     >>> table = tf.math.log([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0], [0.6, 0.0, 0.4]])
     >>> greedy = Sampler("greedy")
-    >>> found = sample(lambda state, words: (tf.gather(table, words), state), {}, greedy, rows=1)
+    >>> found = sample(lambda state, words: (tf.gather(table, words), state), {}, greedy, SearchOptions(), rows=1)
     >>> found.tokens[0, 0, :3].numpy().tolist()
     [2, 0, 0]
     """
-    check_search(
-        beam=n_best,
-        n_best=n_best,
-        max_words=max_words,
-        min_words=min_words,
-        length_penalty=length_penalty,
-        forbidden=forbidden,
-    )
-    drawn = 1 if sampler.kind == "greedy" else n_best
-    rows = tf.cast(rows, tf.int32)
-    if drawn > 1:
-        state = tf.nest.map_structure(lambda tensor: tf.repeat(tensor, drawn, axis=0), state)
-    words = tf.zeros([rows * drawn], tf.int32)
-    tokens = tf.zeros([rows * drawn, max_words], tf.int32)
 
-    def goes_on(turn: Tensor, tokens: Tensor, words: Tensor, log_probs: Tensor, finished: Tensor, state: Any) -> Tensor:
-        return tf.reduce_any(~finished)
+    def draw(next_words: Tensor, log_probs: Tensor, finished: Tensor) -> tuple[Tensor, ...]:
+        chosen = tf.where(tf.reshape(finished, [-1]), END, sampler(next_words))
+        gained = tf.reshape(tf.gather(next_words, chosen, batch_dims=1), [-1, options.n_best])
+        return tf.reshape(chosen, [-1, options.n_best]), log_probs + tf.where(finished, 0.0, gained), finished
 
-    def draw(
-        turn: Tensor, tokens: Tensor, words: Tensor, log_probs: Tensor, finished: Tensor, state: Any
-    ) -> tuple[Tensor, ...]:
-        next_words, state = step(state, words)
-        next_words = allowed(next_words, turn, min_words, forbidden)
-        chosen = tf.where(finished, END, sampler(next_words))
-        log_probs += tf.where(finished, 0.0, tf.gather(next_words, chosen, batch_dims=1))
-        tokens = tf.where(tf.range(max_words) == turn, chosen[:, None], tokens)
-        return turn + 1, tokens, chosen, log_probs, finished | (chosen == END), state
-
-    loop = (tf.constant(0), tokens, words, tf.zeros([rows * drawn]), tf.zeros([rows * drawn], tf.bool), state)
-    shapes = tf.nest.map_structure(lambda tensor: rows_unknown(tensor.shape), loop)
-    _, tokens, _, log_probs, finished, _ = tf.while_loop(
-        goes_on, draw, loop, shape_invariants=shapes, maximum_iterations=max_words
-    )
-    more = [[0, 0], [0, n_best - drawn]]
-    return ordered(
-        tf.pad(tf.reshape(tokens, [rows, drawn, max_words]), [*more, [0, 0]]),
-        tf.pad(tf.reshape(log_probs, [rows, drawn]), more, constant_values=float("-inf")),
-        tf.pad(tf.reshape(finished, [rows, drawn]), more),
-        n_best=n_best,
-        length_penalty=length_penalty,
-    )
+    first = 1 if sampler.kind == "greedy" else options.n_best
+    return decode(step, state, draw, replace(options, beam=options.n_best), rows=rows, first=first)

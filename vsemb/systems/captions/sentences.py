@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.batches import BatchSource, pad_ids
+from vsemb.data.batches import BatchSource, pad_ids, row_batches
+from vsemb.data.sources import ImageSource
 from vsemb.errors import invalid_argument
 
 
@@ -113,22 +113,31 @@ class SentenceBatches(BatchSource):
         return self.sentences.signature(self.batch_size)
 
 
-def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dataset:
+def sentence_batches(
+    sentences: Sentences,
+    images: ImageSource | None = None,
+    image_rows: np.ndarray | None = None,
+    *,
+    batch_size: int = 256,
+) -> tf.data.Dataset:
     """Batches all sentences by length, for measuring them.
 
     Args:
         sentences: they.
-        batch_size: sentences a batch; the last may have fewer.
+        images: the images that they are about; None for sentences alone.
+        image_rows: (sentences,) the row of each sentence's image.
+        batch_size: sentences per batch; the last may have fewer.
 
     Returns:
-        Of what `Sentences.batch` returns; it may be iterated again and again.
+        Of what `Sentences.batch` returns, with `image` where there are images; it may be iterated again and again.
     """
     order = np.argsort(sentences.lengths, kind="stable")
+    signature = sentences.signature(None)
+    if images is None or image_rows is None:
+        return row_batches(order, sentences.batch, signature, batch_size)
+    signature["image"] = tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
-        for start in range(0, len(order), batch_size):
-            yield sentences.batch(order[start : start + batch_size])
+    def gather(rows: np.ndarray) -> dict[str, np.ndarray]:
+        return {**sentences.batch(rows), "image": images.gather(image_rows[rows])}
 
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=sentences.signature(None))
-    cardinality = tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))
-    return dataset.apply(cardinality).prefetch(2)
+    return row_batches(order, gather, signature, batch_size, images)

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, pad_ids
+from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.systems.regions.region_store import RegionStore
@@ -133,7 +134,7 @@ def check_same_regions(cut: str, read: str) -> None:
         )
 
 
-class SnippetImages:
+class SnippetImages(ImageSource):
     """Features of the regions that snippets describe, from their cache; in memory where they fit.
 
     Args:
@@ -163,11 +164,15 @@ class SnippetImages:
             features[part] = self._store.rows(images)[places.reshape(-1), regions[part]]
         return features
 
-    def gather(self, snippets: np.ndarray) -> np.ndarray:
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec((self._store.dim,), tf.float32)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
         """Returns the features of the regions of some snippets: (n,) numbers to (n, dim) float32."""
         if self._features is None:
-            return self._read(self._ids[snippets], self._regions[snippets]).astype(np.float32)
-        return self._features[self._places[snippets]].astype(np.float32)
+            return self._read(self._ids[rows], self._regions[rows]).astype(np.float32)
+        return self._features[self._places[rows]].astype(np.float32)
 
 
 class SnippetBatches(BatchSource):

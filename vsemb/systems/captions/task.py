@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import keras
 
-from vsemb.data.store import Dataset
+from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described, first_captions
@@ -46,6 +46,10 @@ class WordBatches(Part):
 
     size: Count = 100
 
+    def training_split(self, dataset: Dataset) -> Split:
+        """Returns the split `train` of a dataset, with the captions that are used."""
+        return dataset.split("train")
+
 
 @dataclass(frozen=True)
 class CaptionBatches(WordBatches):
@@ -56,6 +60,9 @@ class CaptionBatches(WordBatches):
     """
 
     captions_per_image: Count | None = None
+
+    def training_split(self, dataset: Dataset) -> Split:
+        return first_captions(super().training_split(dataset), self.captions_per_image)
 
 
 @dataclass(frozen=True)
@@ -107,15 +114,6 @@ class NextWordTask(Recipe):
         """
         raise NotImplementedError
 
-    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
-        """Returns how captions are written, for a contract: numbers such as `beam` and `max_words`.
-
-        Args:
-            captioner: from `captioner`.
-            options: what was asked for; the recipe's where that is None.
-        """
-        raise NotImplementedError
-
     def served(
         self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
     ) -> ServedCaptioner:
@@ -132,8 +130,7 @@ class NextWordTask(Recipe):
                 "images. Make features with a backbone, and train on them: vsemb features"
             )
         captioner = self.captioner(run, asked)
-        facts = {"words": len(run.vocabulary.words), **self.facts_of(captioner, asked)}
-        return ServedCaptioner(captioner, image_input, facts)
+        return ServedCaptioner(captioner, image_input, {"words": len(run.vocabulary.words), **captioner.facts})
 
     def image_run(self, run: Run) -> Run:
         """Returns the run that says how images become what the captioner reads: itself, or its encoder.
@@ -182,8 +179,7 @@ class NextWordJob:
     def __init__(self, recipe: Any, dataset: Dataset) -> None:
         self.recipe = recipe
         self.dataset = dataset
-        count = getattr(recipe.batches, "captions_per_image", None)
-        self.train = first_captions(dataset.split("train"), count)
+        self.train = recipe.batches.training_split(dataset)
         self.val = dataset.split("val")
         self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
         self.tokenizer: Tokenizer = recipe.text.tokenizer.build(self.vocabulary)

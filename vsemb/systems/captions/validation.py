@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,14 +11,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.batches import image_batches, pad_ids
+from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
-from vsemb.errors import DataError
 from vsemb.parts import Part
+from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import NeuralCaptioner
-from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure, perplexity
+from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.averaging import averaged_weights
 
@@ -32,14 +32,14 @@ class PerplexityValidation(keras.callbacks.Callback):
 
     Args:
         batches: of the split, each mapping what the model reads; iterated once an epoch. See
-            `likelihood_batches`.
+            `vsemb.systems.captions.sentences.sentence_batches`.
 
     Raises:
         DataError: at the end of an epoch, if there are no sentences or a likelihood is NaN.
 
     Example:
 
-        batches = likelihood_batches(images.gather, split.caption_rows, *tokenizer.encode(split.captions))
+        batches = sentence_batches(Sentences(*tokenizer.encode(split.captions)), images, split.caption_rows)
         model.fit(train_batches.dataset(), epochs=5, callbacks=[PerplexityValidation(batches)])
     """
 
@@ -57,10 +57,7 @@ class PerplexityValidation(keras.callbacks.Callback):
         if self._measure is None or self._measure.model is not self.model:
             self._measure = LikelihoodMeasure(self.model)
         with averaged_weights(self.model):
-            found = self._measure(self.batches)
-        if not found.count:
-            raise DataError("There are no sentences to validate on.")
-        return found
+            return self._measure(self.batches)
 
     def shown(self, logs: dict[str, Any]) -> str:
         """Returns the metrics of an epoch as text."""
@@ -114,10 +111,10 @@ class CiderValidation(PerplexityValidation):
         """Writes a caption of each image of the split with the model as it is now."""
         if self._captioner is None or self._captioner.model is not self.model:
             vocabulary = self.tokenizer.vocabulary
-            self._captioner = NeuralCaptioner(self.model, vocabulary, beam=1, n_best=1, max_words=self.max_words)
+            self._captioner = NeuralCaptioner(self.model, vocabulary, SearchOptions(beam=1, max_words=self.max_words))
         texts: list[str] = []
         with averaged_weights(self.model):
-            for batch in image_batches(self.images, len(self.split)):
+            for batch in image_batches(self.images, np.arange(len(self.split))):
                 found = self._captioner(batch["image"]).texts.numpy()[:, 0]
                 texts += [text.decode() for text in found.tolist()]
         return texts
@@ -131,44 +128,6 @@ class CiderValidation(PerplexityValidation):
         super().on_epoch_end(epoch, logs)
         references = [entry["captions"] for entry in self.split.entries]
         logs["val_cider"] = 100 * cider(self.captions(), references)[0]
-
-
-def likelihood_batches(
-    gather: Callable[[np.ndarray], np.ndarray],
-    rows: np.ndarray,
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    *,
-    finish: Callable[[tf.Tensor, Any], tf.Tensor] | None = None,
-    batch_size: int = 256,
-) -> tf.data.Dataset:
-    """Batches sentences with their images, by length.
-
-    Args:
-        gather: the images of some rows, such as `ImageSource.gather`.
-        rows: (sentences,) the row of each sentence's image.
-        ids: (tokens,) int32, all sentences one behind the other, as `Tokenizer.encode` returns them.
-        offsets: (sentences + 1,) int64.
-        finish: what is left to do to images in graph, such as `ImageSource.finish`.
-        batch_size: sentences a batch.
-
-    Returns:
-        A dataset of {"image": (n, ...), "text": (n, steps) int32}.
-    """
-    order = np.argsort(np.diff(offsets), kind="stable")
-
-    def batches() -> Iterator[dict[str, np.ndarray]]:
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            yield {"image": gather(rows[chosen]), "text": pad_ids(ids, offsets, chosen)}
-
-    one = gather(np.zeros(0, np.int64))
-    image = tf.TensorSpec((None, *one.shape[1:]), tf.string if one.dtype == object else one.dtype)
-    signature = {"image": image, "text": tf.TensorSpec((None, None), tf.int32)}
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    if finish is not None:
-        dataset = dataset.map(lambda batch: {**batch, "image": finish(batch["image"], None)})
-    return dataset.apply(tf.data.experimental.assert_cardinality(-(-len(order) // batch_size))).prefetch(2)
 
 
 @dataclass(frozen=True)
@@ -187,7 +146,7 @@ class CaptionValidation(Part, family="caption validation"):
         """Returns the callback that adds `monitor` to an epoch's logs.
 
         Args:
-            batches: of the split, see `likelihood_batches`.
+            batches: of the split, see `PerplexityValidation`.
             split: the validation split.
             images: its images.
             tokenizer: the model's tokenizer.
@@ -212,7 +171,7 @@ class Perplexity(CaptionValidation, kind="perplexity"):
         return PerplexityValidation(batches)
 
     def describe(self, info: Mapping[str, Any]) -> str:
-        return f"perplexity {perplexity(info['best_log2_likelihood'] * math.log(2), 1):.2f}"
+        return f"perplexity {Likelihood(info['best_log2_likelihood'] * math.log(2), 1).perplexity:.2f}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
-from vsemb.systems.captions.beam_search import beam_search
+from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 from vsemb.systems.captions.captioner import Captions, detokenize
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
@@ -137,6 +137,11 @@ class StructureContentCaptioner(tf.Module):
         self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=False)
 
     @property
+    def facts(self) -> dict[str, int | float]:
+        """How captions are written, for a contract."""
+        return {"candidates": self.candidates, "beam": self.beam, "max_words": self.longest}
+
+    @property
     def longest(self) -> int:
         """Words of the longest caption that is written."""
         return int(self._lengths[0])
@@ -232,7 +237,8 @@ class StructureContentCaptioner(tf.Module):
 
         rows = len(self._lengths)
         left = tf.constant(self._lengths[:, None], tf.int32)
-        found = beam_search(step, {"model": state, "left": left}, rows=rows, beam=self.beam, max_words=self.longest + 1)
+        options = SearchOptions(beam=self.beam, max_words=self.longest + 1)
+        found = beam_search(step, {"model": state, "left": left}, options, rows=rows)
         return found.tokens[:, 0, : self.longest], found.log_probs[:, 0]
 
     def _embed(self, ids: Tensor) -> Tensor:

@@ -101,10 +101,6 @@ class Language(NextWordTask, kind="language"):
     def image_run(self, run: Run) -> Run:
         return require_encoder(run)
 
-    def facts_of(self, captioner: Any, options: CaptionOptions) -> dict[str, int | float]:
-        del options
-        return {"candidates": captioner.candidates, "beam": captioner.beam, "max_words": captioner.longest}
-
     def card_facts(self, run: Any) -> dict[str, Any]:
         encoder = encoder_of(run)
         facts = super().card_facts(run) if encoder is None else encoder.recipe.card_facts(encoder)

@@ -233,7 +233,7 @@ class MultiVectorSearch:
         for part, source in zip(self._parts, self._sources, strict=True):
             regions, features = source.spec.shape
             batch = min(_MOST_IMAGES, max(1, _BLOCK // (regions * max(features, self.dim))))
-            for images in image_batches(source, len(part), batch):
+            for images in image_batches(source, np.arange(len(part)), batch):
                 vectors = self._encode(images["image"]).numpy()
                 yield np.arange(start, start + len(vectors)), vectors
                 start += len(vectors)
