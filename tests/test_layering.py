@@ -54,7 +54,7 @@ SYSTEMS = [name.rpartition(".")[2] for name in systems.SYSTEMS]
 
 # Written with Keras alone, so that they run on any of its backends; what no `keras.ops` offers stands in functions.
 ANY_BACKEND = {"configured", "ops", "encoders", "similarities", "losses", "models"}
-BACKENDS_OWN = {"replicas", "ring", "chunks", "compilation", "recurrent_loops", "processor"}
+BACKENDS_OWN = {"replicas", "chunks", "backend", "recurrent_loops"}
 
 
 def module_of(path: Path) -> str:

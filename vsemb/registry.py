@@ -353,7 +353,7 @@ BASE = System(
             "ranking-infonce": "vsemb.losses.combined",
             "sigmoid": "vsemb.losses.sigmoid",
         },
-        "negatives": {"all": "vsemb.losses.hinge", "hardest": "vsemb.losses.hinge"},
+        "negatives": {"all": "vsemb.losses.ranking", "hardest": "vsemb.losses.ranking"},
         "optimizer": {
             "adam": "vsemb.training.optimizers",
             "adamw": "vsemb.training.optimizers",

@@ -31,7 +31,7 @@ from vsemb import recipes
 from vsemb.data import synthetic as scenes
 from vsemb.data.store import write_dataset
 from vsemb.files import write_json
-from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.evaluation.test_retrieval import DOT, random_split
-from tests.ops.test_ranks import slow_ranks
+from tests.evaluation.test_retrieval import DOT, random_split, slow_ranks
 from vsemb.evaluation import rank_scan, retrieval, retrieval_ranks
 from vsemb.evaluation.rank_scan import scanned_ranks
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from keras import ops
 
-from tests.ops.test_ranks import slow_ranks
 from tests.oracles import oracle
 from vsemb import similarities
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
@@ -80,6 +80,20 @@ def test_folds_are_averaged() -> None:
     assert evaluate_retrieval(**given(scores, 2), similarity=DOT).recall_sum < metrics.recall_sum
 
 
+def slow_ranks(scores: np.ndarray, positive: np.ndarray) -> list[int]:
+    """The place of the best positive when all others of its score are put before it."""
+    found = []
+    for row, own in zip(scores, positive, strict=True):
+        order = sorted(range(len(row)), key=lambda i: (-row[i], own[i]))
+        others_before = 0
+        for candidate in order:
+            if own[candidate]:
+                break
+            others_before += 1
+        found.append(others_before)
+    return found
+
+
 def random_split(seed: int, images: int = 13, dim: int = 5):
     """Embeddings with few values, so that ties are common, and 1 to 4 captions an image, shuffled."""
     generator = np.random.default_rng(seed)
@@ -101,6 +115,23 @@ def test_equals_brute_force_with_ties(seed: int) -> None:
     of_images, of_texts = retrieval_ranks(**inputs, similarity=DOT)
     assert of_images.tolist() == slow_ranks(scores, own)
     assert of_texts.tolist() == slow_ranks(scores.T, own.T)
+
+
+def test_ties_count_against_the_model() -> None:
+    # The oracle's pessimistic ranks also count an image's own second caption, equal here in both
+    # rows, which the project's contract does not: "candidates that are not its own positives".
+    entry = oracle("retrieval_ties")
+    own_equals = np.array([1, 1])
+    of_images, _ = retrieval_ranks(**given(entry.inputs["scores"], 2), similarity=DOT)
+    assert of_images.tolist() == (entry.expected["image_to_text_pessimistic"] - own_equals).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("columns", [7, 1100], ids=["plain", "compiled"])
+def test_counts_are_those_of_numpy(columns: int) -> None:
+    scores = np.random.default_rng(0).integers(0, 9, (2000, columns)).astype(np.float32)
+    for axis, least in ((1, scores[:, :1]), (0, scores[:1])):
+        found = module._count_reaching(ops.convert_to_tensor(scores), least, axis=axis)
+        np.testing.assert_array_equal(found, (scores >= least).sum(axis=axis))
 
 
 @pytest.mark.parametrize("kept", [0, 20, 1 << 28], ids=["none kept", "some kept", "all kept"])

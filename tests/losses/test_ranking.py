@@ -12,7 +12,6 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.losses.hinge import hardest_weight
 from vsemb.ops.labels import pair_labels
 
 TABLES = ["ranking_loss_3x3", "ranking_loss_3x3_margin1", "ranking_loss_3x3_same_image_masked"]
@@ -134,11 +133,9 @@ def test_equals_double_loop_forward_and_gradient(shape, negatives, step, weight)
 
 def test_warm_up_passes_from_the_sum_to_the_hardest() -> None:
     loss = PairwiseRanking(0.2, "hardest", warmup_steps=100)
-    weights = [float(hardest_weight(np.float32(step), 100)) for step in (0, 50, 75, 100, 1000)]
-    np.testing.assert_allclose(weights, [0, 0, 0.5, 1, 1])
     # Row: own 0.5, negatives 0.6 and 0.4: hinges 0.3 and 0.1; sum 0.4, hardest 0.3.
     row = ([[1, 0, 0]], [[0.5, 0.6, 0.4]])
-    for step, expected in ((0, 0.4), (75, 0.35), (100, 0.3)):
+    for step, expected in ((0, 0.4), (50, 0.4), (75, 0.35), (100, 0.3), (1000, 0.3)):
         loss.bind_step(step)
         np.testing.assert_allclose(float(loss(*row)), expected, rtol=1e-5)
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras import ops
 
 from vsemb.ops.chunks import map_in_chunks, sum_in_blocks
-from vsemb.ops.ring import sum_over_ring
+from vsemb.ops.replicas import sum_over_ring
 
 ROWS = 7
 X = np.random.default_rng(0).normal(size=(ROWS, 3)).astype(np.float32)

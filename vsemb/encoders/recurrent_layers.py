@@ -7,6 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.ops.backend import has_gpu
+
 Tensor = Any
 
 #: Dtype of the matrix products -> that of the state and of everything elementwise.
@@ -102,14 +104,8 @@ def _own_loop_serves(layer: GRU | LSTM, training: bool) -> bool:
         and not layer.unroll
         and not (training and (layer.dropout or layer.recurrent_dropout))
         and layer.use_cudnn is not True
-        and not _has_gpu()
+        and not has_gpu()
     )
-
-
-def _has_gpu() -> bool:
-    from vsemb.ops.recurrent_loops import has_gpu
-
-    return has_gpu()
 
 
 def _state_dtype(layer: GRU | LSTM) -> str:

@@ -15,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.evaluation.rounding import ROUNDOFF, round_rows
-from vsemb.ops.compilation import compiled
-from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.ops.backend import compiled, multiplies_bfloat16
 
 _DTYPE = "bfloat16"
 # Scores from which on a scan is worth compiling it.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from keras import ops
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
-from vsemb.ops.ranks import count_reaching, entries
+from vsemb.ops.backend import compiled
 from vsemb.similarities import Similarity
 
 # Always measured, and what the recall sum is over.
@@ -25,6 +26,11 @@ RECALLS = (1, 5, 10)
 _BLOCK = 1000
 # Scores kept for the second direction, 1 GB.
 _KEPT = 1 << 28
+# From so many scores on, compiling the count is worth its time.
+_COMPILED = 1 << 21
+
+#: Of each direction, the ranks of the queries of a fold and the image of each query, by its place in the fold.
+_Ranked = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -92,14 +98,15 @@ def retrieval_ranks(
             up to 1 GB; beyond, blocks are scored once more.
 
     Returns:
-        (n,) and (m,) int64 ranks from 0; see `vsemb.ops.ranks.ranks`.
+        (n,) and (m,) int64 ranks from 0. A rank is the number of candidates that are no positives of the query
+        and score at least as high as its best positive, so that ties count against the model and a constant
+        model looks as bad as it is.
 
     Raises:
         DataError: for no images, an image without a text, a text without its image, or NaN scores.
     """
     _check(images, texts, image_ids, text_image_ids)
-    order = np.argsort(image_ids)
-    own = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]  # (m,) each text's image
+    own = _own_images(image_ids, text_image_ids)
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
         found = scanned_ranks(images, texts, own, block)
         if found is not None:
@@ -123,20 +130,42 @@ def retrieval_ranks(
             raise DataError("The scores contain NaN. The model or its features are broken; nothing was ranked.")
         stop = start + scores.shape[0]
         mine = np.flatnonzero((own >= start) & (own < stop))
-        reached[mine] = entries(scores, own[mine] - start, mine)
+        places = ops.convert_to_tensor((own[mine] - start) * scores.shape[1] + mine, "int64")
+        reached[mine] = ops.convert_to_numpy(ops.take(ops.reshape(scores, (-1,)), places))
         best = np.full(stop - start, -np.inf, np.float32)
         np.maximum.at(best, own[mine] - start, reached[mine])
         # Own texts that reach the best are no competitors.
         ties = np.bincount(own[mine] - start, reached[mine] >= best[own[mine] - start], stop - start)
-        of_images[start:stop] = ops.convert_to_numpy(count_reaching(scores, best[:, None], axis=1)) - ties
+        of_images[start:stop] = _count_reaching(scores, best[:, None], axis=1) - ties
         if kept_scores + len(own) * (stop - start) <= _KEPT:
             kept[start] = scores
             kept_scores += len(own) * (stop - start)
     of_texts = np.full(len(own), -1, np.int64)  # its own image is among those that reach its score
     for start in range(0, len(image_ids), block):
         scores = kept.pop(start) if start in kept else scored(start)
-        of_texts += ops.convert_to_numpy(count_reaching(scores, reached[None], axis=0))
+        of_texts += _count_reaching(scores, reached[None], axis=0)
     return of_images, of_texts
+
+
+def _own_images(image_ids: np.ndarray, text_image_ids: np.ndarray) -> np.ndarray:
+    """Returns the row of each text's image."""
+    order = np.argsort(image_ids)
+    return order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
+
+
+def _count_reaching(scores: Any, least: np.ndarray, axis: int) -> np.ndarray:
+    """Counts the scores of each row (`axis` 1) or column (0) that are at least a number of its own."""
+    many = scores.shape[0] * scores.shape[1] >= _COMPILED
+    count = (_COUNTS_COMPILED if many else _COUNTS)[axis]
+    return ops.convert_to_numpy(count(scores, ops.convert_to_tensor(least, scores.dtype)))
+
+
+def _count_in(axis: int, scores: Any, least: Any) -> Any:
+    return ops.sum(ops.cast(ops.greater_equal(scores, least), "int32"), axis=axis)
+
+
+_COUNTS = tuple(partial(_count_in, axis) for axis in (0, 1))
+_COUNTS_COMPILED = tuple(compiled(count) for count in _COUNTS)
 
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
@@ -245,48 +274,32 @@ def evaluate_retrieval(
     check_protocol(len(images), folds=folds, bootstrap=bootstrap, recalls=recalls, pairs=pairs)
     _check(images, texts, image_ids, text_image_ids)
 
-    def ranked(rows: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return retrieval_ranks(images[rows], texts[own], image_ids[rows], text_image_ids[own], similarity)
+    def ranked(rows: np.ndarray, chosen: np.ndarray) -> _Ranked:
+        ids, own_ids = image_ids[rows], text_image_ids[chosen]
+        of_images, of_texts = retrieval_ranks(images[rows], texts[chosen], ids, own_ids, similarity)
+        return {
+            "image_to_text": (of_images, np.arange(len(rows))),
+            "text_to_image": (of_texts, _own_images(ids, own_ids)),
+        }
 
     options = (sorted({*RECALLS, *recalls}), bootstrap, seed)
-    order = np.argsort(image_ids, kind="stable")
-    image_of_text = order[np.searchsorted(image_ids, text_image_ids, sorter=order)]
-    blocks = []
-    for rows in np.array_split(np.arange(len(images)), folds):
-        chosen = np.isin(text_image_ids, image_ids[rows])
-        # A fold is a contiguous block, so the place of an image in it is its row less the first.
-        blocks.append((rows, chosen, image_of_text[chosen] - rows[0]))
-    metrics = _summary([ranked(rows, own) for rows, own, _ in blocks], [images for *_, images in blocks], *options)
+    blocks = np.array_split(np.arange(len(images)), folds)
+    metrics = _summary([ranked(rows, np.isin(text_image_ids, image_ids[rows])) for rows in blocks], *options)
     if pairs is None:
         return metrics
     ids, first = np.unique(text_image_ids, return_index=True)
-    own = first[np.searchsorted(ids, image_ids[:pairs])]
-    of_pairs = ranked(np.arange(pairs), own)
-    return replace(metrics, pairs=_summary([of_pairs], [np.arange(pairs)], *options))
+    chosen = first[np.searchsorted(ids, image_ids[:pairs])]
+    return replace(metrics, pairs=_summary([ranked(np.arange(pairs), chosen)], *options))
 
 
-def _summary(
-    ranked: list[tuple[np.ndarray, np.ndarray]],
-    image_of_text: list[np.ndarray],
-    recalls: Sequence[int],
-    bootstrap: int,
-    seed: int,
-) -> RetrievalMetrics:
-    """Puts together the ranks of images and of texts in each fold, and the place of each text's image in it."""
-    of_images, of_texts = ([fold[side] for fold in ranked] for side in (0, 1))
+def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed: int) -> RetrievalMetrics:
+    sides = {side: [fold[side] for fold in folds] for side in folds[0]}
+    means = {side: _fold_mean([ranks for ranks, _ in ranked], recalls) for side, ranked in sides.items()}
+    images, texts = (sum(len(ranks) for ranks, _ in ranked) for ranked in sides.values())
     intervals = None
     if bootstrap:
-        intervals = {
-            "image_to_text": _intervals(of_images, map(np.arange, map(len, of_images)), recalls, bootstrap, seed),
-            "text_to_image": _intervals(of_texts, image_of_text, recalls, bootstrap, seed),
-        }
-    return RetrievalMetrics(
-        _fold_mean(of_images, recalls),
-        _fold_mean(of_texts, recalls),
-        sum(map(len, of_images)),
-        sum(map(len, of_texts)),
-        intervals,
-    )
+        intervals = {side: _intervals(ranked, recalls, bootstrap, seed) for side, ranked in sides.items()}
+    return RetrievalMetrics(**means, images=images, texts=texts, intervals=intervals)
 
 
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:
@@ -295,38 +308,20 @@ def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, flo
 
 
 def _intervals(
-    folds: list[np.ndarray], images: Iterable[np.ndarray], recalls: Sequence[int], resamplings: int, seed: int
+    folds: list[tuple[np.ndarray, np.ndarray]], recalls: Sequence[int], resamplings: int, seed: int
 ) -> dict[str, list[float]]:
-    """Resamples images with all their queries: the captions of one image are not independent of each other.
-
-    Args:
-        folds: ranks of the queries of each fold.
-        images: the image of each query, by its place in the fold.
-        recalls: the K of recall at K.
-        resamplings: how many.
-        seed: of the draws.
-    """
+    """Resamples images with all their queries: the captions of one image are not independent of each other."""
     generator = np.random.default_rng(seed)
-    grouped = [_Queries(ranks, rows) for ranks, rows in zip(folds, images, strict=True)]
-    drawn = [_fold_mean([fold.resampled(generator) for fold in grouped], recalls) for _ in range(resamplings)]
+    by_image = [
+        np.split(ranks[np.argsort(images, kind="stable")], np.cumsum(np.bincount(images))[:-1])
+        for ranks, images in folds
+    ]
+
+    def resampled(groups: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([groups[image] for image in generator.integers(len(groups), size=len(groups))])
+
+    drawn = [_fold_mean([resampled(groups) for groups in by_image], recalls) for _ in range(resamplings)]
     return {
         name: [float(value) for value in np.percentile([metrics[name] for metrics in drawn], [2.5, 97.5])]
         for name in drawn[0]
     }
-
-
-class _Queries:
-    """Ranks of the queries of a fold, by the image that they belong to."""
-
-    def __init__(self, ranks: np.ndarray, images: np.ndarray) -> None:
-        order = np.argsort(images, kind="stable")
-        self._ranks = ranks[order]
-        self._counts = np.bincount(images)
-        self._starts = np.cumsum(self._counts) - self._counts
-
-    def resampled(self, generator: np.random.Generator) -> np.ndarray:
-        """Returns the ranks of all queries of as many images as there are, drawn with replacement."""
-        drawn = generator.integers(len(self._counts), size=len(self._counts))
-        counts = self._counts[drawn]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self._ranks[np.repeat(self._starts[drawn], counts) + within]

@@ -10,7 +10,7 @@ import keras
 
 from vsemb.errors import invalid_argument
 from vsemb.losses.contrastive import InfoNCE
-from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, Tensor
+from vsemb.losses.in_batch import InBatchLoss, Tensor
 from vsemb.losses.ranking import Ranking
 from vsemb.parts import Positive, Share
 
@@ -25,8 +25,7 @@ class CombinedLoss(InBatchLoss):
     Args:
         losses: the losses; their own reductions are not used.
         weights: a number for each.
-        reduction: over queries.
-        name: name of the loss.
+        **kwargs: arguments of `InBatchLoss`.
 
     Raises:
         InvalidArgumentError: for no losses, or another number of weights.
@@ -39,17 +38,10 @@ class CombinedLoss(InBatchLoss):
     0.2
     """
 
-    default_reduction = "sum_over_batch_size"
+    default_reduction = "mean"
 
-    def __init__(
-        self,
-        losses: Sequence[InBatchLoss],
-        weights: Sequence[float],
-        *,
-        reduction: str | None = None,
-        name: str = "combined",
-    ) -> None:
-        super().__init__(reduction=reduction, name=name)
+    def __init__(self, losses: Sequence[InBatchLoss], weights: Sequence[float], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.keep_arguments(locals())
         if not losses or len(losses) != len(weights):
             raise invalid_argument("weights", list(weights), f"a number for each of {len(losses)} losses (>= 1)")
@@ -66,12 +58,8 @@ class CombinedLoss(InBatchLoss):
         parts = [w * loss.call(labels, scores, mask) for w, loss in zip(self.weights, self.losses, strict=True)]
         return sum(parts[1:], parts[0])
 
-    def collapsed_value(self, queries: int, candidates: int) -> float | None:
-        values = [loss.collapsed_value(1, candidates) for loss in self.losses]
-        if None in values:
-            return None
-        total = sum(weight * value for weight, value in zip(self.weights, values, strict=True) if value is not None)
-        return total * (queries if self.reduction == "sum" else 1)
+    def collapsed_query(self, candidates: int) -> float:
+        return sum(w * loss.collapsed_query(candidates) for w, loss in zip(self.weights, self.losses, strict=True))
 
 
 @dataclass(frozen=True)
@@ -89,7 +77,5 @@ class RankingInfoNCE(Ranking, kind="ranking-infonce"):
     label_smoothing: Share = 0.0
 
     def build(self, steps_per_epoch: int) -> CombinedLoss:
-        infonce = InfoNCE(self.temperature, self.label_smoothing)
-        reduction = REDUCTIONS[self.reduction]
-        losses = [super().build(steps_per_epoch), infonce]
-        return CombinedLoss(losses, [1.0, self.infonce_weight], reduction=reduction)
+        losses = [super().build(steps_per_epoch), InfoNCE(self.temperature, self.label_smoothing)]
+        return CombinedLoss(losses, [1.0, self.infonce_weight], reduction=self.reduction)

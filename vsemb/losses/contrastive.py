@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
 
-from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor, is_negative, positive_scores
+from vsemb.losses.in_batch import InBatchLoss, LossPart, Tensor, is_negative, positive_scores
 from vsemb.parts import Positive, Share
 
 
@@ -22,8 +23,7 @@ class InfoNCE(InBatchLoss):
     Args:
         temperature: scores are divided by it, > 0.
         label_smoothing: share of the target spread evenly over a query's negatives, in [0, 1).
-        reduction: over queries; CLIP takes the mean.
-        name: name of the loss.
+        **kwargs: arguments of `InBatchLoss`; CLIP takes the mean over queries.
 
     Raises:
         InvalidArgumentError: for a temperature <= 0 or a smoothing outside [0, 1).
@@ -34,17 +34,10 @@ class InfoNCE(InBatchLoss):
     0.6931
     """
 
-    default_reduction = "sum_over_batch_size"
+    default_reduction = "mean"
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        label_smoothing: Share = 0.0,
-        *,
-        reduction: str | None = None,
-        name: str = "infonce",
-    ) -> None:
-        super().__init__(reduction=reduction, name=name)
+    def __init__(self, temperature: Positive = 1.0, label_smoothing: Share = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -62,8 +55,8 @@ class InfoNCE(InBatchLoss):
             target = (1 - share) * target + share * spread
         return normalizer - target
 
-    def collapsed_value(self, queries: int, candidates: int) -> float:
-        return 2 * math.log(candidates) * (queries if self.reduction == "sum" else 1)
+    def collapsed_query(self, candidates: int) -> float:
+        return math.log(candidates)
 
 
 @dataclass(frozen=True)
@@ -83,7 +76,7 @@ class Contrastive(LossPart, kind="infonce"):
     def build(self, steps_per_epoch: int) -> InfoNCE:
         del steps_per_epoch
         temperature = 1.0 if self.learn_temperature else self.temperature
-        return InfoNCE(temperature, self.label_smoothing, reduction=REDUCTIONS[self.reduction])
+        return InfoNCE(temperature, self.label_smoothing, reduction=self.reduction)
 
     def logit_scale(self) -> tuple[float, float | None] | None:
         return (self.temperature, None) if self.learn_temperature else None

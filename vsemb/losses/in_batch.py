@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +21,10 @@ class InBatchLoss(Configured, keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
     Applied to the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
+
+    Args:
+        reduction: over queries, `"sum"` or `"mean"`; None for `default_reduction`.
+        name: name of the loss; None for that of the class.
 
     Call args of every subclass:
         labels: (queries, candidates), 1 for the query's own pair and 0 for negatives. Each row holds a 1; losses over
@@ -44,7 +49,7 @@ class InBatchLoss(Configured, keras.losses.Loss):
     step: Any = None
 
     def __init__(self, *, reduction: str | None = None, name: str | None = None) -> None:
-        super().__init__(name=name, reduction=reduction or self.default_reduction, dtype="float32")
+        super().__init__(name or type(self).__name__, reduction or self.default_reduction, dtype="float32")
 
     def __call__(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Returns the loss of all queries, reduced."""
@@ -59,15 +64,23 @@ class InBatchLoss(Configured, keras.losses.Loss):
         """Hands over the optimizer's step counter, for losses that change with it."""
         self.step = step
 
-    def collapsed_value(self, queries: int, candidates: int) -> float | None:
-        """Returns the loss, both directions, at which all embeddings are one point; None where it is not known.
+    def collapsed_query(self, candidates: int) -> float:
+        """Returns the loss of one query if all embeddings are one point; NaN where it is not known.
+
+        Args:
+            candidates: number of candidates per query.
+        """
+        del candidates
+        return math.nan
+
+    def collapsed_value(self, queries: int, candidates: int) -> float:
+        """Returns the loss of both directions if all embeddings are one point; NaN where it is not known.
 
         Args:
             queries: number of queries per direction.
             candidates: number of candidates per query.
         """
-        del queries, candidates
-        return None
+        return 2 * self.collapsed_query(candidates) * (queries if self.reduction == "sum" else 1)
 
     def reduced(self, total: Tensor, queries: Tensor) -> Tensor:
         """Reduces a sum over queries.
@@ -101,7 +114,7 @@ class KerasLoss(InBatchLoss):
 
     def __init__(self, loss: keras.losses.Loss, masked_score: float = -1e9) -> None:
         sums = loss.reduction in (None, "none", "sum")
-        super().__init__(reduction="sum" if sums else "sum_over_batch_size", name=loss.name)
+        super().__init__(reduction="sum" if sums else "mean", name=loss.name)
         self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -120,9 +133,6 @@ def is_negative(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
     negative = ops.equal(labels, 0)
     return negative if mask is None else ops.logical_and(negative, mask)
-
-
-REDUCTIONS = {None: None, "sum": "sum", "mean": "sum_over_batch_size"}
 
 
 @dataclass(frozen=True)

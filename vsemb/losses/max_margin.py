@@ -9,7 +9,6 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured
-from vsemb.losses.in_batch import REDUCTIONS
 from vsemb.parts import Part, Positive
 
 Tensor = Any
@@ -64,4 +63,4 @@ class MaxMarginSettings(Part):
 
     def build(self) -> MaxMargin:
         """Builds the Keras loss."""
-        return MaxMargin(self.margin, reduction=REDUCTIONS[self.reduction])
+        return MaxMargin(self.margin, reduction=self.reduction)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import All, HingeLoss, Negatives, Which
-from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
-from vsemb.parts import NonNegative
+from vsemb.losses.in_batch import InBatchLoss, LossPart, Tensor, is_negative, positive_scores
+from vsemb.parts import NonNegative, Part, at_least
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class PairwiseRanking(HingeLoss):
+class PairwiseRanking(InBatchLoss):
     """Hinge of margin - s(own) + s(negative), over all negatives or the hardest one.
 
     Which one to use: `"all"` (Kiros et al. 2014, equation 6) is the safe start and best with noisy
@@ -26,8 +27,7 @@ class PairwiseRanking(HingeLoss):
         margin: the margin, in units of the score, >= 0. Kiros et al.: 0.2.
         negatives: `"all"` or `"hardest"`.
         warmup_steps: optimizer steps before `"hardest"` is fully on; 0 starts with it.
-        reduction: over queries; the papers sum.
-        name: name of the loss.
+        **kwargs: arguments of `InBatchLoss`; the papers sum over queries.
 
     Raises:
         InvalidArgumentError: for a negative margin or warm-up, or an unknown `negatives`.
@@ -42,31 +42,71 @@ class PairwiseRanking(HingeLoss):
 
     def __init__(
         self,
-        margin: float = 0.2,
-        negatives: Which = "all",
-        warmup_steps: int = 0,
-        *,
-        reduction: str | None = None,
-        name: str = "pairwise_ranking",
+        margin: NonNegative = 0.2,
+        negatives: Literal["all", "hardest"] = "all",
+        warmup_steps: Annotated[int, at_least(0)] = 0,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         hinge = ops.relu(self.margin - positive_scores(labels, scores) + scores)
         hinge = ops.where(is_negative(labels, mask), hinge, 0.0)  # (queries, candidates)
-        return self.choose(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
+        return self.over_negatives(lambda: ops.sum(hinge, axis=1), lambda: ops.max(hinge, axis=1))
 
-    def collapsed_value(self, queries: int, candidates: int) -> float:
-        """Returns the loss, both directions, at which all embeddings are one point.
+    def over_negatives(self, over_all: Callable[[], Tensor], hardest: Callable[[], Tensor]) -> Tensor:
+        """Returns each query's loss, (queries,), from one or, in a warm-up, both of two ways to compute it.
+
+        Args:
+            over_all: the loss over all negatives.
+            hardest: the loss over the hardest one.
+        """
+        if self.negatives == "all":
+            return over_all()
+        if self.warmup_steps == 0 or self.step is None:
+            return hardest()
+        weight = ops.clip(2.0 * ops.cast(self.step, "float32") / self.warmup_steps - 1.0, 0.0, 1.0)
+        return weight * hardest() + (1.0 - weight) * over_all()
+
+    def collapsed_query(self, candidates: int) -> float:
+        """Returns the loss of one query if all embeddings are one point.
 
         Every hinge is then the margin (Wu et al. 2017, arXiv:1706.07567, on why it is a saddle).
 
         Args:
-            queries: number of queries a direction.
-            candidates: number of candidates a query.
+            candidates: number of candidates per query.
         """
-        per_query = self.margin * (1 if self.negatives == "hardest" else candidates - 1)
-        return 2 * per_query * (queries if self.reduction == "sum" else 1)
+        return self.margin * (1 if self.negatives == "hardest" else candidates - 1)
+
+
+@dataclass(frozen=True)
+class Negatives(Part, family="negatives"):
+    """Which negatives of a query count; base of the family `negatives`, whose kinds `PairwiseRanking` takes."""
+
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        """Returns argument `warmup_steps` of `PairwiseRanking`."""
+        del steps_per_epoch
+        return 0
+
+
+@dataclass(frozen=True)
+class All(Negatives, kind="all"):
+    """All negatives of the batch, added up."""
+
+
+@dataclass(frozen=True)
+class Hardest(Negatives, kind="hardest"):
+    """The hardest negative of the batch (VSE++).
+
+    Attributes:
+        warmup_epochs: epochs in which the sum over all negatives passes into the hardest one.
+    """
+
+    warmup_epochs: NonNegative = 0.0
+
+    def warmup_steps(self, steps_per_epoch: int) -> int:
+        return round(self.warmup_epochs * steps_per_epoch)
 
 
 @dataclass(frozen=True)
@@ -76,12 +116,16 @@ class Ranking(LossPart, kind="ranking"):
     Attributes:
         margin: by which a query scores its own pair above the others.
         negatives: which negatives count.
+
+    Class attributes:
+        loss: the Keras loss.
     """
+
+    loss: ClassVar[Callable[..., PairwiseRanking]] = PairwiseRanking
 
     margin: NonNegative = 0.2
     negatives: Negatives = field(default_factory=All)
 
-    def build(self, steps_per_epoch: int) -> PairwiseRanking:
+    def build(self, steps_per_epoch: int) -> InBatchLoss:
         warmup = self.negatives.warmup_steps(steps_per_epoch)
-        reduction = REDUCTIONS[self.reduction]
-        return PairwiseRanking(self.margin, self.negatives.name, warmup, reduction=reduction)
+        return self.loss(self.margin, self.negatives.kind, warmup_steps=warmup, reduction=self.reduction)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 from keras import ops
 
-from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, Tensor
+from vsemb.losses.in_batch import InBatchLoss, LossPart, Tensor
 from vsemb.parts import Finite, Positive
 
 
@@ -28,8 +29,7 @@ class SigmoidLoss(InBatchLoss):
         temperature: scores are divided by it, > 0.
         bias: added to the scores thereafter. About minus the logarithm of the batch's size, so that the many
             negatives cost little at the start.
-        reduction: over queries; the paper takes the mean.
-        name: name of the loss.
+        **kwargs: arguments of `InBatchLoss`; the paper takes the mean over queries.
 
     Raises:
         InvalidArgumentError: for a temperature <= 0 or a bias that is not finite.
@@ -40,18 +40,11 @@ class SigmoidLoss(InBatchLoss):
     1.3863
     """
 
-    default_reduction = "sum_over_batch_size"
+    default_reduction = "mean"
     additive = True
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        bias: Finite = 0.0,
-        *,
-        reduction: str | None = None,
-        name: str = "sigmoid",
-    ) -> None:
-        super().__init__(reduction=reduction, name=name)
+    def __init__(self, temperature: Positive = 1.0, bias: Finite = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.keep_arguments(locals())
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -76,10 +69,8 @@ class Sigmoid(LossPart, kind="sigmoid"):
 
     def build(self, steps_per_epoch: int) -> SigmoidLoss:
         del steps_per_epoch
-        reduction = REDUCTIONS[self.reduction]
-        if self.learn_temperature:
-            return SigmoidLoss(reduction=reduction)
-        return SigmoidLoss(self.temperature, self.bias, reduction=reduction)
+        temperature, bias = (1.0, 0.0) if self.learn_temperature else (self.temperature, self.bias)
+        return SigmoidLoss(temperature, bias, reduction=self.reduction)
 
     def logit_scale(self) -> tuple[float, float | None] | None:
         return (self.temperature, self.bias) if self.learn_temperature else None

@@ -68,7 +68,7 @@ class DualEncoder(Configured, ReplicatedModel):
             scores is then never held, and loss and gradients are the same. Every loss has it; what it costs
             is that each direction computes its scores. `SigmoidLoss` has both directions in one, and under a
             strategy meets the candidates of one replica at a time instead of gathering all
-            (`vsemb.ops.ring`).
+            (`vsemb.ops.replicas`).
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -128,26 +128,19 @@ class DualEncoder(Configured, ReplicatedModel):
         return self.similarity.normalize(self.text_encoder(token_ids, training=training))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
+        sides = {
+            "image": (self.image_encoder, partial(self.encode_images, training=training)),
+            "text": (self.text_encoder, partial(self.encode_texts, training=training)),
+        }
         outputs = {}
-        for names, encoder, encode in (
-            (("image", "negative_image"), self.image_encoder, self.encode_images),
-            (("text", "negative_text"), self.text_encoder, self.encode_texts),
-        ):
-            encode = partial(encode, training=training)
-            for name in names:
-                if name not in inputs:
-                    continue
+        for name in ("image", "negative_image", "text", "negative_text"):
+            if name in inputs:
+                encoder, encode = sides[name.removeprefix("negative_")]
                 if training and self.chunk_size is not None:
                     outputs[name] = encode_in_chunks(encoder, encode, inputs[name], self.chunk_size)
                 else:
                     outputs[name] = encode(inputs[name])
         return outputs
-
-    def _row_loss(self) -> losses.InBatchLoss:
-        loss = losses.get(self.loss)
-        if self.optimizer is not None:
-            loss.bind_step(self.finished_steps)
-        return loss
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
@@ -166,12 +159,9 @@ class DualEncoder(Configured, ReplicatedModel):
                 classes together with negatives or ids of their own for the texts.
         """
         del y, sample_weight
-        in_batch = InBatchObjective(
-            self._row_loss(),
-            self.similarity,
-            self.logit_scale,
-            self.image_weight,
-            self.text_weight,
-            self.block_size,
-        )
+        row_loss = losses.get(self.loss)
+        if self.optimizer is not None:
+            row_loss.bind_step(self.finished_steps)
+        weights = self.image_weight, self.text_weight
+        in_batch = InBatchObjective(row_loss, self.similarity, self.logit_scale, *weights, self.block_size)
         return self.with_penalties(in_batch(x, y_pred, training))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -13,11 +13,28 @@ from vsemb.losses import InBatchLoss
 from vsemb.models.logit_scale import LogitScale
 from vsemb.ops.chunks import sum_in_blocks
 from vsemb.ops.labels import class_labels, pair_labels
-from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count
-from vsemb.ops.ring import sum_over_ring
+from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count, sum_over_ring
 from vsemb.similarities import Similarity
 
 Tensor = Any
+
+
+class Direction(NamedTuple):
+    """Queries of one kind with their candidates of the other.
+
+    Attributes:
+        weight: of its loss.
+        queries: (n, ...) embeddings of this replica.
+        candidates: (n, ...) embeddings of the queries' own pairs.
+        negatives: embeddings (m, ...) and ids (m,) of sampled negatives; nothing for those of the batch.
+        from_images: whether the queries are images.
+    """
+
+    weight: float
+    queries: Tensor
+    candidates: Tensor
+    negatives: Sequence[Tensor]
+    from_images: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,128 +69,109 @@ class InBatchObjective:
             InvalidArgumentError: if `x` has classes together with negatives or with ids of texts.
         """
         images, texts, ids = paired(x, y_pred)
-        negatives = {}
-        for side in ("image", "text"):
-            if f"negative_{side}" in y_pred:
-                negatives[side] = (y_pred[f"negative_{side}"], x[f"negative_{side}_id"])
-        if negatives and self.row_loss.over_classes:
-            raise invalid_argument("x", sorted(x), f"no negatives of their own with {self.row_loss.name}")
-        if self.block_size is not None:
-            return self._in_blocks(images, texts, ids, negatives, training)
-        return self._at_once(images, texts, ids, negatives)
+        sampled = {
+            side: (y_pred[f"negative_{side}"], x[f"negative_{side}_id"])
+            for side in ("image", "text")
+            if f"negative_{side}" in y_pred
+        }
+        if sampled and self.row_loss.over_classes:
+            raise invalid_argument("x", sorted(x), f"no negatives of their own with {type(self.row_loss).__name__}")
+        directions = [
+            Direction(self.image_weight, images, texts, sampled.get("text", ()), True),
+            Direction(self.text_weight, texts, images, sampled.get("image", ()), False),
+        ]
+        if self.block_size is None:
+            totals = self._at_once(directions, ids)
+        else:
+            if self.row_loss.additive and not sampled:
+                # Both directions are one sum.
+                directions = [directions[0]._replace(weight=self.image_weight + self.text_weight)]
+            totals = ((each.weight, self._in_blocks(each, ids, training)) for each in directions if each.weight)
+        return sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
 
-    def _at_once(self, images: Tensor, texts: Tensor, ids: Tensor, negatives: Mapping[str, Any]) -> Tensor:
+    def _at_once(self, directions: Sequence[Direction], ids: Tensor) -> Iterator[tuple[float, Tensor]]:
+        """Yields the weight of each direction and the sum of its queries' losses."""
         own = global_row_numbers(ops.shape(ids)[0])
         all_ids = gather_across_replicas(ids)
         labels = pair_labels(ids, all_ids, own, gather_across_replicas(own))
         scale = self._scale()
-        to_texts = self._scores(images, gather_across_replicas(texts), True, scale)  # (n, all n)
-        if replica_count() == 1:
-            to_images = ops.transpose(to_texts)
-        else:
-            to_images = self._scores(texts, gather_across_replicas(images), False, scale)
-        loss: Tensor = 0.0
-        for weight, queries, scores, from_images in (
-            (self.image_weight, images, to_texts, True),
-            (self.text_weight, texts, to_images, False),
-        ):
-            if weight:
-                more = [gather_across_replicas(x) for x in negatives.get("text" if from_images else "image", ())]
-                rows = self._rows(labels, scores, ids, all_ids, queries, more, from_images, scale)
-                loss = loss + weight * self.row_loss(*rows)
-        return loss
+        scores: Tensor = None
+        for each in directions:
+            if scores is None or replica_count() > 1:
+                scores = self._scores(each, each.queries, gather_across_replicas(each.candidates), scale)  # (n, all n)
+            else:
+                scores = ops.transpose(scores)
+            if each.weight:
+                negatives = [gather_across_replicas(x) for x in each.negatives]
+                yield each.weight, self._total(each, each.queries, ids, all_ids, labels, scores, negatives, scale)
 
-    def _in_blocks(
-        self, images: Tensor, texts: Tensor, ids: Tensor, negatives: Mapping[str, Any], training: bool
-    ) -> Tensor:
-        """The same from few rows of scores at a time, each direction by itself.
+    def _in_blocks(self, direction: Direction, ids: Tensor, training: bool) -> Tensor:
+        """Returns the sum of the queries' losses from few rows of scores at a time.
 
-        An additive loss needs one direction, since both are one sum, unless each has its own negatives; and
-        under a strategy it meets the replicas' candidates one replica after the other.
+        An additive loss meets the replicas' candidates one replica after the other.
         """
-        directions = [(self.image_weight, images, texts, True), (self.text_weight, texts, images, False)]
-        if self.row_loss.additive and not negatives:
-            directions = [(self.image_weight + self.text_weight, images, texts, True)]
-        loss: Tensor = 0.0
-        for weight, queries, candidates, from_images in directions:
-            if weight:
-                more = negatives.get("text" if from_images else "image", ())
-                total = self._sum_of_blocks(queries, candidates, ids, more, from_images, training)
-                loss = loss + weight * self.row_loss.reduced(total, ops.shape(ids)[0])
-        return loss
-
-    def _sum_of_blocks(
-        self,
-        queries: Tensor,
-        candidates: Tensor,
-        ids: Tensor,
-        negatives: Sequence[Tensor],
-        from_images: bool,
-        training: bool,
-    ) -> Tensor:
         assert self.block_size is not None
         size, count = self.block_size, ops.shape(ids)[0]
         own = global_row_numbers(count)
         all_ids, all_own = gather_across_replicas(ids), gather_across_replicas(own)
-        scale = self._scale()
+        scale, sampled = self._scale(), direction.negatives
 
         def of_block(rows: Sequence[Tensor], whole: Sequence[Tensor]) -> Tensor:
-            (some, some_ids, some_own), (others, other_ids, other_own, *rest) = rows, whole
-            more, scale = rest[: len(negatives)], rest[len(negatives) :]
+            (queries, some_ids, some_own), (others, other_ids, other_own, *rest) = rows, whole
+            negatives, scale = rest[: len(sampled)], rest[len(sampled) :]
             labels = pair_labels(some_ids, other_ids, some_own, other_own)
-            scores = self._scores(some, others, from_images, scale)
-            found = self._rows(labels, scores, some_ids, other_ids, some, more, from_images, scale)
-            return ops.sum(self.row_loss.call(*found))
+            scores = self._scores(direction, queries, others, scale)
+            return self._total(direction, queries, some_ids, other_ids, labels, scores, negatives, scale)
 
         if not self.row_loss.additive or replica_count() == 1:
-            more = [gather_across_replicas(x) for x in negatives]
-            whole = [gather_across_replicas(candidates), all_ids, all_own, *more, *scale]
-            return sum_in_blocks(of_block, [queries, ids, own], whole, size, gradient=training)
-        negative_ids = [gather_across_replicas(x) for x in negatives[1:]]
+            negatives = [gather_across_replicas(x) for x in sampled]
+            whole = [gather_across_replicas(direction.candidates), all_ids, all_own, *negatives, *scale]
+            return sum_in_blocks(of_block, [direction.queries, ids, own], whole, size, gradient=training)
+        negative_ids = [gather_across_replicas(x) for x in sampled[1:]]
 
         def of_turn(passed: Sequence[Tensor], turn: int, kept: Sequence[Tensor]) -> Tensor:
-            (others, *more), (mine, *scale) = passed, kept
+            (others, *negatives), (mine, *scale) = passed, kept
             known = [x[turn * count : (turn + 1) * count] for x in (all_ids, all_own)]
             for each in negative_ids:
-                rows = ops.shape(negatives[0])[0]
-                more.append(each[turn * rows : (turn + 1) * rows])
-            return sum_in_blocks(of_block, [mine, ids, own], [others, *known, *more, *scale], size)
+                rows = ops.shape(sampled[0])[0]
+                negatives.append(each[turn * rows : (turn + 1) * rows])
+            return sum_in_blocks(of_block, [mine, ids, own], [others, *known, *negatives, *scale], size)
 
-        return sum_over_ring(of_turn, [candidates, *negatives[:1]], [queries, *scale])
+        return sum_over_ring(of_turn, [direction.candidates, *sampled[:1]], [direction.queries, *scale])
 
     def _scale(self) -> list[Tensor]:
         return [] if self.logit_scale is None else self.logit_scale.parameters()
 
-    def _scores(self, queries: Tensor, candidates: Tensor, from_images: bool, scale: Sequence[Tensor]) -> Tensor:
-        """Scores queries, images or else texts, with candidates of the other kind: (queries, candidates)."""
-        if from_images:
+    def _scores(self, direction: Direction, queries: Tensor, candidates: Tensor, scale: Sequence[Tensor]) -> Tensor:
+        """Scores queries of a direction with candidates: (queries, candidates)."""
+        if direction.from_images:
             scores = self.similarity.scores(queries, candidates)
         else:
             scores = ops.transpose(self.similarity.scores(candidates, queries))
         return LogitScale.scaled(scores, *scale) if scale else scores
 
-    def _rows(
+    def _total(
         self,
-        labels: tuple[Tensor, Tensor],
-        scores: Tensor,
+        direction: Direction,
+        queries: Tensor,
         ids: Tensor,
         all_ids: Tensor,
-        queries: Tensor,
+        labels: tuple[Tensor, Tensor],
+        scores: Tensor,
         negatives: Sequence[Tensor],
-        from_images: bool,
         scale: Sequence[Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Makes of queries and the batch what the loss reads: classes, or sampled negatives in its place."""
+    ) -> Tensor:
+        """Adds up the losses of queries with the candidates of the batch, with classes or with sampled negatives."""
+        own, mask = labels
         if self.row_loss.over_classes:
-            return class_labels(labels[0], scores, ids, all_ids)
-        if not negatives:
-            return labels[0], scores, labels[1]
-        embeddings, negative_ids = negatives
-        same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
-        own, more = labels[0], ops.zeros_like(same, dtype=labels[0].dtype)
-        mask = ops.concatenate([ops.equal(own, 1), ops.logical_not(same)], axis=1)
-        more_scores = self._scores(queries, embeddings, from_images, scale)
-        return ops.concatenate([own, more], axis=1), ops.concatenate([scores, more_scores], axis=1), mask
+            own, scores, mask = class_labels(own, scores, ids, all_ids)
+        elif negatives:
+            embeddings, negative_ids = negatives
+            same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
+            mask = ops.concatenate([ops.equal(own, 1), ops.logical_not(same)], axis=1)
+            own = ops.concatenate([own, ops.zeros_like(same, dtype=own.dtype)], axis=1)
+            scores = ops.concatenate([scores, self._scores(direction, queries, embeddings, scale)], axis=1)
+        return ops.sum(self.row_loss.call(own, scores, mask))
 
 
 def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:

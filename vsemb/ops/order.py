@@ -12,7 +12,7 @@ from typing import Any
 
 from keras import ops
 
-from vsemb.ops.compilation import compiled, in_graph
+from vsemb.ops.backend import compiled, in_graph
 
 Tensor = Any
 

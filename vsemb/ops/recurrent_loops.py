@@ -10,17 +10,10 @@ the state is rounded where it is multiplied and not where it is carried on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Tensor = Any
-
-
-def has_gpu() -> bool:
-    """Tells whether TensorFlow computes on a GPU, where Keras takes cuDNN's loops."""
-    import tensorflow as tf
-
-    return bool(tf.config.list_logical_devices("GPU"))
 
 
 def gru_loop(
@@ -51,42 +44,40 @@ def gru_loop(
 
     moves = None if mask is None else tf.cast(mask, inputs.dtype)
 
-    def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, widths: tuple[int, ...]) -> list[Any]:
+    def run(x: Tensor, recurrent: Tensor, biases: Any, initial: Tensor, *widths: int) -> list[Any]:
         merged = _merged(*biases)
 
-        def step(x: Tensor, h: Tensor, number: Tensor) -> tuple[Tensor, ...]:
+        def step(number: Tensor, h: Tensor) -> tuple[Any, Any]:
             moving = None if moves is None else moves[number]
-            # Only h goes on to the next step; the rest is kept.
-            return _gru_step(x, h, recurrent, *merged, moving)[: 1 + len(widths)]
+            values = _gru_step(x[number], h, recurrent, *merged, moving)
+            return values[:1], values[: len(widths)]
 
-        return _run(step, x, (initial,), widths, with_number=True)
+        return _scan(step, (initial,), x, widths)[1]
 
     if not training:
-        return run(inputs, recurrent, biases, initial, ())[0]
+        return run(inputs, recurrent, biases, initial, 1)[0]
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, a: Tensor, b: Tensor, initial: Tensor) -> tuple[Any, Any]:
-        h, gates, candidates, sums = run(inputs, recurrent, (a, b), initial, (2, 1, 1))
+        h, gates, candidates, sums = run(inputs, recurrent, (a, b), initial, 1, 2, 1, 1)
         before = tf.concat([initial[None], h[:-1]], 0)
         units = recurrent.shape[0]
         transposed = tf.transpose(recurrent)  # once: a product that transposes takes twice as long
 
-        def back(d_h: Tensor, kept: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            h, gates, candidate, candidate_sum, *moving = kept
-            z, r = gates[:, :units], gates[:, units:]
-            moved = d_h * (1 - z) * moving[0] if moving else d_h * (1 - z)
-            d_candidate = moved * (1 - candidate * candidate)
-            d_z = moved * (h - candidate) * z
-            d_r = d_candidate * candidate_sum * r * (1 - r)
-            d_inner = tf.concat([d_z, d_r, d_candidate * r], 1)
-            d_before = d_h - moved + _product(d_inner, transposed)
-            return d_before, d_inner, d_candidate
-
         def gradient(upstream: Tensor) -> tuple[Tensor, ...]:
-            kept = (before, gates, candidates, sums, *(() if moves is None else (moves,)))
-            (d_initial,), (d_inner, d_candidates) = _run_back(
-                lambda d, kept: _split(back(d[0], kept), 1), upstream, kept, 1, (3, 1)
-            )
+            def back(number: Tensor, d_next: Tensor) -> tuple[Any, Any]:
+                d_h = d_next + upstream[number]
+                z, r = gates[number, :, :units], gates[number, :, units:]
+                candidate = candidates[number]
+                moved = d_h * (1 - z) if moves is None else d_h * (1 - z) * moves[number]
+                d_candidate = moved * (1 - candidate * candidate)
+                d_z = moved * (before[number] - candidate) * z
+                d_r = d_candidate * sums[number] * r * (1 - r)
+                d_inner = tf.concat([d_z, d_r, d_candidate * r], 1)
+                return (d_h - moved + _product(d_inner, transposed),), (d_inner, d_candidate)
+
+            zero = tf.zeros_like(initial)
+            (d_initial,), (d_inner, d_candidates) = _scan(back, (zero,), upstream, (3, 1), reverse=True)
             # What a gate adds up, it adds up alike; the candidate's inner sum is multiplied by r first.
             d_inputs = tf.concat([d_inner[:, :, : 2 * units], d_candidates], 2)
             d_inner = tf.reshape(d_inner, [-1, 3 * units])
@@ -123,51 +114,50 @@ def lstm_loop(
     """
     import tensorflow as tf
 
-    steps = tf.shape(inputs)[0]
-
     def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
         return new if mask is None else tf.where(mask[number], new, old)
 
-    def step(x: Tensor, h: Tensor, c: Tensor, number: Tensor, recurrent: Tensor) -> tuple[Tensor, ...]:
-        new_h, new_c, gates = _lstm_step(x, h, c, recurrent)
-        return at(number, new_h, h), at(number, new_c, c), gates
+    def run(x: Tensor, recurrent: Tensor, initial: tuple[Tensor, Tensor], *widths: int) -> list[Any]:
+        def step(number: Tensor, h: Tensor, c: Tensor) -> tuple[Any, Any]:
+            new_h, new_c, gates = _lstm_step(x[number], h, c, recurrent)
+            carried = at(number, new_h, h), at(number, new_c, c)
+            return carried, (*carried, gates)[: len(widths)]
 
-    def numbered(recurrent: Tensor, keep: int) -> Callable[..., tuple[Tensor, ...]]:
-        return lambda x, h, c, number: step(x, h, c, number, recurrent)[:keep]
+        return _scan(step, initial, x, widths)[1]
 
     if not training:
-        h, c = _run(numbered(recurrent, 2), inputs, initial, with_number=True)
+        h, c = run(inputs, recurrent, initial, 1, 1)
         return h, c
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, h0: Tensor, c0: Tensor) -> tuple[Any, Any]:
-        h, c, gates = _run(numbered(recurrent, 3), inputs, (h0, c0), widths=(4,), with_number=True)
+        h, c, gates = run(inputs, recurrent, (h0, c0), 1, 1, 4)
         h_before = tf.concat([h0[None], h[:-1]], 0)
         c_before = tf.concat([c0[None], c[:-1]], 0)
         units = recurrent.shape[0]
         transposed = tf.transpose(recurrent)
 
-        def back(d: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> tuple[Any, Any]:
-            number, c_before, c, gates = kept
-            d_h, d_c = (at(number, value, tf.zeros_like(value)) for value in d)
-            i, f, g, o = tf.split(gates, 4, 1)
-            tanh_c = tf.tanh(c)
-            inside_c = d_c + d_h * o * (1 - tanh_c * tanh_c)
-            d_total = tf.concat(
-                [
-                    inside_c * g * i * (1 - i),
-                    inside_c * c_before * f * (1 - f),
-                    inside_c * i * (1 - g * g),
-                    d_h * tanh_c * o * (1 - o),
-                ],
-                1,
-            )
-            d_before = at(number, _product(d_total, transposed), d[0])
-            return (d_before, at(number, inside_c * f, d[1])), (d_total,)
-
         def gradient(up_h: Tensor, up_c: Tensor) -> tuple[Tensor, ...]:
-            kept = (tf.range(steps), c_before, c, gates)
-            (d_h0, d_c0), (d_total,) = _run_back(back, (up_h, up_c), kept, 2, (4,))
+            def back(number: Tensor, *d_next: Tensor) -> tuple[Any, Any]:
+                d = d_next[0] + up_h[number], d_next[1] + up_c[number]
+                d_h, d_c = (at(number, value, tf.zeros_like(value)) for value in d)
+                i, f, g, o = tf.split(gates[number], 4, 1)
+                tanh_c = tf.tanh(c[number])
+                inside_c = d_c + d_h * o * (1 - tanh_c * tanh_c)
+                d_total = tf.concat(
+                    [
+                        inside_c * g * i * (1 - i),
+                        inside_c * c_before[number] * f * (1 - f),
+                        inside_c * i * (1 - g * g),
+                        d_h * tanh_c * o * (1 - o),
+                    ],
+                    1,
+                )
+                d_before = at(number, _product(d_total, transposed), d[0])
+                return (d_before, at(number, inside_c * f, d[1])), (d_total,)
+
+            zeros = tf.zeros_like(h0), tf.zeros_like(c0)
+            (d_h0, d_c0), (d_total,) = _scan(back, zeros, up_h, (4,), reverse=True)
             flat = tf.reshape(d_total, [-1, 4 * units])
             return d_total, _outer(h_before, flat, recurrent), d_h0, d_c0
 
@@ -197,7 +187,7 @@ def gru_over_words(
         (steps, batch, units).
     """
     merged = _merged(*biases)
-    (states,) = _run_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,))
+    (states,) = _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,))
     return states
 
 
@@ -209,7 +199,7 @@ def lstm_over_words(
     initial: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
-    h, c = _run_packed(lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, sums_of, initial)
+    h, c = _scan_packed(lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, sums_of, initial)
     return h, c
 
 
@@ -270,98 +260,68 @@ def _outer(before: Tensor, gradient: Tensor, recurrent: Tensor) -> Tensor:
     return tf.matmul(rows, tf.cast(gradient, recurrent.dtype), transpose_a=True)
 
 
-def _split(values: tuple[Tensor, ...], carried: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    return values[:carried], values[carried:]
-
-
-def _run(
-    step: Callable[..., tuple[Tensor, ...]],
-    inputs: Tensor,
+def _scan(
+    step: Callable[..., tuple[tuple[Tensor, ...], tuple[Tensor, ...]]],
     initial: tuple[Tensor, ...],
-    widths: tuple[int, ...] = (),
-    with_number: bool = False,
-) -> list[Tensor]:
-    """Runs the steps: `step` returns the next states, then what is kept, so many units wide."""
+    sequence: Tensor,
+    widths: Sequence[int],
+    *,
+    reverse: bool = False,
+) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+    """Runs the steps of a sequence one after the other.
+
+    Args:
+        step: from a step's number and the states, each (batch, units), to the next states and what is kept of the step.
+        initial: the states at the start.
+        sequence: (steps, batch, ...), whose sizes the results take.
+        widths: of what is kept, in units.
+        reverse: whether the last step comes first.
+
+    Returns:
+        The states at the end, and what was kept, each (steps, batch, width).
+    """
     import tensorflow as tf
 
-    steps, units = tf.shape(inputs)[0], initial[0].shape[1]
+    steps, (units, dtype) = tf.shape(sequence)[0], (initial[0].shape[1], initial[0].dtype)
 
-    def body(number: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        extra = (number,) if with_number else ()
-        values = step(inputs[number], *carried, *extra)
-        written = tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
-        return number + 1, values[: len(carried)], written
+    def body(count: Tensor, states: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        number = steps - 1 - count if reverse else count
+        states, kept = step(number, *states)
+        return count + 1, states, tuple(array.write(number, each) for array, each in zip(arrays, kept, strict=True))
 
-    arrays = _arrays(inputs.dtype, steps, [units * width for width in (*(1 for _ in initial), *widths)])
+    arrays = tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width * units)) for width in widths)
     # Steps depend on one another: looking ahead for some to run side by side only costs.
-    loop = tf.while_loop(lambda number, *_: number < steps, body, (0, initial, arrays), parallel_iterations=1)
-    return [_stacked(array, inputs) for array in loop[2]]
+    _, states, arrays = tf.while_loop(
+        lambda count, *_: count < steps, body, (0, initial, arrays), parallel_iterations=1
+    )
+    stacked = [array.stack() for array in arrays]
+    for each in stacked:
+        each.set_shape([*sequence.shape[:2], each.shape[2]])
+    return states, stacked
 
 
-def _run_packed(
+def _scan_packed(
     step: Callable[..., tuple[Tensor, ...]],
     inputs: Tensor,
     mask: Tensor,
     sums_of: Callable[[Tensor], Tensor],
     initial: tuple[Tensor, ...],
 ) -> list[Tensor]:
-    """Runs the steps, each on the rows of the batch that its mask shows."""
+    """Runs the steps, each on the rows of the batch that its mask shows; returns all states."""
     import tensorflow as tf
 
     shown = tf.squeeze(mask, 2)
     places = tf.where(shown)  # (n, 2), by steps
     sums = sums_of(tf.gather_nd(inputs, places))
-    ends = tf.cumsum(tf.reduce_sum(tf.cast(shown, tf.int32), 1))
-    rows, steps = places[:, 1:], tf.shape(inputs)[0]
+    rows, counts = places[:, 1:], tf.reduce_sum(tf.cast(shown, tf.int32), 1)
+    starts, ends = tf.cumsum(counts, exclusive=True), tf.cumsum(counts)
 
-    def body(number: Tensor, start: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        end = ends[number]
-        these = rows[start:end]
-        values = step(sums[start:end], *(tf.gather_nd(state, these) for state in carried))
-        carried = tuple(
-            tf.tensor_scatter_nd_update(state, these, value) for state, value in zip(carried, values, strict=True)
+    def packed(number: Tensor, *states: Tensor) -> tuple[Any, Any]:
+        here = slice(starts[number], ends[number])
+        values = step(sums[here], *(tf.gather_nd(state, rows[here]) for state in states))
+        states = tuple(
+            tf.tensor_scatter_nd_update(state, rows[here], value) for state, value in zip(states, values, strict=True)
         )
-        written = tuple(array.write(number, state) for array, state in zip(arrays, carried, strict=True))
-        return number + 1, end, carried, written
+        return states, states
 
-    arrays = _arrays(sums.dtype, steps, [state.shape[1] for state in initial])
-    loop = tf.while_loop(lambda number, *_: number < steps, body, (0, 0, initial, arrays), parallel_iterations=1)
-    return [_stacked(array, inputs) for array in loop[3]]
-
-
-def _run_back(
-    step: Callable[..., tuple[tuple[Tensor, ...], tuple[Tensor, ...]]],
-    upstream: Any,
-    kept: tuple[Tensor, ...],
-    states: int,
-    widths: tuple[int, ...],
-) -> tuple[tuple[Tensor, ...], list[Tensor]]:
-    """Runs the steps backwards: gradients of the states before the first, and of what each step read."""
-    import tensorflow as tf
-
-    upstream = upstream if isinstance(upstream, (tuple, list)) else (upstream,)
-    steps, units = tf.shape(upstream[0])[0], upstream[0].shape[2]
-
-    def body(number: Tensor, carried: tuple[Tensor, ...], arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-        total = tuple(d + up[number] for d, up in zip(carried, upstream, strict=True))
-        carried, values = step(total, tuple(value[number] for value in kept))
-        written = tuple(array.write(number, value) for array, value in zip(arrays, values, strict=True))
-        return number - 1, carried, written
-
-    zeros = tuple(tf.zeros_like(upstream[0][0]) for _ in range(states))
-    arrays = _arrays(upstream[0].dtype, steps, [units * width for width in widths])
-    loop = tf.while_loop(lambda number, *_: number >= 0, body, (steps - 1, zeros, arrays), parallel_iterations=1)
-    return loop[1], [_stacked(array, upstream[0]) for array in loop[2]]
-
-
-def _arrays(dtype: Any, steps: Tensor, widths: list[int]) -> tuple[Any, ...]:
-    import tensorflow as tf
-
-    return tuple(tf.TensorArray(dtype, size=steps, element_shape=(None, width)) for width in widths)
-
-
-def _stacked(array: Any, like: Tensor) -> Tensor:
-    """Stacks what the steps wrote, with the static sizes that the loop's input had."""
-    stacked = array.stack()
-    stacked.set_shape([*like.shape[:2], stacked.shape[2]])
-    return stacked
+    return _scan(packed, initial, inputs, [1] * len(initial))[1]

@@ -16,7 +16,7 @@ import keras
 
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument
-from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.optimizers import Adam, OptimizerPart

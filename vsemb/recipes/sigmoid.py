@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | section 3.2 | a logistic regression for each pair of the batch | `vsemb.losses.SigmoidLoss` |
 | section 3.2 | learned factor and bias, start 10 and -10 | `vsemb.models.LogitScale` |
-| section 3.3 | scores in blocks, one device's texts at a time | `vsemb.ops.chunks`, `vsemb.ops.ring` |
+| section 3.3 | scores in blocks, one device's texts at a time | `vsemb.ops.chunks`, `vsemb.ops.replicas` |
 
 Deviations: the towers are those of VSE++ (a map of image features, a recurrent network over words), not
 transformers, and batches are small. The factor is at most 100, as in CLIP. The bias starts at -10 for the

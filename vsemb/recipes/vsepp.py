@@ -33,8 +33,7 @@ from vsemb.encoders.hybrid import SequenceAndBag
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.combined import RankingInfoNCE
-from vsemb.losses.hinge import Hardest
-from vsemb.losses.ranking import Ranking
+from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training

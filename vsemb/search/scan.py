@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.evaluation.rounding import ROUNDOFF, Rounding, round_rows, within
-from vsemb.ops.processor import multiplies_bfloat16
+from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.search.best import BLOCK, best_of
 
 #: Queries from which on a scan is worth it: one alone is read from memory as fast as it is multiplied.

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.evaluation.test_retrieval import DOT, check_scored_once, random_split
-from tests.ops.test_ranks import slow_ranks
+from tests.evaluation.test_retrieval import DOT, check_scored_once, random_split, slow_ranks
 from tests.systems.regions.test_set_scores import slow_region_word
 from vsemb import similarities
 from vsemb.data.batches import pad_ids

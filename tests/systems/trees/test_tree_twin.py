@@ -24,8 +24,7 @@ from vsemb.encoders import (
 )
 from vsemb.encoders.projection_mlp import MLP, MLPText
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.losses.hinge import All
-from vsemb.losses.ranking import Ranking
+from vsemb.losses.ranking import All, Ranking
 from vsemb.models import DualEncoder
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.recipes.schema import Recipe

@@ -11,7 +11,7 @@ from tests.losses.slow import finite_differences, structured_rows
 from tests.oracles import TOLERANCE, oracle
 from vsemb import losses
 from vsemb.errors import InvalidArgumentError
-from vsemb.losses.hinge import Hardest
+from vsemb.losses.ranking import Hardest
 from vsemb.ops.labels import class_labels, pair_labels
 from vsemb.similarities import Dot
 from vsemb.systems.zero_shot.structured_loss import Structured, StructuredJointEmbedding

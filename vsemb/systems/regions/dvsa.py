@@ -38,8 +38,7 @@ from dataclasses import replace
 from vsemb.data.batches import Pairs
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.combined import RankingInfoNCE
-from vsemb.losses.hinge import Hardest
-from vsemb.losses.ranking import Ranking
+from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.text_tower import Text

@@ -46,7 +46,7 @@ from vsemb.encoders.image import NoProjection
 from vsemb.encoders.linear import Linear
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
-from vsemb.losses.hinge import All, Hardest
+from vsemb.losses.ranking import All, Hardest
 from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training

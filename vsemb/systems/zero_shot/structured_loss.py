@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
-from vsemb.losses.hinge import All, HingeLoss, Negatives, Which
-from vsemb.losses.in_batch import REDUCTIONS, LossPart, Tensor, is_negative, positive_scores
+from vsemb.losses.in_batch import Tensor, is_negative, positive_scores
+from vsemb.losses.ranking import PairwiseRanking, Ranking
 from vsemb.parts import NonNegative
 
 
 @keras.saving.register_keras_serializable("vsemb")
-class StructuredJointEmbedding(HingeLoss):
+class StructuredJointEmbedding(PairwiseRanking):
     """max over classes y of max(0, Delta(y_n, y) + E[F(v_n, t)] - F(v_n, t_n)), t of class y.
 
     Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
@@ -32,9 +33,7 @@ class StructuredJointEmbedding(HingeLoss):
     Args:
         margin: Delta of a wrong class, >= 0.
         negatives: `"hardest"` or `"all"` wrong classes.
-        warmup_steps: optimizer steps before `"hardest"` is fully on; 0 starts with it.
-        reduction: over queries; the paper takes the mean.
-        name: name of the loss.
+        **kwargs: arguments of `PairwiseRanking`; the paper takes the mean over queries.
 
     Raises:
         InvalidArgumentError: for a negative margin or warm-up, or unknown `negatives`.
@@ -46,19 +45,11 @@ class StructuredJointEmbedding(HingeLoss):
     0.1
     """
 
-    default_reduction = "sum_over_batch_size"
+    default_reduction = "mean"
     over_classes = True
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        negatives: Which = "hardest",
-        warmup_steps: int = 0,
-        *,
-        reduction: str | None = None,
-        name: str = "structured_joint_embedding",
-    ) -> None:
-        super().__init__(margin, negatives, warmup_steps, reduction=reduction, name=name)
+    def __init__(self, margin: float = 1.0, negatives: Literal["all", "hardest"] = "hardest", **kwargs: Any) -> None:
+        super().__init__(margin, negatives, **kwargs)
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         ahead = scores - positive_scores(labels, scores)  # (queries, candidates)
@@ -72,21 +63,14 @@ class StructuredJointEmbedding(HingeLoss):
             own_class = ops.where(ops.equal(labels, 1), ops.relu(ahead), 0.0)
             return ops.maximum(ops.max(hinge, axis=1), ops.max(own_class, axis=1))
 
-        return self.choose(over_all, hardest)
+        return self.over_negatives(over_all, hardest)
 
-    def collapsed_value(self, queries: int, candidates: int) -> float:
-        """Returns the loss, both directions, at which all embeddings are one point.
-
-        Args:
-            queries: number of queries a direction.
-            candidates: number of classes.
-        """
-        share = 1.0 if self.negatives == "hardest" else (candidates - 1) / candidates
-        return 2 * self.margin * share * (queries if self.reduction == "sum" else 1)
+    def collapsed_query(self, candidates: int) -> float:
+        return self.margin * (1.0 if self.negatives == "hardest" else (candidates - 1) / candidates)
 
 
 @dataclass(frozen=True)
-class Structured(LossPart, kind="structured"):
+class Structured(Ranking, kind="structured"):
     """A pair must score above every wrong class by a margin (Reed et al. 2016).
 
     Attributes:
@@ -95,11 +79,6 @@ class Structured(LossPart, kind="structured"):
     """
 
     over_classes: ClassVar[bool] = True
+    loss: ClassVar[Callable[..., PairwiseRanking]] = StructuredJointEmbedding
 
     margin: NonNegative = 1.0
-    negatives: Negatives = field(default_factory=All)
-
-    def build(self, steps_per_epoch: int) -> StructuredJointEmbedding:
-        warmup = self.negatives.warmup_steps(steps_per_epoch)
-        reduction = REDUCTIONS[self.reduction]
-        return StructuredJointEmbedding(self.margin, self.negatives.name, warmup, reduction=reduction)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from vsemb.losses.in_batch import REDUCTIONS, InBatchLoss, LossPart, is_negative, positive_scores
+from vsemb.losses.in_batch import InBatchLoss, LossPart, is_negative, positive_scores
 from vsemb.parts import Positive
 
 
@@ -47,4 +47,4 @@ class SoftMargin(LossPart, kind="soft-margin"):
 
     def build(self, steps_per_epoch: int) -> SoftMarginLoss:
         del steps_per_epoch
-        return SoftMarginLoss(self.sharpness, reduction=REDUCTIONS[self.reduction])
+        return SoftMarginLoss(self.sharpness, reduction=self.reduction)

@@ -1,13 +1,18 @@
-"""Compiling pure functions with XLA where a backend can, behind one name."""
+"""What the backend and the hardware offer: XLA for pure functions, graphs, GPUs, products of bfloat16."""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
+
+# Flags by which Linux names processors that multiply bfloat16 in hardware: x86-64 (two kinds) and ARM.
+_MULTIPLIES_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,3 +83,37 @@ def _say_it_once(tf: Any) -> None:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def has_gpu() -> bool:
+    """Tells whether TensorFlow computes on a GPU."""
+    import tensorflow as tf
+
+    return bool(tf.config.list_logical_devices("GPU"))
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Tells whether what TensorFlow computes on multiplies bfloat16 faster than float32.
+
+    GPUs do from compute capability 8.0 on; processors if they say so (known on Linux alone).
+    """
+    import tensorflow as tf
+
+    if gpus := tf.config.list_physical_devices("GPU"):
+        capabilities = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
+        return all(details.get("compute_capability", (0, 0)) >= (8, 0) for details in capabilities)
+    return bool(_MULTIPLIES_BFLOAT16 & processor_flags())
+
+
+def processor_flags(path: Path = Path("/proc/cpuinfo")) -> set[str]:
+    """Returns the flags that Linux lists for the first processor; nothing on other systems.
+
+    Args:
+        path: the file with the list.
+    """
+    try:
+        flags = re.search(r"^(?:flags|Features)\s*:(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return set()
+    return set(flags[1].split()) if flags else set()

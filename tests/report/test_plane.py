@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.evaluation.principal_components import principal_components
+from vsemb.report.plane import principal_components
 
 
 def test_by_hand() -> None:

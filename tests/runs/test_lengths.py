@@ -9,8 +9,8 @@ import pytest
 
 from vsemb import similarities
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.evaluation import lengths as module
-from vsemb.evaluation.lengths import LengthAnalysis, analyse_lengths, length_pairs
+from vsemb.runs import lengths as module
+from vsemb.runs.lengths import LengthAnalysis, analyse_lengths, length_pairs
 
 # Two images, a and b, with a long and a short caption each. Violations E(image, caption):
 #

@@ -1,4 +1,4 @@
-"""Compiled functions compute what the plain ones do, quietly, and once a shape."""
+"""Compiled functions compute what the plain ones do, quietly, once a shape; flags of the processor."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from keras import ops
 
-from vsemb.ops.compilation import compiled
+from vsemb.ops import backend
+from vsemb.ops.backend import compiled
+
+X86 = "processor\t: 0\nflags\t\t: fpu avx2 {flag}\n\nprocessor\t: 1\nflags\t\t: fpu\n"
 
 
 def test_it_computes_the_same_for_every_shape() -> None:
@@ -44,3 +48,26 @@ def test_nothing_is_printed_and_standard_error_still_works() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "still here")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (X86.format(flag="avx512_bf16"), {"fpu", "avx2", "avx512_bf16"}),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16\n", {"fp", "asimd", "bf16"}),
+        ("model name: none\n", set()),
+        (None, set()),
+    ],
+    ids=["x86", "arm", "no-flags", "no-file"],
+)
+def test_processor_flags(text: str | None, expected: set[str], tmp_path) -> None:
+    path = tmp_path / "cpuinfo"
+    if text is not None:
+        path.write_text(text)
+    assert backend.processor_flags(path) == expected
+
+
+@pytest.mark.parametrize("flag", ["avx512_bf16", "amx_bf16", "bf16", "avx2"])
+def test_what_multiplies_bfloat16(flag: str, monkeypatch) -> None:
+    monkeypatch.setattr(backend, "processor_flags", lambda: {"fpu", flag})
+    assert backend.multiplies_bfloat16.__wrapped__() == (flag != "avx2")
