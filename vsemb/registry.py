@@ -373,7 +373,7 @@ BASE = System(
         },
         "batches": {"pairs": "vsemb.data.batches"},
         "validation": {"recall": "vsemb.training.validation"},
-        "initialization": {"random": "vsemb.training.initialization", "cca": "vsemb.training.cca"},
+        "initialization": {"random": "vsemb.training.initialization", "cca": "vsemb.training.initialization"},
     },
     searchers={"vector": "vsemb.runs.searching:IndexSearcher"},
     report_sections=("vsemb.report.retrieval:sections",),

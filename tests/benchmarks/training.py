@@ -108,7 +108,11 @@ def stock() -> Iterator[None]:
     """Keras' own layers and optimizer in the place of ours."""
     with (
         mock.patch.object(recurrent, "GRU", keras.layers.GRU),
-        mock.patch.object(optimizers.adam, "Adam", lambda lazy, **options: keras.optimizers.Adam(**options)),
+        mock.patch.object(
+            optimizers.Adam,
+            "optimizer",
+            lambda sparse_embedding_updates, **options: keras.optimizers.Adam(**options),
+        ),
     ):
         yield
 

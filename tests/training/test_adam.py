@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.training.adam import Adam
+from vsemb.training.optimizers import FusedAdam
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,14 +48,14 @@ def train(optimizer: Any, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "rows"])
 def test_equals_keras_on_dense_gradients(sparse: bool) -> None:
     expected = train(keras.optimizers.Adam(**OPTIONS), sparse=False)
-    for received, values in zip(train(Adam(**OPTIONS), sparse), expected, strict=True):
+    for received, values in zip(train(FusedAdam(**OPTIONS), sparse), expected, strict=True):
         np.testing.assert_allclose(received, values, **CLOSE)
 
 
 def test_keras_squares_the_rows_of_a_repeated_word_one_by_one() -> None:
     """What makes the sum of rows necessary."""
     keras_own = train(keras.optimizers.Adam(**OPTIONS), sparse=True)[0]
-    assert np.abs(keras_own - train(Adam(**OPTIONS), sparse=True)[0]).max() > 0.01
+    assert np.abs(keras_own - train(FusedAdam(**OPTIONS), sparse=True)[0]).max() > 0.01
 
 
 def test_lazy_equals_a_loop_over_the_words_of_a_batch() -> None:
@@ -69,42 +69,44 @@ def test_lazy_equals_a_loop_over_the_words_of_a_batch() -> None:
             first[word] = beta_1 * first[word] + (1 - beta_1) * gradient
             second[word] = beta_2 * second[word] + (1 - beta_2) * gradient**2
             table[word] -= alpha * first[word] / (np.sqrt(second[word]) + epsilon)
-    received, bias = train(Adam(**OPTIONS, lazy=True), sparse=True)
+    received, bias = train(FusedAdam(**OPTIONS, sparse_embedding_updates=True), sparse=True)
     np.testing.assert_allclose(received, table, **CLOSE)
     assert (received[ROWS - 2 :] == 1).all()
-    np.testing.assert_allclose(bias, train(Adam(**OPTIONS), sparse=True)[1], **CLOSE)
+    np.testing.assert_allclose(bias, train(FusedAdam(**OPTIONS), sparse=True)[1], **CLOSE)
 
 
 @pytest.mark.parametrize("options", [{"amsgrad": True}, {"global_clipnorm": 0.1}, {"use_ema": True}], ids=str)
 def test_keras_options_go_on_working(options: dict[str, Any]) -> None:
     expected = train(keras.optimizers.Adam(**OPTIONS, **options), sparse=False)
-    for received, values in zip(train(Adam(**OPTIONS, **options), sparse=False), expected, strict=True):
+    for received, values in zip(train(FusedAdam(**OPTIONS, **options), sparse=False), expected, strict=True):
         np.testing.assert_allclose(received, values, **CLOSE)
 
 
 @pytest.mark.parametrize("clip", ["global_clipnorm", "clipnorm", "clipvalue"])
 def test_lists_of_rows_are_clipped_as_tables_are(clip: str) -> None:
     expected = train(keras.optimizers.Adam(**OPTIONS, **{clip: 0.05}), sparse=False)
-    for received, values in zip(train(Adam(**OPTIONS, **{clip: 0.05}), sparse=True), expected, strict=True):
+    for received, values in zip(train(FusedAdam(**OPTIONS, **{clip: 0.05}), sparse=True), expected, strict=True):
         np.testing.assert_allclose(received, values, **CLOSE)
-    assert np.abs(expected[0] - train(Adam(**OPTIONS), sparse=True)[0]).max() > 1e-3
+    assert np.abs(expected[0] - train(FusedAdam(**OPTIONS), sparse=True)[0]).max() > 1e-3
 
 
 def test_schedules_and_configuration() -> None:
     schedule = keras.optimizers.schedules.CosineDecay(0.01, STEPS)
     expected = train(keras.optimizers.Adam(schedule, epsilon=1e-3), sparse=False)
-    received = train(Adam(schedule, epsilon=1e-3), sparse=False)
+    received = train(FusedAdam(schedule, epsilon=1e-3), sparse=False)
     np.testing.assert_allclose(received[0], expected[0], **CLOSE)
-    again = keras.optimizers.deserialize(keras.optimizers.serialize(Adam(lazy=True, beta_1=0.8)))
-    assert isinstance(again, Adam)
-    assert again.lazy
+    again = keras.optimizers.deserialize(
+        keras.optimizers.serialize(FusedAdam(sparse_embedding_updates=True, beta_1=0.8))
+    )
+    assert isinstance(again, FusedAdam)
+    assert again.sparse_embedding_updates
     assert again.beta_1 == 0.8
 
 
 def test_moments_have_the_names_of_keras() -> None:
     """A training that Keras' Adam began is gone on with."""
     names = []
-    for optimizer in (keras.optimizers.Adam(), Adam()):
+    for optimizer in (keras.optimizers.Adam(), FusedAdam()):
         optimizer.build([keras.Variable(np.ones(3, np.float32), name="kernel")])
         names.append([variable.path.split("/", 1)[1] for variable in optimizer.variables])
     assert names[0] == names[1]
@@ -113,9 +115,9 @@ def test_moments_have_the_names_of_keras() -> None:
 ON_JAX = """
 import numpy as np, keras
 from vsemb.errors import InvalidArgumentError
-from vsemb.training.adam import Adam
+from vsemb.training.optimizers import FusedAdam
 found = []
-for optimizer in (keras.optimizers.Adam(0.01, global_clipnorm=0.5), Adam(0.01, global_clipnorm=0.5)):
+for optimizer in (keras.optimizers.Adam(0.01, global_clipnorm=0.5), FusedAdam(0.01, global_clipnorm=0.5)):
     variable = keras.Variable(np.ones((3, 2), np.float32))
     for step in range(5):
         gradient = np.random.default_rng(step).normal(size=(3, 2)).astype(np.float32)
@@ -124,7 +126,7 @@ for optimizer in (keras.optimizers.Adam(0.01, global_clipnorm=0.5), Adam(0.01, g
 assert np.abs(found[0] - 1).max() > 0.01
 np.testing.assert_array_equal(*found)
 try:
-    Adam(lazy=True)
+    FusedAdam(sparse_embedding_updates=True)
 except InvalidArgumentError as error:
     print(keras.backend.backend(), error)
 """
@@ -137,4 +139,4 @@ def test_on_another_backend_it_is_that_of_keras() -> None:
         [sys.executable, "-c", ON_JAX], capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("jax ") and "lazy=True" in done.stdout
+    assert done.stdout.startswith("jax ") and "sparse_embedding_updates=True" in done.stdout

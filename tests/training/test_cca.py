@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.training.cca import canonical_correlation
+from vsemb.training.initialization import canonical_correlation
 
 
 def data():

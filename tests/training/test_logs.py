@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsemb.training.logs import ProgressBar
+from vsemb.training.callbacks import ProgressBar
 from vsemb.training.validation import RetrievalValidation
 
 RETRIEVAL = {"val_i2t_R@1": 12.34, "val_t2i_R@1": 5.0, "val_recall_sum": 99.95}

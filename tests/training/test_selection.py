@@ -13,7 +13,7 @@ from tests.models.test_dual_encoder import make_batch, make_model
 from vsemb.errors import DataError
 from vsemb.losses import CombinedLoss, InfoNCE, PairwiseRanking, SigmoidLoss
 from vsemb.training import MetricsLog, SelectBest, StepCallbacks, TrainingState, averaged_weights
-from vsemb.training.collapse import CollapseWarning, RefuseNaN
+from vsemb.training.callbacks import CollapseWarning, RefuseNaN
 
 
 def one_weight() -> keras.Model:

@@ -25,7 +25,7 @@ from vsemb.recipes.schema import Recipe
 from vsemb.recipes.text_tower import Text
 from vsemb.similarities import Cosine, Similarity
 from vsemb.text.vocabulary import Vocabulary
-from vsemb.training.collapse import CollapseWarning
+from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
 

@@ -39,7 +39,7 @@ from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.text_tower import Text
 from vsemb.text.tokenizers import Words
-from vsemb.training.cca import CCA
+from vsemb.training.initialization import CCA
 from vsemb.training.optimizers import Adam, Cosine, Step
 
 _PAPER = "Faghri, Fleet, Kiros, Fidler 2018, arXiv:1707.05612"

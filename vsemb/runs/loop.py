@@ -17,7 +17,7 @@ from vsemb.files import write_json
 from vsemb.recipes.schema import Training
 from vsemb.runs.run import BEST, LOGS, METRICS, STATE, STATUS
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
-from vsemb.training.collapse import RefuseNaN
+from vsemb.training.callbacks import RefuseNaN
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation
 
 

@@ -1,17 +1,15 @@
 """Training: callbacks for `fit`, selection on validation, exact resume."""
 
-from vsemb.training.adam import Adam
-from vsemb.training.averaging import averaged_weights
-from vsemb.training.logs import MetricsLog, ProgressBar, StepCallbacks
-from vsemb.training.momentum import RisingMomentumSGD
+from vsemb.training.callbacks import MetricsLog, ProgressBar, StepCallbacks
+from vsemb.training.optimizers import FusedAdam, RisingMomentumSGD
 from vsemb.training.resume import TrainingState
-from vsemb.training.selection import SelectBest
+from vsemb.training.selection import SelectBest, averaged_weights
 from vsemb.training.strategies import DistributionContext, open_distribution
 from vsemb.training.validation import RetrievalValidation
 
 __all__ = [
-    "Adam",
     "DistributionContext",
+    "FusedAdam",
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",

@@ -55,16 +55,25 @@ class Task:
 
         timer = threading.Timer(seconds, give_up)
         timer.daemon = True
-        handlers = {}
-        if threading.current_thread() is threading.main_thread():
-            handlers = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGINT, signal.SIGTERM)}
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        with handling_signals(signal.SIG_DFL):
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+
+@contextlib.contextmanager
+def handling_signals(handler: Any) -> Iterator[None]:
+    """Handles SIGINT (Ctrl-C) and SIGTERM by `handler` meanwhile; only in the main thread, as Python demands."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if main_thread else ()
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def read_task() -> Task:
@@ -121,24 +130,20 @@ def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> i
             if process.poll() is None:
                 process.send_signal(number)
 
-    main_thread = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if main_thread else ()
-    handlers = {number: signal.signal(number, pass_on) for number in numbers}
-    try:
-        for index in range(workers):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
-            # A process group of their own: Ctrl-C in a terminal then reaches each of them once, from here.
-            output = None if index == 0 else subprocess.DEVNULL
-            started.append(subprocess.Popen(command, env=environment, stdout=output, start_new_session=True))
-        return _wait(started, patience)
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    with handling_signals(pass_on):
+        try:
+            for index in range(workers):
+                task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+                environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
+                # A process group of their own: Ctrl-C in a terminal then reaches each of them once, from here.
+                output = None if index == 0 else subprocess.DEVNULL
+                started.append(subprocess.Popen(command, env=environment, stdout=output, start_new_session=True))
+            return _wait(started, patience)
+        finally:
+            for process in started:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], patience: float) -> int:

@@ -1,15 +1,29 @@
-"""How the weights of a dual encoder start."""
+"""How the weights of a dual encoder start: at random, or in closed form by canonical correlation.
+
+Regularised linear CCA (Hotelling 1936; Gong et al. 2014, arXiv:1212.4522, on images and text) of bags of words and
+image features gives word vectors and an image map that already agree; gradient descent then starts from there instead
+of from noise. It reads training data only.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+import keras
 import numpy as np
+from tqdm import tqdm
 
 from vsemb.encoders.text_encoder import TextCorpus
+from vsemb.errors import DataError, invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.parts import Part
+
+# Captions turned into dense rows at a time: bounds the memory at chunk x vocabulary.
+_CHUNK = 4096
+
+# Squared correlations below this are rounding, and no direction.
+_SMALLEST = 1e-10
 
 
 @dataclass(frozen=True)
@@ -45,3 +59,141 @@ class Random(Initialization, kind="random"):
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
         del model, corpus, rows, features
+
+
+@dataclass(frozen=True)
+class CanonicalMaps:
+    """The result of `canonical_correlation`.
+
+    Attributes:
+        words: (vocabulary, dim) float32, a vector for each word.
+        image: (features, dim) float32, the map of image features.
+        correlations: (at most dim,) the canonical correlations, descending.
+    """
+
+    words: np.ndarray
+    image: np.ndarray
+    correlations: np.ndarray
+
+
+def canonical_correlation(
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    rows: np.ndarray,
+    features: np.ndarray,
+    rarity: np.ndarray,
+    dim: int,
+    *,
+    text_ridge: float = 1.0,
+    image_ridge: float = 0.1,
+    max_words: int = 4096,
+) -> CanonicalMaps:
+    """Finds the directions in which bags of words and image features correlate most.
+
+    Args:
+        ids: (tokens,) int32, all captions one behind the other.
+        offsets: (captions + 1,) int64.
+        rows: (captions,) the image of each caption.
+        features: (images, features) float32.
+        rarity: (vocabulary,) weight of each word in a bag; bags are scaled to unit length.
+        dim: number of directions; beyond what the data has, directions are zero.
+        text_ridge: added to the diagonal of the text covariance, in units of its mean.
+        image_ridge: the same for images.
+        max_words: ids from here on are left out and get zero vectors: time grows with the square of
+            the words, and ids are in order of frequency.
+
+    Raises:
+        DataError: if all captions, or all features, are the same.
+    """
+    size = min(len(rarity), max_words)
+    count = len(offsets) - 1
+    weights = np.bincount(rows, minlength=len(features)).astype(np.float64)
+    image_mean = (weights @ features) / count
+    centred = (features - image_mean).astype(np.float32)
+    image_cov = (centred * weights[:, None].astype(np.float32)).T @ centred / count
+    text_cov, cross = np.zeros((size, size), np.float64), np.zeros((features.shape[1], size), np.float64)
+    text_mean = np.zeros(size)
+    starts = range(0, count, _CHUNK)
+    for start in tqdm(starts, desc="canonical correlation", unit="block", leave=False, disable=None):
+        end = min(start + _CHUNK, count)
+        bags = _bags(ids, offsets, start, end, rarity[:size])
+        text_mean += bags.sum(0)
+        text_cov += bags.T @ bags
+        cross += centred[rows[start:end]].T @ bags
+    text_mean /= count
+    text_cov = text_cov / count - np.outer(text_mean, text_mean)
+    # With both sides whitened by Cholesky factors, canonical directions are singular vectors of what is
+    # left of the cross covariance; its smaller Gram matrix gives them much faster than an SVD.
+    length = float(np.square(features).sum(axis=1).mean())
+    image_root, text_root = _root(image_cov, image_ridge, length), _root(text_cov, text_ridge, 1.0)
+    whitened = np.linalg.solve(image_root, np.linalg.solve(text_root, (cross / count).T).T)
+    swap = len(whitened) > whitened.shape[1]
+    short = whitened.T if swap else whitened
+    values, vectors = np.linalg.eigh(short @ short.T)
+    found = min(dim, int((values > _SMALLEST).sum()))
+    order = np.argsort(-values)[:found]
+    correlations, first = np.sqrt(values[order]), vectors[:, order]
+    second = short.T @ first / correlations
+    left, right = (second, first) if swap else (first, second)
+    words, image = np.zeros((len(rarity), dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
+    words[:size, :found] = np.linalg.solve(text_root.T, right) * correlations
+    image[:, :found] = np.linalg.solve(image_root.T, left) * correlations
+    return CanonicalMaps(words, image, correlations)
+
+
+def _bags(ids: np.ndarray, offsets: np.ndarray, start: int, end: int, rarity: np.ndarray) -> np.ndarray:
+    bags = np.zeros((end - start, len(rarity)), np.float32)
+    texts = np.repeat(np.arange(end - start), np.diff(offsets[start : end + 1]))
+    words = ids[offsets[start] : offsets[end]]
+    texts, words = texts[words < len(rarity)], words[words < len(rarity)]
+    np.add.at(bags, (texts, words), rarity[words])
+    return bags / np.maximum(np.linalg.norm(bags, axis=1, keepdims=True), 1e-6)
+
+
+def _root(covariance: np.ndarray, ridge: float, length: float) -> np.ndarray:
+    size = len(covariance)
+    mean = np.trace(covariance) / size
+    # Against the mean squared length: what rows of float32 that are all the same leave is rounding.
+    if not np.trace(covariance) > 1e-6 * length:
+        raise DataError(
+            "Canonical correlation needs captions and features that differ; these are all the same. "
+            "Train with --set initialization=random."
+        )
+    return np.linalg.cholesky(covariance + ridge * mean * np.eye(size))
+
+
+# Deviation of the entries of word vectors that start from CCA: that of random ones.
+_WORD_DEVIATION = 0.1
+
+
+@dataclass(frozen=True)
+class CCA(Initialization, kind="cca"):
+    """Word vectors and image map that canonical correlation makes agree from the start."""
+
+    accepts: ClassVar[str | None] = "vector"
+    maps_features: ClassVar[bool] = True
+
+    def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
+        encoder, text_encoder = model.image_encoder, model.text_encoder
+        words = getattr(text_encoder, "words", None)
+        # A recipe with this initialization has features that pass an affine map.
+        assert features is not None
+        if words is None:
+            raise invalid_argument("initialization", self.kind, "random with an encoder without word vectors")
+        if encoder.scaling is not None:
+            features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
+        texts, dim = len(corpus.offsets) - 1, encoder.dim
+        rarity = np.log((1 + texts) / (1 + corpus.document_frequencies))
+        maps = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
+        deviation = np.abs(features @ maps.image).std() * np.sqrt(dim)
+        encoder.affine.kernel.assign(maps.image / deviation)
+        size = min(words.dim, dim)
+        # Words too rare to take part keep the random vectors they have.
+        known = maps.words.any(axis=1)
+        start = keras.ops.convert_to_numpy(words.table).copy()
+        start[known, :size] = maps.words[known, :size] / maps.words[known, :size].std() * _WORD_DEVIATION
+        words.set_vectors(start)
+        if (bag := getattr(text_encoder, "bag", None)) is not None:
+            start = keras.ops.convert_to_numpy(bag.words.table).copy()
+            start[known] = maps.words[known] / np.linalg.norm(maps.words[known], axis=1).mean()
+            bag.words.set_vectors(start)

@@ -1,16 +1,23 @@
-"""Optimizers and learning-rate schedules of recipes."""
+"""Optimizers and learning-rate schedules of recipes, and the optimizers that Keras does not have.
+
+`FusedAdam` runs one kernel per variable and can update the rows of a batch alone; `RisingMomentumSGD` has the momentum
+of the imgcap report.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras
+import tensorflow as tf
+from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.parts import NonNegative, Part, Positive, Share
-from vsemb.training import adam
-from vsemb.training import momentum as rising
+from vsemb.parts import NonNegative, Part, Positive, Share, require
+
+Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -49,28 +56,23 @@ class Exponential(Schedule, kind="exponential"):
         unit: `epochs` or `steps`.
     """
 
+    staircase: ClassVar[bool] = False
+
     factor: Positive = 0.1
     every: Positive = 15.0
     unit: Literal["epochs", "steps"] = "epochs"
 
     def build(self, rate: float, steps_per_epoch: int, epochs: int) -> keras.optimizers.schedules.ExponentialDecay:
         del epochs
-        return self._decay(rate, steps_per_epoch, staircase=False)
-
-    def _decay(
-        self, rate: float, steps_per_epoch: int, *, staircase: bool
-    ) -> keras.optimizers.schedules.ExponentialDecay:
-        steps = self.every * (steps_per_epoch if self.unit == "epochs" else 1)
-        return keras.optimizers.schedules.ExponentialDecay(rate, max(round(steps), 1), self.factor, staircase=staircase)
+        steps = max(round(self.every * (steps_per_epoch if self.unit == "epochs" else 1)), 1)
+        return keras.optimizers.schedules.ExponentialDecay(rate, steps, self.factor, staircase=self.staircase)
 
 
 @dataclass(frozen=True)
 class Step(Exponential, kind="step"):
     """The learning rate shrinks by a factor, at once."""
 
-    def build(self, rate: float, steps_per_epoch: int, epochs: int) -> keras.optimizers.schedules.ExponentialDecay:
-        del epochs
-        return self._decay(rate, steps_per_epoch, staircase=True)
+    staircase: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,243 @@ class Cosine(Schedule, kind="cosine"):
         return keras.optimizers.schedules.CosineDecay(0.0, decay, warmup_target=rate, warmup_steps=warmup)
 
 
+@keras.saving.register_keras_serializable("vsemb")
+class FusedAdam(keras.optimizers.Adam):
+    """`keras.optimizers.Adam` (arXiv:1412.6980), faster, with an option for large vocabularies.
+
+    A dense update is TensorFlow's own kernel, which passes over memory once where Keras' operations pass
+    about ten times. The gradient of a table of vectors comes as a list of rows, in which a word may occur
+    many times: its rows are added up first, where Keras squares each by itself.
+
+    Args:
+        learning_rate: a number, or a schedule of Keras.
+        sparse_embedding_updates: whether vectors and moments of words that a batch does not have stay as they
+            are. Then the time of a step does not depend on the size of the vocabulary, but it is another
+            algorithm: in Adam a vector goes on moving by its momentum, and its moments shrink, while its word is
+            absent.
+        **kwargs: arguments of `keras.optimizers.Adam`. With `amsgrad`, and on other backends, it is Keras'.
+
+    Raises:
+        InvalidArgumentError: for `sparse_embedding_updates` on another backend.
+
+    Example:
+
+    >>> table = keras.Variable([[1.0], [1.0]])
+    >>> rows = tf.IndexedSlices(tf.constant([[2.0], [3.0]]), tf.constant([1, 1]), (2, 1))
+    >>> FusedAdam(0.1, sparse_embedding_updates=True).apply([rows], [table])
+    >>> print(table.numpy()[:, 0].round(3))
+    [1.  0.9]
+    """
+
+    def __init__(self, learning_rate: Any = 0.001, *, sparse_embedding_updates: bool = False, **kwargs: Any) -> None:
+        if sparse_embedding_updates and keras.backend.backend() != "tensorflow":
+            allowed = "False on other backends than TensorFlow, where gradients are dense"
+            raise invalid_argument("sparse_embedding_updates", True, allowed)
+        super().__init__(learning_rate, **kwargs)
+        self.sparse_embedding_updates = sparse_embedding_updates
+
+    def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
+        """Updates one variable; called by Keras."""
+        if self.amsgrad or keras.backend.backend() != "tensorflow":
+            super().update_step(gradient, variable, learning_rate)
+            return
+        target = _resource(variable)
+        index = self._get_variable_index(variable)
+        first, second = _resource(self._momentums[index]), _resource(self._velocities[index])
+        rate = tf.cast(learning_rate, target.dtype)
+        step = tf.cast(self.iterations + 1, target.dtype)
+        powers = [tf.pow(tf.cast(beta, target.dtype), step) for beta in (self.beta_1, self.beta_2)]
+        constants = self.beta_1, self.beta_2, self.epsilon
+        if isinstance(gradient, tf.IndexedSlices):
+            values = tf.cast(gradient.values, target.dtype)
+            if self.sparse_embedding_updates:
+                rows = _added_up(tf.IndexedSlices(values, gradient.indices))
+                corrected = rate * tf.sqrt(1 - powers[1]) / (1 - powers[0])
+                adam_step_of_rows(target, (first, second), rows.indices, rows.values, corrected, *constants)
+                return
+            gradient = tf.math.unsorted_segment_sum(values, gradient.indices, tf.shape(target)[0])
+        gradient = tf.cast(gradient, target.dtype)
+        adam_step(target, (first, second), gradient, rate, *constants, powers=powers)
+
+    def _clip_gradients(self, grads: list[Tensor]) -> list[Tensor]:
+        # Keras makes a whole table of a list of rows to clip it. Once rows that repeat are added up, the norm
+        # and the greatest entry of the list are those of the table.
+        if not (self.clipnorm or self.global_clipnorm or self.clipvalue):
+            return grads
+        if keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
+        is_rows = [isinstance(grad, tf.IndexedSlices) for grad in grads]
+        grads = [_added_up(grad) if rows else grad for grad, rows in zip(grads, is_rows, strict=True)]
+        values = [grad.values if rows else grad for grad, rows in zip(grads, is_rows, strict=True)]
+        return [
+            tf.IndexedSlices(value, grad.indices, grad.dense_shape) if rows else value
+            for value, grad, rows in zip(super()._clip_gradients(values), grads, is_rows, strict=True)
+        ]
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "sparse_embedding_updates": self.sparse_embedding_updates}
+
+
+def adam_step(
+    variable: Any,
+    moments: tuple[Any, Any],
+    gradient: Tensor,
+    rate: Tensor,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    *,
+    powers: Sequence[Tensor] = (0.0, 0.0),
+) -> None:
+    """Takes a step of Adam with a variable of TensorFlow, in one kernel.
+
+    Args:
+        variable: moved in place.
+        moments: first and second, variables of the same shape, likewise.
+        gradient: of the same shape.
+        rate: the learning rate.
+        beta_1, beta_2, epsilon: Adam's.
+        powers: of the betas with the number of the step, by which the rate is corrected; 0 where it has been.
+    """
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=moments[0].handle,
+        v=moments[1].handle,
+        beta1_power=tf.cast(powers[0], variable.dtype),
+        beta2_power=tf.cast(powers[1], variable.dtype),
+        lr=rate,
+        beta1=tf.cast(beta_1, variable.dtype),
+        beta2=tf.cast(beta_2, variable.dtype),
+        epsilon=tf.cast(epsilon, variable.dtype),
+        grad=gradient,
+    )
+
+
+def adam_step_of_rows(
+    variable: Any,
+    moments: tuple[Any, Any],
+    rows: Tensor,
+    gradient: Tensor,
+    rate: Tensor,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    *,
+    vectors: Tensor | None = None,
+) -> None:
+    """Takes a step of Adam with some rows of a variable of TensorFlow; the others and their moments stay.
+
+    Args:
+        variable: moved in place.
+        moments: first and second, variables of the same shape, likewise.
+        rows: (n,) int, each once.
+        gradient: (n, ...) of these rows.
+        rate: the learning rate, corrected for the number of the step.
+        beta_1, beta_2, epsilon: Adam's.
+        vectors: (n, ...) the rows, where they have been gathered.
+    """
+    mean, square = (tf.gather(moment, rows) for moment in moments)
+    vectors = tf.gather(variable, rows) if vectors is None else vectors
+    mean += (gradient - mean) * (1 - beta_1)
+    square += (tf.square(gradient) - square) * (1 - beta_2)
+    vectors -= rate * mean / (tf.sqrt(square) + epsilon)
+    # Overwriting rows is a copy of memory; adding to them takes TensorFlow six times as long.
+    for target, value in zip((*moments, variable), (mean, square, vectors), strict=True):
+        target.scatter_update(tf.IndexedSlices(value, rows))
+
+
+def _added_up(rows: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Returns a list of rows in which each row stands once, as the sum of its occurrences."""
+    indices, place = tf.unique(rows.indices)
+    values = tf.math.unsorted_segment_sum(rows.values, place, tf.size(indices))
+    return tf.IndexedSlices(values, indices, rows.dense_shape)
+
+
+def _resource(variable: Any) -> Any:
+    """Returns TensorFlow's variable of Keras'."""
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class RisingMomentumSGD(keras.optimizers.SGD):
+    """SGD with a momentum that starts at `momentum_start` and approaches `momentum`.
+
+    Of the imgcap report, section 4: "momentum constant µ = 0.5 asymptotically grew to µ = 0.95". It does not
+    say how; here the distance to the end shrinks by the factor e every `momentum_steps` steps. At step t,
+    counted from 0,
+
+        µ(t) = momentum - (momentum - momentum_start) exp(-t / momentum_steps)
+        v ← µ(t) v - rate(t) gradient
+        weight ← weight + v
+
+    so that a step is that of `keras.optimizers.SGD` with the momentum of the moment. The step is the
+    optimizer's own counter: a training that is stored and resumed goes on with the momentum it had.
+
+    Args:
+        learning_rate: a number, or a schedule of Keras.
+        momentum: what it approaches, in [0, 1).
+        momentum_start: what it starts at, in [0, momentum].
+        momentum_steps: steps after which 63 % of the way are done, > 0.
+        **kwargs: arguments of `keras.optimizers.SGD`; `nesterov` included.
+
+    Raises:
+        InvalidArgumentError: for a momentum outside its range.
+
+    Example:
+
+    >>> optimizer = RisingMomentumSGD(0.1, momentum=0.95, momentum_start=0.5, momentum_steps=2500)
+    >>> [round(float(optimizer.momentum_at(step)), 3) for step in (0, 2500, 25_000)]
+    [0.5, 0.784, 0.95]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.95,
+        *,
+        momentum_start: float = 0.5,
+        momentum_steps: float = 2500.0,
+        **kwargs: Any,
+    ) -> None:
+        require("momentum", momentum, Share)
+        require("momentum_steps", momentum_steps, Positive)
+        if not 0 <= momentum_start <= momentum:
+            raise invalid_argument("momentum_start", momentum_start, f"a number in [0, momentum={momentum}]")
+        super().__init__(learning_rate, float(momentum), **kwargs)
+        self.momentum_start = momentum_start
+        self.momentum_steps = momentum_steps
+
+    def momentum_at(self, step: Tensor) -> Tensor:
+        """Returns the momentum of a step, a float32 scalar.
+
+        Args:
+            step: the number of steps before it.
+        """
+        left = ops.exp(-ops.cast(step, "float32") / self.momentum_steps)
+        return self.momentum - (self.momentum - self.momentum_start) * left
+
+    def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
+        """Updates one variable; called by Keras."""
+        if self.momentum == 0:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        # As in `keras.optimizers.SGD`, whose momentum is a constant of the compiled step.
+        velocity = self.momentums[self._get_variable_index(variable)]
+        momentum = ops.cast(self.momentum_at(self.iterations), variable.dtype)
+        slope = ops.multiply(ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype))
+        self.assign(velocity, ops.subtract(ops.multiply(velocity, momentum), slope))
+        if self.nesterov:
+            self.assign_add(variable, ops.subtract(ops.multiply(velocity, momentum), slope))
+        else:
+            self.assign_add(variable, velocity)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        rise = {"momentum_start": self.momentum_start, "momentum_steps": self.momentum_steps}
+        return {**super().get_config(), **rise}
+
+
 @dataclass(frozen=True)
 class OptimizerPart(Part, family="optimizer"):
     """An optimizer and its schedule; base of the family `optimizer`.
@@ -102,7 +341,12 @@ class OptimizerPart(Part, family="optimizer"):
         clipvalue: each entry of a gradient is cut to +- this; null for not.
         ema_momentum: decay of an exponential moving average of the weights, which is then measured and kept;
             null for none.
+
+    Class attributes:
+        optimizer: the Keras optimizer, whose arguments have the names of the fields.
     """
+
+    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]]
 
     learning_rate: Positive = 2e-4
     schedule: Schedule = field(default_factory=Constant)
@@ -121,17 +365,13 @@ class OptimizerPart(Part, family="optimizer"):
             steps_per_epoch: for schedules that count epochs.
             epochs: of the whole training.
         """
-        raise NotImplementedError
-
-    def options(self, steps_per_epoch: int, epochs: int) -> dict[str, Any]:
-        """Returns the arguments that all Keras optimizers take."""
-        return {
+        options = {
+            **self.arguments(),
             "learning_rate": self.schedule.build(self.learning_rate, steps_per_epoch, epochs),
-            "global_clipnorm": self.global_clipnorm,
-            "clipvalue": self.clipvalue,
             "use_ema": self.ema_momentum is not None,
             "ema_momentum": 0.99 if self.ema_momentum is None else self.ema_momentum,
         }
+        return self.optimizer(**options)
 
 
 @dataclass(frozen=True)
@@ -143,10 +383,9 @@ class Adam(OptimizerPart, kind="adam"):
             time of a step does not grow with the vocabulary.
     """
 
-    sparse_embedding_updates: bool = False
+    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = FusedAdam
 
-    def build(self, steps_per_epoch: int, epochs: int) -> adam.Adam:
-        return adam.Adam(lazy=self.sparse_embedding_updates, **self.options(steps_per_epoch, epochs))
+    sparse_embedding_updates: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,16 +398,12 @@ class AdamW(Adam, kind="adamw"):
 
     weight_decay: NonNegative = 0.0
 
-    def options(self, steps_per_epoch: int, epochs: int) -> dict[str, Any]:
-        return {**super().options(steps_per_epoch, epochs), "weight_decay": self.weight_decay}
-
 
 @dataclass(frozen=True)
 class RMSprop(OptimizerPart, kind="rmsprop"):
     """RMSprop."""
 
-    def build(self, steps_per_epoch: int, epochs: int) -> keras.optimizers.RMSprop:
-        return keras.optimizers.RMSprop(**self.options(steps_per_epoch, epochs))
+    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = keras.optimizers.RMSprop
 
 
 @dataclass(frozen=True)
@@ -179,20 +414,21 @@ class SGD(OptimizerPart, kind="sgd"):
         momentum: share of the last step that is taken again; with a rising momentum its final value.
     """
 
-    momentum: Share = 0.0
+    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = keras.optimizers.SGD
 
-    def build(self, steps_per_epoch: int, epochs: int) -> keras.optimizers.SGD:
-        return keras.optimizers.SGD(momentum=self.momentum, **self.options(steps_per_epoch, epochs))
+    momentum: Share = 0.0
 
 
 @dataclass(frozen=True)
-class RisingMomentumSGD(SGD, kind="rising-momentum-sgd"):
+class RisingMomentum(SGD, kind="rising-momentum-sgd"):
     """Stochastic gradient descent with a momentum that rises (imgcap).
 
     Attributes:
         momentum_start: what the momentum rises from.
         momentum_steps: steps after which the rise is 63 % done.
     """
+
+    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = RisingMomentumSGD
 
     momentum: Share = 0.95
     momentum_start: Share = 0.5
@@ -203,11 +439,3 @@ class RisingMomentumSGD(SGD, kind="rising-momentum-sgd"):
         if self.momentum_start > self.momentum:
             allowed = f"a number in [0, {self.momentum}], up to optimizer.momentum"
             raise invalid_argument("optimizer.momentum_start", self.momentum_start, allowed)
-
-    def build(self, steps_per_epoch: int, epochs: int) -> rising.RisingMomentumSGD:
-        return rising.RisingMomentumSGD(
-            momentum=self.momentum,
-            momentum_start=self.momentum_start,
-            momentum_steps=self.momentum_steps,
-            **self.options(steps_per_epoch, epochs),
-        )

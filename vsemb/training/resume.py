@@ -7,15 +7,14 @@ position, and the state of the callbacks that select.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
-import threading
 import time
 import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,19 +22,12 @@ from keras import ops
 
 from vsemb.errors import DataError
 from vsemb.files import replacing
+from vsemb.training.cluster import handling_signals
+from vsemb.training.selection import SelectBest
 from vsemb.training.strategies import DistributionContext
 
 
-class Stateful(Protocol):
-    """A callback whose state is stored, such as `SelectBest`."""
-
-    def state(self) -> dict[str, Any]:
-        """Returns JSON-able state."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to it."""
-
-
+@dataclass(eq=False)
 class TrainingState(keras.callbacks.Callback):
     """Stores the state of a training regularly and when it is interrupted.
 
@@ -48,8 +40,8 @@ class TrainingState(keras.callbacks.Callback):
         seconds: time between two stored states within an epoch; one is stored after each epoch too.
         every_steps: store after so many steps instead.
         before_store: called before a state is written; what it raises keeps the last state.
-        devices: what the model is trained on. Of several workers the chief writes, all read the same file,
-            and all end where one is interrupted. A state goes on with any other number of replicas too.
+        devices: what the model is trained on. Of several workers, worker 0 writes, all read the same file, and all
+            end where one is interrupted. Training resumes on any number of replicas.
 
     Example:
 
@@ -58,28 +50,21 @@ class TrainingState(keras.callbacks.Callback):
         model.fit(batches.dataset(epoch, step), initial_epoch=epoch, callbacks=[select, state])
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        callbacks: list[Any] | None = None,
-        *,
-        seconds: float = 60.0,
-        every_steps: int | None = None,
-        devices: DistributionContext | None = None,
-        before_store: Callable[[], None] | None = None,
-    ) -> None:
+    path: str | os.PathLike[str]
+    callbacks: Sequence[SelectBest] = ()
+    _: KW_ONLY
+    seconds: float = 60.0
+    every_steps: int | None = None
+    devices: DistributionContext = field(default_factory=DistributionContext)
+    before_store: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.path = Path(path)
-        self.callbacks: list[Stateful] = callbacks or []
-        self.seconds = seconds
-        self.every_steps = every_steps
-        self.devices = devices or DistributionContext()
-        self._before_store = before_store
         self._position = (0, 0)
         self._metrics: list[np.ndarray] | None = None
         self._stored = time.monotonic()
         self._interrupted = False
-        self._handlers: dict[int, Any] = {}
+        self._signals = contextlib.ExitStack()
 
     def restore(self, model: keras.Model) -> tuple[int, int]:
         """Brings a built and compiled model to the stored state.
@@ -93,7 +78,7 @@ class TrainingState(keras.callbacks.Callback):
         Raises:
             DataError: if the file is broken or belongs to another model.
         """
-        if not self.path.exists():
+        if not os.path.exists(self.path):
             return 0, 0
         model.optimizer.build(model.trainable_variables)
         try:
@@ -117,8 +102,7 @@ class TrainingState(keras.callbacks.Callback):
 
     def store(self) -> None:
         """Writes the state as it is now, replacing the last one at once; of several workers all call this."""
-        if self._before_store is not None:
-            self._before_store()
+        self.before_store()
         epoch, step = self._position
         variables = _variables(self.model)
         metrics = _metric_variables(self.model) if step else []
@@ -140,9 +124,7 @@ class TrainingState(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._stored = time.monotonic()
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._on_signal)
+        self._signals.enter_context(handling_signals(self._on_signal))
 
     def _on_signal(self, number: int, frame: Any) -> None:
         if self._interrupted:
@@ -184,9 +166,7 @@ class TrainingState(keras.callbacks.Callback):
 
     def release_signals(self) -> None:
         """Gives the signals back to whoever had them; also needed after an exception in `fit`."""
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
+        self._signals.close()
 
 
 def _variables(model: keras.Model) -> list[Any]:

@@ -1,19 +1,48 @@
-"""Keeping the best weights and stopping when they stop getting better."""
+"""Which weights are measured and kept: moving averages, the best epoch, early stopping."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import keras
+from keras import ops
 
 from vsemb.errors import DataError
 from vsemb.files import replacing, require_space
-from vsemb.training.averaging import averaged_weights
 
 
+@contextlib.contextmanager
+def averaged_weights(model: keras.Model) -> Iterator[None]:
+    """Puts the optimizer's moving averages in the place of the trained weights for a while.
+
+    Does nothing for an optimizer without `use_ema`, or before its first step.
+
+    Args:
+        model: a compiled model.
+    """
+    optimizer = model.optimizer
+    averages = getattr(optimizer, "_model_variables_moving_average", None)
+    if not getattr(optimizer, "use_ema", False) or not averages or int(optimizer.iterations) == 0:
+        yield
+        return
+    weights = optimizer._trainable_variables
+    kept = [ops.convert_to_numpy(weight) for weight in weights]
+    try:
+        for weight, average in zip(weights, averages, strict=True):
+            if average is not None:
+                weight.assign(average)
+        yield
+    finally:
+        for weight, value in zip(weights, kept, strict=True):
+            weight.assign(value)
+
+
+@dataclass(eq=False)
 class SelectBest(keras.callbacks.Callback):
     """Saves the weights when a validation metric is best, and ends training when it no longer rises.
 
@@ -30,19 +59,13 @@ class SelectBest(keras.callbacks.Callback):
         DataError: at the end of an epoch whose logs lack the metric.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        monitor: str = "val_recall_sum",
-        patience: int | None = None,
-        *,
-        writes: bool = True,
-    ) -> None:
+    path: str | os.PathLike[str]
+    monitor: str = "val_recall_sum"
+    patience: int | None = None
+    writes: bool = True
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.path = Path(path)
-        self.monitor = monitor
-        self.patience = patience
-        self.writes = writes
         self.best: float | None = None
         self.best_epoch: int | None = None
 

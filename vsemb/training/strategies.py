@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import keras
@@ -273,6 +274,7 @@ def _multiworker() -> DistributionContext:
     return devices
 
 
+@dataclass(eq=False)
 class FirstWorkerValidation(keras.callbacks.Callback):
     """Lets the chief alone measure a split, and tells all workers what decides.
 
@@ -282,11 +284,12 @@ class FirstWorkerValidation(keras.callbacks.Callback):
         devices: the workers.
     """
 
-    def __init__(self, validation: keras.callbacks.Callback, monitor: str, devices: DistributionContext) -> None:
+    validation: keras.callbacks.Callback
+    monitor: str
+    devices: DistributionContext
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.validation = validation
-        self.monitor = monitor
-        self.devices = devices
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)

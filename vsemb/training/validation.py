@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,12 +16,46 @@ from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
 from vsemb.parts import Part
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.averaging import averaged_weights
-
-SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+from vsemb.training.selection import averaged_weights
 
 
-class SplitValidation(keras.callbacks.Callback):
+class Validation(keras.callbacks.Callback):
+    """Base of the callbacks that measure a model after every epoch and add the metrics to the logs.
+
+    Put it before callbacks that read them: TensorBoard plots them, `keras.callbacks.ModelCheckpoint` and
+    `EarlyStopping` can monitor them.
+
+    Class attributes:
+        measured_by: made of a model; what embeds or scores with it, compiled once.
+    """
+
+    measured_by: ClassVar[Callable[[Any], Any]]
+
+    _measures: Any = None
+
+    @contextlib.contextmanager
+    def measures(self) -> Iterator[Any]:
+        """Gives what `measured_by` made of the model, which has the moving average of the weights meanwhile."""
+        if self._measures is None or self._measures.model is not self.model:
+            self._measures = type(self).measured_by(self.model)
+        with averaged_weights(self.model):
+            yield self._measures
+
+    def metrics(self) -> dict[str, float]:
+        """Measures the model as it is now; returns the metrics by their names in the logs."""
+        raise NotImplementedError
+
+    def shown(self, logs: dict[str, Any]) -> str:
+        """Returns the metrics of an epoch as text."""
+        raise NotImplementedError
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        metrics = self.metrics()
+        if logs is not None:
+            logs.update(metrics)
+
+
+class SplitValidation(Validation):
     """Base of what measures a dual encoder on a split after every epoch.
 
     Args:
@@ -29,29 +64,25 @@ class SplitValidation(keras.callbacks.Callback):
         tokenizer: the model's tokenizer.
     """
 
+    measured_by = Embedder
+
     def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
         super().__init__()
         self.split = split
         self.images = images
         self._ids, self._offsets = tokenizer.encode(split.captions)
-        self._embedder: Embedder | None = None
 
     def embed(self) -> tuple[np.ndarray, np.ndarray]:
         """Embeds the split's images and texts with the model as it is now."""
-        embedder = self._embedder
-        if embedder is None or embedder.model is not self.model:
-            embedder = self._embedder = Embedder(self.model)
-        with averaged_weights(self.model):
-            images = embedder.images(self.images, len(self.split))
-            return images, embedder.texts(self._ids, self._offsets)
+        with self.measures() as embedder:
+            return embedder.images(self.images, len(self.split)), embedder.texts(self._ids, self._offsets)
 
 
 class RetrievalValidation(SplitValidation):
     """Measures retrieval on a split after every epoch and adds it to the logs.
 
-    Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on: TensorBoard
-    plots them, `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")` and
-    `EarlyStopping` can use them. Put this callback before those.
+    Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on, for example
+    `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")`.
 
     Args:
         split: the validation split.
@@ -69,17 +100,14 @@ class RetrievalValidation(SplitValidation):
         return evaluate_retrieval(*self.embed(), ids, ids[self.split.caption_rows], self.model.similarity)
 
     def shown(self, logs: dict[str, Any]) -> str:
-        """Returns the metrics of an epoch as text."""
         recalls = f"image→text {logs['val_i2t_R@1']:.1f} text→image {logs['val_t2i_R@1']:.1f}"
         return f"val R@1 {recalls}  recall sum {logs['val_recall_sum']:.1f}"
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        metrics = self.measure()
-        logs = {} if logs is None else logs
-        for side, short in SHORT.items():
-            for name, value in getattr(metrics, side).items():
-                logs[f"val_{short}_{name}"] = value
-        logs["val_recall_sum"] = metrics.recall_sum
+    def metrics(self) -> dict[str, float]:
+        found = self.measure()
+        sides = {"i2t": found.image_to_text, "t2i": found.text_to_image}
+        values = {f"val_{side}_{name}": value for side, each in sides.items() for name, value in each.items()}
+        return {**values, "val_recall_sum": found.recall_sum}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -20,10 +19,11 @@ from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.averaging import averaged_weights
+from vsemb.training.selection import averaged_weights
+from vsemb.training.validation import Validation
 
 
-class PerplexityValidation(keras.callbacks.Callback):
+class PerplexityValidation(Validation):
     """Measures how well a `NextWordModel` foresees the words of a split, after every epoch.
 
     Later callbacks see `val_log2_likelihood`, the mean of the base-2 logarithm of the probability of each
@@ -43,10 +43,11 @@ class PerplexityValidation(keras.callbacks.Callback):
         model.fit(train_batches.dataset(), epochs=5, callbacks=[PerplexityValidation(batches)])
     """
 
+    measured_by = LikelihoodMeasure
+
     def __init__(self, batches: tf.data.Dataset) -> None:
         super().__init__()
         self.batches = batches
-        self._measure: LikelihoodMeasure | None = None
 
     def measure(self) -> Likelihood:
         """Measures the model as it is now.
@@ -54,20 +55,15 @@ class PerplexityValidation(keras.callbacks.Callback):
         Raises:
             DataError: if there are no sentences, or a likelihood is NaN.
         """
-        if self._measure is None or self._measure.model is not self.model:
-            self._measure = LikelihoodMeasure(self.model)
-        with averaged_weights(self.model):
-            return self._measure(self.batches)
+        with self.measures() as measure:
+            return measure(self.batches)
 
     def shown(self, logs: dict[str, Any]) -> str:
-        """Returns the metrics of an epoch as text."""
         return f"val perplexity {logs['val_perplexity']:.2f}"
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def metrics(self) -> dict[str, float]:
         found = self.measure()
-        logs = {} if logs is None else logs
-        logs["val_log2_likelihood"] = found.log2_likelihood
-        logs["val_perplexity"] = found.perplexity
+        return {"val_log2_likelihood": found.log2_likelihood, "val_perplexity": found.perplexity}
 
 
 class CiderValidation(PerplexityValidation):
@@ -120,14 +116,11 @@ class CiderValidation(PerplexityValidation):
         return texts
 
     def shown(self, logs: dict[str, Any]) -> str:
-        """Returns the metrics of an epoch as text."""
         return f"{super().shown(logs)}  val CIDEr {logs['val_cider']:.1f}"
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        logs = {} if logs is None else logs
-        super().on_epoch_end(epoch, logs)
+    def metrics(self) -> dict[str, float]:
         references = [entry["captions"] for entry in self.split.entries]
-        logs["val_cider"] = 100 * cider(self.captions(), references)[0]
+        return {**super().metrics(), "val_cider": 100 * cider(self.captions(), references)[0]}
 
 
 @dataclass(frozen=True)

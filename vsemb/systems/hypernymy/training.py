@@ -20,7 +20,7 @@ from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import HypernymModel
 from vsemb.systems.hypernymy.pairs import PairSet, corrupt
-from vsemb.training.adam import move, move_rows
+from vsemb.training.optimizers import adam_step, adam_step_of_rows
 
 Tensor = Any
 
@@ -115,12 +115,12 @@ class EpochLoop:
         if self._lazy:
             gradient = tf.math.unsorted_segment_sum(by_row, place, tf.size(concepts))
             moments = self._moments[self._vectors.ref()]
-            move_rows(self._vectors, moments, concepts, gradient, rate, *_CONSTANTS, vectors=vectors)
+            adam_step_of_rows(self._vectors, moments, concepts, gradient, rate, *_CONSTANTS, vectors=vectors)
         else:
             gradient = tf.math.unsorted_segment_sum(by_row, ids, self._vectors.shape[0])
-            move(self._vectors, self._moments[self._vectors.ref()], gradient, rate, *_CONSTANTS)
+            adam_step(self._vectors, self._moments[self._vectors.ref()], gradient, rate, *_CONSTANTS)
         for variable, its_gradient in zip(self._others, gradients[2:], strict=True):
-            move(variable, self._moments[variable.ref()], its_gradient, rate, *_CONSTANTS)
+            adam_step(variable, self._moments[variable.ref()], its_gradient, rate, *_CONSTANTS)
         return loss
 
 

@@ -72,7 +72,7 @@ from vsemb.recipes.vsepp import VSEPP
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees
 from vsemb.systems.trees.tree_lstm import TreeLSTM
-from vsemb.training.optimizers import RisingMomentumSGD, Step
+from vsemb.training.optimizers import RisingMomentum, Step
 
 _PAPER = "imgcap report, Stanford 2015, github.com/pveerina/imgcap"
 
@@ -88,7 +88,7 @@ def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: fl
         image=Features(augment=False, standardize=True, projection=MLP()),
         similarity=Dot(),
         loss=Ranking(margin=1.0, reduction="mean"),
-        optimizer=RisingMomentumSGD(learning_rate=rate, schedule=Step(factor=0.95, every=2500.0, unit="steps")),
+        optimizer=RisingMomentum(learning_rate=rate, schedule=Step(factor=0.95, every=2500.0, unit="steps")),
         batches=Pairs(size=batch),
         training=Training(epochs=30, patience=5),
     )

@@ -45,16 +45,13 @@ class ZeroShotValidation(SplitValidation):
         return evaluate_zero_shot(images, self._classes, texts, text_classes, self.model.similarity, names=self._names)
 
     def shown(self, logs: dict[str, Any]) -> str:
-        """Returns the metrics of an epoch as text."""
         metrics = f"top-1 {logs['val_top1']:.1f} %  AP@50 {logs['val_average_precision']:.1f} %"
         return f"val {metrics}  their mean {logs['val_zero_shot']:.1f}"
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        metrics = self.measure()
-        logs = {} if logs is None else logs
-        logs["val_top1"] = metrics.top1
-        logs["val_average_precision"] = metrics.average_precision
-        logs["val_zero_shot"] = (metrics.top1 + metrics.average_precision) / 2
+    def metrics(self) -> dict[str, float]:
+        found = self.measure()
+        mean = (found.top1 + found.average_precision) / 2
+        return {"val_top1": found.top1, "val_average_precision": found.average_precision, "val_zero_shot": mean}
 
 
 @dataclass(frozen=True)
