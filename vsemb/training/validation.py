@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,7 +29,7 @@ class Validation(keras.callbacks.Callback):
         measured_by: made of a model; what embeds or scores with it, compiled once.
     """
 
-    measured_by: ClassVar[Callable[[Any], Any]]
+    measured_by: ClassVar[Any]
 
     _measures: Any = None
 
@@ -37,7 +37,7 @@ class Validation(keras.callbacks.Callback):
     def measures(self) -> Iterator[Any]:
         """Gives what `measured_by` made of the model, which has the moving average of the weights meanwhile."""
         if self._measures is None or self._measures.model is not self.model:
-            self._measures = type(self).measured_by(self.model)
+            self._measures = self.measured_by(self.model)
         with averaged_weights(self.model):
             yield self._measures
 
