@@ -289,7 +289,7 @@ def test_lower_precision(kind: str) -> None:
 def test_the_bias_starts_at_frequencies() -> None:
     model = make_model("log-bilinear")
     model.set_frequencies(np.array([10, 0, 20, 6, 4, 5, 5]))
-    np.testing.assert_allclose(model.bias.numpy()[[0, 2, 3]], np.log([10 / 20, 1, 6 / 20]), rtol=1e-5)
+    np.testing.assert_allclose(model.output_bias.numpy()[[0, 2, 3]], np.log([10 / 20, 1, 6 / 20]), rtol=1e-5)
     with pytest.raises(InvalidArgumentError, match="7 numbers"):
         model.set_frequencies(np.ones(3))
 

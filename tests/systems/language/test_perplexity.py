@@ -33,10 +33,10 @@ def test_all_sentences_are_pooled() -> None:
         assert found.count == sentences.targets == offsets[-1] + 11
         assert found.total == pytest.approx(total, rel=1e-5)
     # Weights that change later are seen.
-    model.bias.assign(np.arange(9))
+    model.output_bias.assign(np.arange(9))
     assert measure(sentence_batches(sentences)).total != pytest.approx(total, rel=1e-3)
     assert measure(one_by_one).total == pytest.approx(measure(sentence_batches(sentences)).total, rel=1e-5)
-    model.bias.assign(np.full(9, np.nan))
+    model.output_bias.assign(np.full(9, np.nan))
     with pytest.raises(DataError, match="broken"):
         measure(sentence_batches(sentences))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import keras
-import numpy as np
 from keras import ops
 
 from vsemb.configured import build_layers, uniform
@@ -15,7 +14,7 @@ from vsemb.encoders import WordEmbedding
 from vsemb.encoders.cells import ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Part, Positive, Share, Size
-from vsemb.systems.captions.next_word import NextWordModel, frequency_bias, read_ids
+from vsemb.systems.captions.next_word import NextWordModel, read_ids
 
 Tensor = Any
 
@@ -119,19 +118,6 @@ class MultimodalRNN(NextWordModel):
             (self.output_map, (None, None, self.units)),
         )
         self.output_bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="output_bias")
-
-    def set_frequencies(self, counts: np.ndarray) -> None:
-        """Starts b_o at the logarithms of how often each word is to be written (section 3.3).
-
-        Args:
-            counts: (words,) how often each id is a target in training, see `frequency_bias`.
-
-        Raises:
-            InvalidArgumentError: for another number of counts or negative ones.
-        """
-        if np.shape(counts) != (self.vocabulary_size,):
-            raise invalid_argument("counts", np.shape(counts), f"{self.vocabulary_size} numbers")
-        self.output_bias.assign(frequency_bias(counts))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
         image, seen = self._look(inputs["image"], training)

@@ -89,7 +89,7 @@ class NextWordModel(Configured, ReplicatedModel):
     `NextWordCrossEntropy`.
     Under a distribution strategy a step equals the single-device step on the whole batch.
 
-    Subclasses write `call`, `start` and `step`.
+    Subclasses write `call`, `start` and `step`, and `build` makes `output_bias`, (vocabulary_size,).
 
     Args:
         vocabulary_size: number of ids, those of padding (0) and of the unknown word (1) included.
@@ -130,6 +130,21 @@ class NextWordModel(Configured, ReplicatedModel):
             state: of the same structure.
         """
         raise NotImplementedError
+
+    def set_frequencies(self, counts: np.ndarray) -> None:
+        """Starts the softmax' bias at the logarithms of how often each word is to be written.
+
+        Karpathy & Fei-Fei 2015, section 3.3.
+
+        Args:
+            counts: (vocabulary_size,) how often each id is a target in training, see `frequency_bias`.
+
+        Raises:
+            InvalidArgumentError: for another number of counts or negative ones.
+        """
+        if np.shape(counts) != (self.vocabulary_size,):
+            raise invalid_argument("counts", np.shape(counts), f"{self.vocabulary_size} numbers")
+        self.output_bias.assign(frequency_bias(counts))
 
     def log_likelihoods(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Returns the logarithm of the probability of every word of `text` and of its end.

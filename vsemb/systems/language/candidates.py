@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,11 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
+from vsemb.parts import NonNegative, Part
 from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 from vsemb.systems.captions.captioner import Captions, detokenize
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
-from vsemb.systems.language.ranking import RankingWeights, first_of_each, ranking_scores, repetition_penalty
 from vsemb.text.vocabulary import Vocabulary
 
 Tensor = Any
@@ -33,6 +34,30 @@ VECTORS = 3
 _GROUP_WORDS = 3
 
 
+@dataclass(frozen=True)
+class RankingWeights(Part):
+    """What the two parts of a caption's score count.
+
+    The score is `translation` times the cosine of image and caption, with the penalty of repeated words, plus
+    `language` times the caption's log-probability under the trigram model.
+
+    Attributes:
+        translation: weight of the cosine.
+        language: weight of the log-probability.
+        per_word: whether the log-probability is divided by the number of targets, the words and END, so that
+            long captions are not at a disadvantage.
+
+    Example:
+
+    >>> RankingWeights(language=0.02).to_json()
+    {'translation': 1.0, 'language': 0.02, 'per_word': False}
+    """
+
+    translation: NonNegative = 1.0
+    language: NonNegative = 0.0
+    per_word: bool = False
+
+
 class Candidates(NamedTuple):
     """The different captions written for one image, and what they are chosen by.
 
@@ -40,7 +65,7 @@ class Candidates(NamedTuple):
         ids: (candidates, steps) int32, ids of words; 0 behind the end.
         log_probs: (candidates,) float32, under the SC-NLM given its vector and parts of speech, END included.
         cosine: (candidates,) float32, with the image.
-        penalty: (candidates,) float32, see `vsemb.systems.language.ranking.repetition_penalty`.
+        penalty: (candidates,) float32, see `repetition_penalty`.
         language: (candidates,) float32, log-probability under the trigram model.
     """
 
@@ -270,3 +295,79 @@ def _fixed(values: Any, kind: tf.DType = tf.float32) -> tf.Variable:
 def _unit(vectors: np.ndarray) -> np.ndarray:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
+def repetition_penalty(ids: Tensor, may_repeat: Tensor) -> Tensor:
+    """What a caption's cosine is multiplied by where it says a word again and again.
+
+    The paper gives "a multiplicative penalty to non-stopwords that appear too frequently" and no formula.
+    Here it is one over how often the most repeated of these words stands in the caption: 1 where none is
+    repeated, 1/2 where one stands twice.
+
+    Args:
+        ids: (rows, steps) int, 0 = padding.
+        may_repeat: (vocabulary,) bool, for which ids repetition costs nothing: the stop words. Padding's
+            entry is not looked at.
+
+    Returns:
+        (rows,) float32 in (0, 1].
+
+    Example: the word 3 stands three times, and so does the stop word 2.
+
+    >>> stop = tf.constant([True, False, True, False, False])
+    >>> repetition_penalty([[2, 3, 2, 4, 2], [2, 3, 3, 2, 3]], stop).numpy().round(2).tolist()
+    [1.0, 0.33000001311302185]
+    """
+    ids = tf.convert_to_tensor(ids)
+    counted = (ids != 0) & ~tf.gather(may_repeat, ids)
+    same = (ids[:, :, None] == ids[:, None, :]) & counted[:, :, None]
+    times = tf.reduce_sum(tf.cast(same, tf.float32), axis=2)  # (rows, steps)
+    return 1.0 / tf.maximum(tf.reduce_max(times, axis=1), 1.0)
+
+
+def ranking_scores(
+    cosine: Tensor, penalty: Tensor, language: Tensor, targets: Tensor, weights: RankingWeights
+) -> Tensor:
+    """Scores captions of one image; higher is better.
+
+    A negative cosine is divided by the penalty, which multiplied would make it better.
+
+    Args:
+        cosine: (rows,) float, of image and caption.
+        penalty: (rows,) float, of `repetition_penalty`.
+        language: (rows,) float, log-probability under the trigram model, natural.
+        targets: (rows,) float, number of words and END.
+        weights: what each counts.
+
+    Returns:
+        (rows,) float32.
+
+    Example:
+
+    >>> pair = tf.constant([0.8, -0.8])
+    >>> half, fluent, five = tf.constant([0.5, 0.5]), tf.constant([-10.0, -10.0]), tf.constant([5.0, 5.0])
+    >>> ranking_scores(pair, half, fluent, five, RankingWeights(1.0, 0.1, per_word=True)).numpy().round(2)
+    array([ 0.2, -1.8], dtype=float32)
+    """
+    translation = tf.where(cosine > 0, cosine * penalty, cosine / penalty)
+    if weights.per_word:
+        language = language / targets
+    return weights.translation * translation + weights.language * language
+
+
+def first_of_each(ids: Tensor) -> Tensor:
+    """Finds the rows that are not the same as one before them.
+
+    Args:
+        ids: (rows, steps) int.
+
+    Returns:
+        (different rows,) int32, ascending.
+
+    Example:
+
+    >>> first_of_each(tf.constant([[5, 6], [7, 0], [5, 6], [5, 0]])).numpy().tolist()
+    [0, 1, 3]
+    """
+    kinds, kind = tf.raw_ops.UniqueV2(x=ids, axis=tf.constant([0]))
+    return tf.math.unsorted_segment_min(tf.range(tf.shape(ids)[0]), kind, tf.shape(kinds)[0])

@@ -29,16 +29,16 @@ from vsemb.files import read_json, replacing_directory, write_json
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import detokenize
-from vsemb.systems.language.candidates import StructureContentCaptioner
+from vsemb.systems.language.candidates import RankingWeights, StructureContentCaptioner
 from vsemb.systems.language.conditioning import require_encoder, require_tags, tag_ids, tags_of
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
-from vsemb.systems.language.ranking import RankingWeights
-from vsemb.systems.language.stopwords import read_stopwords
 from vsemb.text.normalize import words_of
 
 FOLDER, CONTENT = "generation", "generation.json"
 STOPWORDS, VECTORS, TRIGRAMS = "stopwords.txt", "vectors.npz", "trigrams.npz"
 _FORMAT = 1
+#: The name of NLTK's English list of stop words, in place of a path.
+NLTK = "nltk"
 #: Words of the captions whose parts of speech are taken (supplement 5.2).
 SHORTEST, LONGEST = 4, 12
 # Enough for 12,000 candidates; and for neighbours, sentences of 1024 entries in 800 MB.
@@ -264,6 +264,52 @@ def _fit(parts: dict[str, Any], run: Run, encoder: Run) -> bool:
     tags = parts["sequences"]
     known = tags.ndim == 2 and tags.size and tags.min() >= 0 and tags.max() <= max(len(tags_of(run)), 1)
     return vectors and bool(known) and parts["trigrams"].vocabulary_size == len(run.vocabulary)
+
+
+def read_stopwords(name: str) -> tuple[str, ...]:
+    """Reads a list of stop words.
+
+    Args:
+        name: `nltk` for the English list of NLTK's corpus, or the path of a text file with one word a line.
+
+    Returns:
+        The words, sorted, as `vsemb.text.normalize.split_words` splits and writes them: `don't` as `dont`,
+        and `it's` as the two words that it is.
+
+    Raises:
+        MissingExtraError: without NLTK.
+        DataError: if NLTK does not find its corpus, or the file cannot be read or has no word.
+
+    Example:
+
+    >>> _ = Path("stopwords.txt").write_text("The\\ndon't\\nit's\\n")
+    >>> read_stopwords("stopwords.txt")
+    ("'s", 'dont', 'it', 'the')
+    """
+    try:
+        if name == NLTK:
+            from nltk.corpus import stopwords
+
+            lines = stopwords.words("english")
+        else:
+            lines = Path(name).read_text(encoding="utf-8-sig").splitlines()
+    except ImportError as error:
+        raise missing_extra("nltk", "captions") from error
+    except LookupError as error:
+        raise DataError(
+            "NLTK does not find its corpus stopwords. Fetch it with `python -m nltk.downloader stopwords`, "
+            "set NLTK_DATA to the folder that holds corpora/stopwords.zip, or name a file of your own: "
+            "--set model.writing.stopwords=FILE"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"The stop words {name} cannot be read: {one_line(error)}. Name a file with one word a line, or "
+            "nltk for those of NLTK."
+        ) from error
+    words = {word for words in words_of(lines) for word in words}
+    if not words:
+        raise DataError(f"{name} holds no stop word; write one a line.")
+    return tuple(sorted(words))
 
 
 def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> np.ndarray:

@@ -24,8 +24,8 @@ G is the size of the encoder's space; in SC-NLM T^(u) maps u to G. Deviations an
 - Parts of speech are what `vsemb annotate --pos-tags` found or was given.
 - A candidate, there "a MAP estimate", takes the likeliest word each time; `--set model.writing.beam=7` searches.
   The trigram model is that of the training captions, there of "a large corpus". The penalty of repeated words
-  (`vsemb.systems.language.ranking`) has no formula there, and the score's weights, tuned by hand there, are
-  those of the best CIDEr-D on validation images.
+  (`vsemb.systems.language.candidates.repetition_penalty`) has no formula there, and the score's weights, tuned by
+  hand there, are those of the best CIDEr-D on validation images.
 """
 
 from __future__ import annotations

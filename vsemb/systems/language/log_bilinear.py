@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import keras
-import numpy as np
 from keras import ops
 
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Part, Positive, Share, Size, between
-from vsemb.systems.captions.next_word import NextWordModel, frequency_bias
+from vsemb.systems.captions.next_word import NextWordModel
 
 Tensor = Any
 
@@ -70,21 +69,9 @@ class ContextModel(NextWordModel):
         self.context_kernels = self.add_weight(
             shape=(self.context, self.dim, self.dim), initializer="glorot_uniform", name="context_kernels"
         )
-        self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", autocast=False, name="bias")
-
-    def set_frequencies(self, counts: np.ndarray) -> None:
-        """Starts the bias at the logarithms of how often each word is a target.
-
-        Args:
-            counts: (vocabulary_size,) how often each id is a target in training, see
-                `vsemb.systems.captions.next_word.frequency_bias`.
-
-        Raises:
-            InvalidArgumentError: for another number of counts or negative ones.
-        """
-        if np.shape(counts) != (self.vocabulary_size,):
-            raise invalid_argument("counts", np.shape(counts), f"{self.vocabulary_size} numbers")
-        self.bias.assign(frequency_bias(counts))
+        self.output_bias = self.add_weight(
+            shape=(self.vocabulary_size,), initializer="zeros", autocast=False, name="bias"
+        )
 
     def _context_matrix(self) -> Tensor:
         """Maps the vectors of a context, one behind the other, to what is compared with all words'."""
@@ -101,7 +88,7 @@ class ContextModel(NextWordModel):
             predicted = predicted * gates
         predicted = self._dropout_layer(predicted, training=training)
         scores = ops.matmul(predicted, ops.transpose(self._cast(self.words.table)))
-        return ops.cast(scores, "float32") + self.bias
+        return ops.cast(scores, "float32") + self.output_bias
 
     def _cast(self, weight: Tensor) -> Tensor:
         return ops.cast(weight, self.compute_dtype)
