@@ -45,13 +45,19 @@ class Embedder:
         encode = self._compiled[name]
         return _padded([keras.ops.convert_to_numpy(encode(batch[name])) for batch in batches], order)
 
-    def images(self, images: ImageSource, count: int, batch_size: int = 256) -> np.ndarray:
-        """Embeds the first `count` images of a source, in order.
+    def images(self, images: ImageSource, rows: int | np.ndarray, batch_size: int = 256) -> np.ndarray:
+        """Embeds images of a source, in order.
+
+        Args:
+            images: the source.
+            rows: (count,) their rows, or the number of the first so many.
+            batch_size: images per batch.
 
         Returns:
             (count, dim) float32, of sets (count, items, dim).
         """
-        return self._run("image", image_batches(images, np.arange(count), batch_size))
+        rows = np.arange(rows) if isinstance(rows, int) else rows
+        return self._run("image", image_batches(images, rows, batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.

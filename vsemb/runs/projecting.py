@@ -11,7 +11,6 @@ import tensorflow as tf
 from PIL import Image
 from tqdm import tqdm
 
-from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import Embedder
@@ -102,27 +101,8 @@ def project_run(
     return out, {tensor.name: tensor.embeddings.shape for tensor in tensors}
 
 
-class _Chosen(ImageSource):
-    """Some rows of an image source."""
-
-    def __init__(self, source: ImageSource, rows: np.ndarray) -> None:
-        self.source = source
-        self.rows = rows
-
-    @property
-    def spec(self) -> tf.TensorSpec:
-        return self.source.spec
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        return self.source.gather(self.rows[rows])
-
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        return self.source.finish(images, seed)
-
-
 def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
-    source = _Chosen(run.images_of(dataset, part), rows)
-    embedded = Embedder(run.model).images(source, len(rows))
+    embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
     columns: dict[str, list[object]] = {
         # The longest tells most.
         "caption": [max(part.entries[row]["captions"], key=len) for row in rows],

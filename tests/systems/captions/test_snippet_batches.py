@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.snippets import SnippetBatches, Snippets
+from vsemb.systems.captions.sentences import SentenceBatches
+from vsemb.systems.captions.snippets import Snippets, snippet_sentences
 from vsemb.systems.regions.region_store import RegionStore
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -37,6 +38,11 @@ def tokenizer() -> WordTokenizer:
     return WordTokenizer(Vocabulary(WORDS), max_length=8)
 
 
+def snippet_batches(snippets, store, tokenizer, size: int, seed: int = 0, memory: int = 1 << 30) -> SentenceBatches:
+    sentences = snippet_sentences(snippets, store, tokenizer, memory=memory)
+    return SentenceBatches(sentences, batch_size=size, seed=seed, unit="snippets")
+
+
 def numbers(texts: np.ndarray) -> list[int]:
     return [int("".join(str(word - 2) for word in text if word), 2) for text in texts.tolist()]
 
@@ -52,7 +58,7 @@ def check(batch: dict, snippets: Snippets, store: RegionStore) -> list[int]:
 
 @pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "from disk"])
 def test_an_epoch_has_every_snippet_once(snippets, store, tokenizer, memory):
-    batches = SnippetBatches(snippets, store, tokenizer, 8, seed=1, memory=memory)
+    batches = snippet_batches(snippets, store, tokenizer, 8, seed=1, memory=memory)
     assert batches.batch_size == 8 and batches.steps_per_epoch == COUNT // 8
     dataset = batches.dataset()
     assert int(dataset.cardinality()) == COUNT // 8
@@ -66,8 +72,8 @@ def test_an_epoch_has_every_snippet_once(snippets, store, tokenizer, memory):
 
 
 def test_going_on_in_the_middle(snippets, store, tokenizer):
-    def batches() -> SnippetBatches:
-        return SnippetBatches(snippets, store, tokenizer, 8, seed=1)
+    def batches() -> SentenceBatches:
+        return snippet_batches(snippets, store, tokenizer, 8, seed=1)
 
     one = batches().dataset()
     epochs = [list(one.as_numpy_iterator()) for _ in range(2)]
@@ -76,29 +82,29 @@ def test_going_on_in_the_middle(snippets, store, tokenizer):
     for got, wanted in zip(rest.as_numpy_iterator(), epochs[1][4:], strict=True):
         for name in ("image", "text"):
             np.testing.assert_array_equal(got[name], wanted[name])
-    other = SnippetBatches(snippets, store, tokenizer, 8, seed=2)
+    other = snippet_batches(snippets, store, tokenizer, 8, seed=2)
     assert not np.array_equal(other.plan(0), batches().plan(0))
 
 
 def test_batches_are_of_nearly_one_length(snippets, store, tokenizer):
     lengths = np.array([len(text.split()) for text in snippets.texts])
-    plan = SnippetBatches(snippets, store, tokenizer, 5).plan(0)
+    plan = snippet_batches(snippets, store, tokenizer, 5).plan(0)
     spread = lengths[plan].max(axis=1) - lengths[plan].min(axis=1)
     assert spread.mean() < 1
     for batch, rows in zip(
-        SnippetBatches(snippets, store, tokenizer, 5).dataset().as_numpy_iterator(), plan, strict=True
+        snippet_batches(snippets, store, tokenizer, 5).dataset().as_numpy_iterator(), plan, strict=True
     ):
         assert batch["text"].shape == (5, lengths[rows].max())
 
 
 def test_mistakes(snippets, store, tokenizer):
     with pytest.raises(InvalidArgumentError, match="batch_size"):
-        SnippetBatches(snippets, store, tokenizer, 0)
+        snippet_batches(snippets, store, tokenizer, 0)
     with pytest.raises(DataError, match=r"got 51"):
-        SnippetBatches(snippets, store, tokenizer, 51)
+        snippet_batches(snippets, store, tokenizer, 51)
     others = dataclasses.replace(snippets, store="0123")
     with pytest.raises(DataError, match=r"image\.fingerprint=0123"):
-        SnippetBatches(others, store, tokenizer, 8)
+        snippet_batches(others, store, tokenizer, 8)
     none = Snippets(*[np.zeros(0, np.int64)] * 3, [], 0.5, store.fingerprint, "c0ffee")
     with pytest.raises(DataError, match="at most 0, the number of snippets"):
-        SnippetBatches(none, store, tokenizer, 1)
+        snippet_batches(none, store, tokenizer, 1)

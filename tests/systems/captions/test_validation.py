@@ -77,7 +77,7 @@ class Features(ImageSource):
 def test_batches_have_every_sentence_with_its_image() -> None:
     ids, offsets = np.arange(2, 8, dtype=np.int32), np.array([0, 3, 3, 4, 6])
     rows = np.array([4, 4, 0, 2])
-    batches = sentence_batches(Sentences(ids, offsets), Features(), rows, batch_size=3)
+    batches = sentence_batches(Sentences(ids, offsets, images=Features(), image_rows=rows), batch_size=3)
     found = {}
     for batch in batches:
         for image, text in zip(batch["image"].numpy(), batch["text"].numpy(), strict=True):
@@ -94,8 +94,8 @@ def test_captions_are_those_of_the_greedy_captioner(scenes, caption_run: Run) ->
     images = run.images_of(scenes, split)
     assert isinstance(images, FeatureImages)
     run.model.compile()
-    sentences = Sentences(*run.tokenizer.encode(split.captions))
-    batches = sentence_batches(sentences, images, split.caption_rows)
+    encoded = run.tokenizer.encode(split.captions)
+    batches = sentence_batches(Sentences(*encoded, images=images, image_rows=split.caption_rows))
     validation = CiderValidation(batches, split, images, run.tokenizer)
     validation.set_model(run.model)
     captioner = NeuralCaptioner(run.model, run.vocabulary, SearchOptions(beam=1))

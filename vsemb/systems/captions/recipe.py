@@ -130,8 +130,8 @@ class CaptionTask(NextWordTask):
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
         part = dataset.split(split)
         images = run.images_of(dataset, part)
-        sentences = Sentences(*run.tokenizer.encode(part.captions))
-        return sentences, LikelihoodMeasure(run.model)(sentence_batches(sentences, images, part.caption_rows))
+        sentences = Sentences(*run.tokenizer.encode(part.captions), images=images, image_rows=part.caption_rows)
+        return sentences, LikelihoodMeasure(run.model)(sentence_batches(sentences))
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,6 @@ class ImageJob(CaptionJob):
     def validation(self) -> PerplexityValidation:
         """Returns the callback that measures the split `val`."""
         images = self.recipe.image.images(self.val, self.store)
-        sentences = Sentences(*self.tokenizer.encode(self.val.captions))
-        batches = sentence_batches(sentences, images, self.val.caption_rows)
+        encoded = self.tokenizer.encode(self.val.captions)
+        batches = sentence_batches(Sentences(*encoded, images=images, image_rows=self.val.caption_rows))
         return self.recipe.validation.build(batches, self.val, images, self.tokenizer, self.recipe.search.max_words)

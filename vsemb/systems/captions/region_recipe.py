@@ -23,8 +23,8 @@ from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.cut_snippets import stored_snippets
 from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
 from vsemb.systems.captions.recipe import CaptionJob, CaptionTask
-from vsemb.systems.captions.sentences import Sentences, sentence_batches
-from vsemb.systems.captions.snippets import SnippetBatches, SnippetImages, Snippets, check_same_regions
+from vsemb.systems.captions.sentences import SentenceBatches, sentence_batches
+from vsemb.systems.captions.snippets import SnippetImages, Snippets, check_same_regions, snippet_sentences
 from vsemb.systems.captions.task import WordBatches
 from vsemb.systems.captions.validation import PerplexityValidation
 from vsemb.systems.regions.image_tower import RegionImages, Regions
@@ -189,10 +189,10 @@ class SnippetJob(CaptionJob):
     def batches(self) -> BatchSource:
         """Returns the training batches."""
         size, seed = self.recipe.batches.size, self.recipe.training.seed
-        return SnippetBatches(self.snippets["train"], self.store, self.tokenizer, size, seed)
+        sentences = snippet_sentences(self.snippets["train"], self.store, self.tokenizer)
+        return SentenceBatches(sentences, batch_size=size, seed=seed, unit="snippets")
 
     def validation(self) -> PerplexityValidation:
         """Returns the callback that measures the snippets of the split `val`."""
-        val = self.snippets["val"]
-        sentences = Sentences(*self.tokenizer.encode(val.texts))
-        return PerplexityValidation(sentence_batches(sentences, SnippetImages(val, self.store), np.arange(len(val))))
+        sentences = snippet_sentences(self.snippets["val"], self.store, self.tokenizer)
+        return PerplexityValidation(sentence_batches(sentences))

@@ -21,6 +21,8 @@ class Sentences:
         offsets: int64 (sentences + 1,), sentence i is `ids[offsets[i]:offsets[i + 1]]`.
         content: float32 (sentences, dim), a vector each; None where no model asks for it.
         tags: int32 (tokens,), the part of speech of each word, from 1 on; None where no model asks for it.
+        images: what the sentences are about; None where no model asks for it.
+        image_rows: (sentences,) the row of each sentence's image.
 
     Raises:
         InvalidArgumentError: if the parts are not of the same sentences.
@@ -36,6 +38,8 @@ class Sentences:
     offsets: np.ndarray
     content: np.ndarray | None = None
     tags: np.ndarray | None = None
+    images: ImageSource | None = None
+    image_rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.content is not None and len(self.content) != len(self):
@@ -63,12 +67,14 @@ class Sentences:
         return counts
 
     def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns sentences as a model takes them: `text`, and `content` and `tags` where they are there."""
+        """Returns sentences as a model takes them: `text`, and `content`, `tags` and `image` where they are there."""
         batch = {"text": pad_ids(self.ids, self.offsets, rows)}
         if self.content is not None:
             batch["content"] = self.content[rows]
         if self.tags is not None:
             batch["tags"] = pad_ids(self.tags, self.offsets, rows)
+        if self.images is not None and self.image_rows is not None:
+            batch["image"] = self.images.gather(self.image_rows[rows])
         return batch
 
     def signature(self, rows: int | None) -> dict[str, tf.TensorSpec]:
@@ -79,6 +85,8 @@ class Sentences:
             signature["content"] = tf.TensorSpec((rows, self.content.shape[1]), tf.float32)
         if self.tags is not None:
             signature["tags"] = text
+        if self.images is not None:
+            signature["image"] = tf.TensorSpec((rows, *self.images.spec.shape), self.images.spec.dtype)
         return signature
 
 
@@ -89,6 +97,7 @@ class SentenceBatches(BatchSource):
         sentences: those of the training split.
         batch_size: sentences per batch; what is left over in an epoch is dropped, each time another part.
         seed: of the order.
+        unit: what a sentence is called in errors.
 
     Raises:
         InvalidArgumentError: for a batch size < 1.
@@ -100,8 +109,8 @@ class SentenceBatches(BatchSource):
         model.fit(batches.dataset(), epochs=10)
     """
 
-    def __init__(self, sentences: Sentences, *, batch_size: int = 100, seed: int = 0) -> None:
-        super().__init__([sentences.lengths], batch_size=batch_size, seed=seed, unit="sentences")
+    def __init__(self, sentences: Sentences, *, batch_size: int = 100, seed: int = 0, unit: str = "sentences") -> None:
+        super().__init__([sentences.lengths], batch_size=batch_size, seed=seed, unit=unit)
         self.sentences = sentences
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -113,31 +122,15 @@ class SentenceBatches(BatchSource):
         return self.sentences.signature(self.batch_size)
 
 
-def sentence_batches(
-    sentences: Sentences,
-    images: ImageSource | None = None,
-    image_rows: np.ndarray | None = None,
-    *,
-    batch_size: int = 256,
-) -> tf.data.Dataset:
+def sentence_batches(sentences: Sentences, batch_size: int = 256) -> tf.data.Dataset:
     """Batches all sentences by length, for measuring them.
 
     Args:
         sentences: they.
-        images: the images that they are about; None for sentences alone.
-        image_rows: (sentences,) the row of each sentence's image.
         batch_size: sentences per batch; the last may have fewer.
 
     Returns:
-        Of what `Sentences.batch` returns, with `image` where there are images; it may be iterated again and again.
+        Of what `Sentences.batch` returns; it may be iterated again and again.
     """
     order = np.argsort(sentences.lengths, kind="stable")
-    signature = sentences.signature(None)
-    if images is None or image_rows is None:
-        return row_batches(order, sentences.batch, signature, batch_size)
-    signature["image"] = tf.TensorSpec((None, *images.spec.shape), images.spec.dtype)
-
-    def gather(rows: np.ndarray) -> dict[str, np.ndarray]:
-        return {**sentences.batch(rows), "image": images.gather(image_rows[rows])}
-
-    return row_batches(order, gather, signature, batch_size, images)
+    return row_batches(order, sentences.batch, sentences.signature(None), batch_size, sentences.images)

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.data.sources import ImageSource
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, replacing_directory, write_json
+from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.regions.region_store import RegionStore
 from vsemb.text.tokenizers import Tokenizer
 
@@ -175,49 +175,19 @@ class SnippetImages(ImageSource):
         return self._features[self._places[rows]].astype(np.float32)
 
 
-class SnippetBatches(BatchSource):
-    """Batches of snippets for `MultimodalRNN.fit`, bucketed by length.
-
-    A batch is {"image": (batch_size, dim) float32, "text": (batch_size, steps) int32}.
+def snippet_sentences(
+    snippets: Snippets, store: RegionStore, tokenizer: Tokenizer, *, memory: int = 4 << 30
+) -> Sentences:
+    """Returns snippets as sentences about the features of their regions.
 
     Args:
         snippets: the snippets, see `vsemb.systems.captions.cut_snippets.find_snippets`.
         store: the regions of their dataset.
-        tokenizer: turns snippets into ids, once.
-        batch_size: snippets per batch; what is left over in an epoch is dropped, each time another part.
-        seed: of the order.
+        tokenizer: turns snippets into ids.
         memory: see `SnippetImages`.
 
     Raises:
-        InvalidArgumentError: for a batch size < 1.
-        DataError: if there are fewer snippets than a batch has, or they are of other regions.
-
-    Example:
-
-        batches = SnippetBatches(snippets, run.features_of(dataset), tokenizer, batch_size=100)
-        model.fit(batches.dataset(), epochs=10)
+        DataError: if they are of other regions.
     """
-
-    def __init__(
-        self,
-        snippets: Snippets,
-        store: RegionStore,
-        tokenizer: Tokenizer,
-        batch_size: int = 100,
-        seed: int = 0,
-        *,
-        memory: int = 4 << 30,
-    ) -> None:
-        self._ids, self._offsets = tokenizer.encode(snippets.texts)
-        super().__init__([np.diff(self._offsets)], batch_size=batch_size, seed=seed, unit="snippets")
-        self._dim = store.dim
-        self._images = SnippetImages(snippets, store, memory=memory)
-
-    def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the snippets of a batch and the features of their regions."""
-        return {"image": self._images.gather(rows), "text": pad_ids(self._ids, self._offsets, rows)}
-
-    def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specification of a batch."""
-        image = tf.TensorSpec((self.batch_size, self._dim), tf.float32)
-        return {"image": image, "text": tf.TensorSpec((self.batch_size, None), tf.int32)}
+    images = SnippetImages(snippets, store, memory=memory)
+    return Sentences(*tokenizer.encode(snippets.texts), images=images, image_rows=np.arange(len(snippets)))

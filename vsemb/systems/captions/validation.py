@@ -39,7 +39,7 @@ class PerplexityValidation(Validation):
 
     Example:
 
-        batches = sentence_batches(Sentences(*tokenizer.encode(split.captions)), images, split.caption_rows)
+        batches = sentence_batches(Sentences(*tokenizer.encode(captions), images=images, image_rows=rows))
         model.fit(train_batches.dataset(), epochs=5, callbacks=[PerplexityValidation(batches)])
     """
 
