@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.report.space import Picture, Space
 from vsemb.report.words import SYNONYMS, Family
 from vsemb.search import combine
-from vsemb.text.normalize import split_words
+from vsemb.text.normalize import words_of
 
 #: Results shown of an example.
 SHOWN = 4
@@ -49,7 +48,7 @@ def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> No
         if key not in space.part.keys:
             raise unknown_name("arithmetic", key, space.part.keys)
         for text in (minus, plus):
-            if not any(space.knows(word) for word in _words(text)):
+            if not any(map(space.knows, *words_of([text]))):
                 allowed = "words that the run was trained with, for an image's key, MINUS and PLUS"
                 raise invalid_argument("arithmetic", text, allowed)
 
@@ -97,11 +96,7 @@ def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Examp
         scores = space.scores(space.images, target[None])[:, 0]
         order = np.argsort(-scores, kind="stable")
         nearest = order[order != row][:SHOWN].tolist()
-        needed = set(_words(plus))
+        (needed,) = map(set, words_of([plus]))
         found = [(space.picture(place), needed <= space.said[place].keys()) for place in nearest]
         examples.append(Example(space.picture(row), minus, plus, found))
     return examples
-
-
-def _words(text: str) -> list[str]:
-    return [word.decode() for word in split_words(tf.constant([text])).flat_values.numpy()]

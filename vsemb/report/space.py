@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
-from vsemb.text.normalize import split_words
+from vsemb.text.normalize import words_of
 
 #: Longer side of a thumbnail in pixels.
 SIDE = 112
-_TEXTS = 8192
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,8 @@ class Space:
     def said(self) -> list[Counter[str]]:
         """For each image its words, each with the number of the captions that say it."""
         said: list[Counter[str]] = [Counter() for _ in range(len(self.part))]
-        captions, rows = self.part.captions, self.part.caption_rows
-        for start in range(0, len(captions), _TEXTS):
-            words = split_words(tf.constant(captions[start : start + _TEXTS])).to_list()
-            for row, caption in zip(rows[start : start + _TEXTS], words, strict=True):
-                said[row].update({word.decode() for word in caption})
+        for row, words in zip(self.part.caption_rows, words_of(self.part.captions), strict=True):
+            said[row].update(set(words))
         return said
 
     def knows(self, word: str) -> bool:

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 from tqdm import tqdm
 
@@ -24,11 +23,10 @@ from vsemb.export.projector import (
 from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.pictures import square_thumbnail, text_tile
 from vsemb.runs.run import Run
-from vsemb.text.normalize import split_words
+from vsemb.text.normalize import words_of
 
 #: The folder inside a run where the projector's files lie.
 PROJECTOR = "projector"
-_TEXTS = 8192
 
 
 def project_run(
@@ -170,10 +168,7 @@ def _everything(part: Split, rows: np.ndarray, pictured: ProjectorTensor, said: 
 
 
 def _words(run: Run, part: Split, count: int) -> list[ProjectorTensor]:
-    counts: Counter[str] = Counter()
-    for start in range(0, len(part.captions), _TEXTS):
-        block = split_words(tf.constant(part.captions[start : start + _TEXTS]))
-        counts.update(word.decode() for word in block.flat_values.numpy().tolist())
+    counts = Counter(word for words in words_of(part.captions) for word in words)
     chosen = sorted(filter(run.reader.knows, counts), key=lambda word: (-counts[word], word))[:count]
     if not chosen:
         return []

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.systems.captions.beam_search import Hypotheses, SearchOptions, beam_search
+from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 from vsemb.systems.captions.sampling import Sampler, sample
 from vsemb.text.vocabulary import Vocabulary
@@ -153,19 +153,13 @@ class NeuralCaptioner(tf.Module):
         return self._in_graph(tf.convert_to_tensor(images))
 
     def _write(self, images: Tensor) -> Captions:
-        found = self._search(images)
-        texts = detokenize(found.tokens, self._tokens)
-        return Captions(
-            tf.where(found.exists, texts, ""),
-            tf.where(found.exists, found.log_probs, 0.0),
-        )
-
-    def _search(self, images: Tensor) -> Hypotheses:
-        state = self.model.start({"image": images})
-        rows, step = tf.shape(images)[0], self.model.step
-        if self._sampler is not None:
-            return sample(step, state, self._sampler, self.search, rows=rows)
-        return beam_search(step, state, self.search, rows=rows)
+        state, rows = self.model.start({"image": images}), tf.shape(images)[0]
+        if self._sampler is None:
+            found = beam_search(self.model.step, state, self.search, rows=rows)
+        else:
+            found = sample(self.model.step, state, self._sampler, self.search, rows=rows)
+        texts = tf.where(found.exists, detokenize(found.tokens, self._tokens), "")
+        return Captions(texts, tf.where(found.exists, found.log_probs, 0.0))
 
 
 def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:

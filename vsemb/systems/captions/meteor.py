@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import shutil
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -62,19 +62,16 @@ def _one_line(text: str) -> str:
 
 def _command() -> list[str]:
     """Returns how the program is started."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("pycocoevalcap")
-    if spec is None or not spec.submodule_search_locations:
-        raise missing_extra("pycocoevalcap", "captions")
+    try:
+        jar = importlib.resources.files("pycocoevalcap") / "meteor" / _JAR
+    except ModuleNotFoundError as error:
+        raise missing_extra("pycocoevalcap", "captions") from error
     java = shutil.which("java")
     if java is None:
         raise DataError("It needs Java, and there is no `java` on the PATH; install a Java runtime.")
-    for folder in spec.submodule_search_locations:
-        jar = Path(folder) / "meteor" / _JAR
-        if jar.exists():
-            return [java, *_JAVA, "-jar", str(jar), *_OPTIONS]
-    raise DataError(f"The installed pycocoevalcap is without {_JAR}; install pycocoevalcap again.")
+    if not jar.is_file():
+        raise DataError(f"The installed pycocoevalcap is without {_JAR}; install pycocoevalcap again.")
+    return [java, *_JAVA, "-jar", str(jar), *_OPTIONS]
 
 
 @contextlib.contextmanager

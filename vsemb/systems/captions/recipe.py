@@ -110,22 +110,22 @@ class CaptionTask(NextWordTask):
         return run
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        given = {name: getattr(options, name) for name in _SEARCH if getattr(options, name) is not None}
-        found = {name: given.get(name, getattr(self.search, name)) for name in ("beam", "length_penalty", "max_words")}
+        given = {name: getattr(options, name) for name in _SEARCH}
+        search = self.search.arguments() | {name: value for name, value in given.items() if value is not None}
         sampler = None
         if options.sample is not None:
             options.check_only(_DRAWS, "nothing where words are drawn")
             sampler = Sampler.parse(options.sample, temperature=options.temperature, seed=options.seed)
             # Greedy draws are all alike.
-            n_best = given.get("n_best", 1 if options.sample == "greedy" else N_BEST)
-            found |= {"n_best": n_best, "beam": n_best, "length_penalty": 0.0}
+            search.setdefault("n_best", 1 if options.sample == "greedy" else N_BEST)
+            search |= {"beam": search["n_best"], "length_penalty": 0.0}
         else:
             reason = "nothing where a beam is searched; name a way to draw words with --sample"
             if options.candidates is not None:
                 reason = f"nothing for a run of the recipe {self.name!r}"
             options.check_only(_SEARCH, reason)
-            found["n_best"] = given.get("n_best", min(N_BEST, found["beam"]))
-        return NeuralCaptioner(run.model, run.vocabulary, SearchOptions(**found), sampler)
+            search.setdefault("n_best", min(N_BEST, search["beam"]))
+        return NeuralCaptioner(run.model, run.vocabulary, SearchOptions(**search), sampler)
 
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
         part = dataset.split(split)

@@ -15,14 +15,10 @@ from vsemb.errors import DataError, invalid_argument
 # Three words make one key of 63 bits.
 _MOST_WORDS = 1 << 21
 
-_KEYS = ("trigram_keys", "context_keys", "bigram_keys")
+_BY_KEY = {"trigram_values": "trigram_keys", "context_weights": "context_keys", "bigram_values": "bigram_keys"}
+_KEYS = tuple(_BY_KEY.values())
 # The first three belong to the keys above, the others to words.
-_VALUES = ("trigram_values", "context_weights", "bigram_values", "word_weights", "word_values")
-_BY_KEY = {
-    "trigram_values": "trigram_keys",
-    "context_weights": "context_keys",
-    "bigram_values": "bigram_keys",
-}
+_VALUES = (*_BY_KEY, "word_weights", "word_values")
 
 
 class KneserNeyTrigram(tf.Module):
