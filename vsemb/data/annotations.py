@@ -1,10 +1,10 @@
-"""Annotations of a dataset's captions, which lie in its directory and belong to it.
+"""Annotations of a dataset's captions, such as parses, in the dataset's directory.
 
     DATASET/KIND/
-        KIND.json            what the rest is, with checksums; which dataset it is of
+        KIND.json            manifest: the dataset's fingerprint, checksums, counts
         ...                  the files of each split
 
-The dataset's index, shards and fingerprint do not change, so its features and runs stay usable.
+The dataset's index, shards and fingerprint stay as they are, so features and runs stay usable.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _Value = TypeVar("_Value")
 
 
 class CaptionAnnotation:
-    """What is known of each caption of a dataset, such as its parse; base of the kinds of annotations.
+    """Base of the annotations of a dataset's captions: opens, verifies, reads and writes them.
 
     Class attributes:
-        kind: the name of the annotation, of its folder and of its manifest, such as `parses`.
-        option: the option of `vsemb annotate` that makes it.
-        unit: what belongs to a caption, in the manifest: a split has so many.
+        kind: name of the annotation, its folder and its manifest, such as `parses`.
+        option: option of `vsemb annotate` that makes it.
+        unit: key of the number of captions of a split in the manifest.
 
     Attributes:
         path: its directory.
@@ -66,7 +66,7 @@ class CaptionAnnotation:
             raise DataError(f"{dataset.path} has no {cls.kind}. Make them with `vsemb annotate {cls.option}`.")
         content = read_json(manifest, f"list of {cls.kind}")
         if not isinstance(content, dict) or content.get("format") != f"vsemb-{cls.kind}":
-            raise DataError(f"{manifest} is no list of {cls.kind}. {cls.again()}")
+            raise DataError(f"{manifest} is not a list of {cls.kind}. {cls.again()}")
         if content.get("version") != _VERSION:
             raise DataError(
                 f"The {cls.kind} at {path} have version {content.get('version')!r}; this vsemb reads version "
@@ -102,7 +102,7 @@ class CaptionAnnotation:
 
     @classmethod
     def check(cls, content: Mapping[str, Any]) -> None:
-        """Checks what only this kind has in its manifest; for subclasses.
+        """Checks the manifest's fields of this kind; for subclasses.
 
         Raises:
             TypeError: for a value of another type.
@@ -116,7 +116,7 @@ class CaptionAnnotation:
 
     @classmethod
     def again(cls) -> str:
-        """Returns the way out where an annotation cannot be read, as a sentence."""
+        """Returns the fix for an annotation that cannot be read, as a sentence."""
         return f"Make them again with `vsemb annotate {cls.option} --overwrite`."
 
     @classmethod
@@ -141,12 +141,12 @@ class CaptionAnnotation:
                 raise DataError(f"The {cls.kind} are damaged: {folder / name} has other content. {cls.again()}")
 
     def read(self, split: Split, name: str, parse: Callable[[Path], list[_Value]]) -> list[_Value]:
-        """Reads what belongs to each text of a split from a file of the split, once.
+        """Reads the annotations of a split's texts from a file of the split, which is read once.
 
         Args:
             split: of this dataset, also with few of its captions (`Split.with_captions`).
-            name: of the file.
-            parse: reads what belongs to all captions of the split from the file.
+            name: name of the file.
+            parse: reads the annotations of all captions of the split from the file.
 
         Raises:
             DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
@@ -180,11 +180,11 @@ class CaptionAnnotation:
 
     @classmethod
     def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:
-        """Checks that there is something for each caption of a dataset.
+        """Checks that every caption of a dataset has an annotation.
 
         Args:
             dataset: the dataset.
-            given: name of a split -> what belongs to its captions.
+            given: name of a split -> the annotations of its captions.
 
         Raises:
             DataError: if a split is missing or unknown, or has another number of captions.
@@ -211,7 +211,7 @@ class CaptionAnnotation:
 
         Args:
             dataset: the dataset; its annotation of this kind is this one from then on.
-            described: what the manifest says beside format, dataset and splits, `fingerprint` first.
+            described: further fields of the manifest, `fingerprint` among them.
             overwrite: whether another one is replaced.
 
         Yields:

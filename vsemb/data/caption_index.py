@@ -17,11 +17,11 @@ _Value = TypeVar("_Value")
 
 
 class Named(Protocol):
-    """What a file has for a caption.
+    """An entry of a file about a caption.
 
     Attributes:
-        id: what the file calls the caption.
-        line: its place in the file.
+        id: id of the caption in the file.
+        line: line of the entry in the file.
     """
 
     @property
@@ -100,19 +100,19 @@ class CaptionIndex:
         return first + int(number) if int(number) < count else None
 
     def match(self, items: Iterable[_Named], unit: str, report: Callable[[str], None], hint: str = "") -> list[_Named]:
-        """Finds what a file has for each caption.
+        """Finds the entry of each caption in a file.
 
         Args:
-            items: what the file has, in any order; read once.
-            unit: what one of them is called, such as `sentence`.
-            report: called with a line about those left out, whose ids the dataset does not have.
-            hint: what may be done where ids are unknown and captions have nothing, as a sentence.
+            items: entries of the file in any order; read once.
+            unit: noun for an entry in messages, such as `sentence`.
+            report: called with a line about entries whose ids the dataset does not have.
+            hint: sentence added to the error about missing entries where ids are unknown.
 
         Returns:
-            One for each caption, in order.
+            One entry per caption, in the order of the captions.
 
         Raises:
-            DataError: if a caption has none or two.
+            DataError: if a caption has no entry or two.
         """
         found: list[_Named | None] = [None] * len(self.texts)
         unknown, left_out = None, 0

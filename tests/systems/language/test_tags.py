@@ -132,8 +132,8 @@ def damage_list(key, value):
     ("damage", "message"),
     [
         (lambda folder: (folder / "tags.json").unlink(), "No list of tags"),
-        (lambda folder: (folder / "tags.json").write_text("[]"), "is no list of tags"),
-        (damage_list("format", "x"), "is no list of tags"),
+        (lambda folder: (folder / "tags.json").write_text("[]"), "is not a list of tags"),
+        (damage_list("format", "x"), "is not a list of tags"),
         (damage_list("version", 2), "version 2; this vsemb reads version 1"),
         (damage_list("splits", {"val": {}}), "is damaged"),
         (damage_list("splits", {"val": {"captions": 6, "sha256": "x"}}), "counts other captions"),

@@ -252,7 +252,7 @@ def edit_list(path: Path, **changes) -> None:
         ),
         (lambda path: (path / "train.trees.gz").unlink(), "train.trees.gz is missing.*vsemb annotate"),
         (lambda path: (path / "parses.json").unlink(), "No list of parses"),
-        (lambda path: (path / "parses.json").write_text("[]"), "is no list of parses"),
+        (lambda path: (path / "parses.json").write_text("[]"), "is not a list of parses"),
         (lambda path: edit_list(path, version=2), "version 2; this vsemb reads version 1"),
         (lambda path: edit_list(path, dataset="f00"), "are of another dataset than"),
         (lambda path: edit_list(path, fingerprint=None), "damaged .TypeError"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -104,17 +104,9 @@ def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -
     source = {"tagger": tagger.name}
     if (present := _present_tags(dataset, source, overwrite)) is not None:
         return present
-    tags: dict[str, list[list[str]]] = {}
-    total = sum(len(dataset.split(name).captions) for name in dataset.splits)
-    with tqdm(total=total, desc="tag", unit="caption", disable=None, leave=False) as progress:
-        for name in dataset.splits:
-            split = dataset.split(name)
-            tags[name] = []
-            for caption, text, words in zip(split.caption_ids, split.captions, words_of(split.captions), strict=True):
-                tokens = tagger(text)
-                tags[name].append(_aligned(tokens, words, f"The tagger {tagger.name}", caption, text))
-                progress.update()
-    return write_tags(dataset, tags, source=source, overwrite=overwrite)
+    captions = CaptionIndex(dataset)
+    tokens = ((f"The tagger {tagger.name}", tagger(text)) for text in captions.texts)
+    return write_tags(dataset, _aligned(captions, tokens, "tag"), source=source, overwrite=overwrite)
 
 
 def import_tags(
@@ -157,11 +149,8 @@ def import_tags(
     captions = CaptionIndex(dataset)
     lines = tqdm(read_tags(file), desc="read", unit="caption", disable=None, leave=False)
     found = captions.match(lines, "line", report or (lambda line: None))
-    tags = []
-    words = tqdm(words_of(captions.texts), desc="match", unit="caption", total=len(found), disable=None, leave=False)
-    for line, some, name, text in zip(found, words, captions.ids, captions.texts, strict=True):
-        tags.append(_aligned(line.tokens, some, f"{file}, line {line.line},", name, text))
-    return write_tags(dataset, captions.by_split(tags), source=source, overwrite=overwrite)
+    tokens = ((f"{file}, line {line.line},", line.tokens) for line in found)
+    return write_tags(dataset, _aligned(captions, tokens, "match"), source=source, overwrite=overwrite)
 
 
 def write_tags(
@@ -260,12 +249,21 @@ def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
     }
 
 
-def _aligned(tokens: list[Token], words: list[str], where: str, caption: str, text: str) -> list[str]:
-    tags = align_tags(tokens, words)
-    if tags is None:
-        read = " ".join(token for token, _ in tokens)
-        raise DataError(
-            f"{where} has other words than the caption {caption!r}: it has {read[:_SHOWN]!r} and the caption "
-            f"is {text[:_SHOWN]!r}."
-        )
-    return tags
+def _aligned(
+    captions: CaptionIndex, tokens: Iterable[tuple[str, list[Token]]], step: str
+) -> dict[str, list[list[str]]]:
+    """Gives the words of all captions their tags, from where tokens come from and tokens with tags."""
+    tags = []
+    found = tqdm(tokens, desc=step, unit="caption", total=len(captions.texts), disable=None, leave=False)
+    for (where, some), words, name, text in zip(
+        found, words_of(captions.texts), captions.ids, captions.texts, strict=True
+    ):
+        aligned = align_tags(some, words)
+        if aligned is None:
+            read = " ".join(token for token, _ in some)
+            raise DataError(
+                f"{where} has other words than the caption {name!r}: it has {read[:_SHOWN]!r} and the caption "
+                f"is {text[:_SHOWN]!r}."
+            )
+        tags.append(aligned)
+    return captions.by_split(tags)
