@@ -27,7 +27,7 @@ from tests.benchmarks.training import sgemm_gflops
 from vsemb.commands import table
 from vsemb.encoders import ImageEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.systems.captions.beam_search import SearchOptions, beam_search
+from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
 
 WORDS, UNITS, FEATURES, STEPS = 2600, 512, 2048, 20

@@ -8,10 +8,9 @@ import pytest
 import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, WordEmbedding
-from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner, detokenize
+from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.systems.captions.sampling import Sampler
 from vsemb.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "ball", "größer", "犬"])

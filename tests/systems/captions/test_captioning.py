@@ -12,7 +12,6 @@ import tensorflow as tf
 from vsemb import recipes
 from vsemb.data.sources import FeatureImages
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
@@ -21,6 +20,7 @@ from vsemb.systems.captions.captioning import (
     captioner_of,
     open_captioning_run,
 )
+from vsemb.systems.captions.decoding import SearchOptions
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.systems.captions.beam_search import SearchOptions, beam_search
+from vsemb.systems.captions.decoding import Sampler, SearchOptions, beam_search, sample
 from vsemb.systems.captions.multimodal_rnn import MultimodalRNN
-from vsemb.systems.captions.sampling import Sampler, sample
 from vsemb.text.vocabulary import Vocabulary
 
 Tensor = Any

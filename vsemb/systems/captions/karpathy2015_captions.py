@@ -6,7 +6,7 @@
 | 14 | h_t = f(W_hx x_t + W_hh h_(t-1) + b_h + 1(t=1) b_v) | `vsemb.systems.captions.multimodal_rnn.MultimodalRNN` |
 | 15 | y_t = softmax(W_oh h_t + b_o) | `vsemb.systems.captions.multimodal_rnn.MultimodalRNN` |
 | section 3.2 | the cost, -log p of every word and END | `vsemb.systems.captions.next_word.NextWordCrossEntropy` |
-| section 3.2 | START, END, beam search | `vsemb.systems.captions.beam_search` |
+| section 3.2 | START, END, beam search | `vsemb.systems.captions.decoding` |
 | section 3.3 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
 | 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.cut_snippets` |
 

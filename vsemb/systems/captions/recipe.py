@@ -18,11 +18,10 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.image_towers import Features, ImageTower
 from vsemb.runs.run import Run
-from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
+from vsemb.systems.captions.decoding import Sampler, SearchOptions
 from vsemb.systems.captions.multimodal_rnn import Decoder, MultimodalRNN, RecurrentDecoder
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
-from vsemb.systems.captions.sampling import Sampler
 from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask, WordText
 from vsemb.systems.captions.validation import CaptionValidation, Perplexity, PerplexityValidation

@@ -14,9 +14,9 @@ from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.parts import Part
-from vsemb.systems.captions.beam_search import SearchOptions
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import NeuralCaptioner
+from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.training.selection import averaged_weights

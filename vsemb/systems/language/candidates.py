@@ -20,8 +20,8 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.parts import NonNegative, Part
-from vsemb.systems.captions.beam_search import SearchOptions, beam_search
 from vsemb.systems.captions.captioner import Captions, detokenize
+from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.text.vocabulary import Vocabulary
