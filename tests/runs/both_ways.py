@@ -56,7 +56,8 @@ _CASES = {
     "chunks": Case("contrastive:default", settings=("chunk_size=2",)),
     "trees": Case("tree-twin:m1", "trees"),
     "regions": Case("dvsa:paper", "regions", ("optimizer.learning_rate=0.0001",)),
-    "cross-attention": Case("dvsa:cross-attention", "regions"),
+    # Chaotic where all cosines of a word are near 0: on one device, 0.001 and 0.001000001 are 1 % apart after an epoch.
+    "cross-attention": Case("dvsa:cross-attention", "regions", ("optimizer.learning_rate=0.00001",)),
     "classes": Case("ds-sje-word-cnn-rnn:released", "flowers"),
     "attributes": Case("da-sje-attributes:released", "flowers"),
     "entailment": Case("entailment:order", "entailment"),
