@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from types import SimpleNamespace
 
 import pytest
 
 from vsemb import commands, registry
-from vsemb.commands import add_modes, add_options, apply_options, check_image_files, table
+from vsemb.commands import Mode, Modes, Options, add_options, apply_options, check_image_files, table
 from vsemb.errors import InvalidArgumentError
 
 
@@ -21,29 +20,24 @@ def test_columns_of_text_and_numbers_without_trailing_blanks():
     ]
 
 
-class Boxes:
-    SUMMARY = "find boxes"
-    USES = ("count",)
+def find_boxes(arguments) -> str:
+    """Find boxes.
 
-    @staticmethod
-    def configure(parser) -> None:
-        parser.add_argument("--min-size", type=int, default=3)
+    Small ones, too.
+    """
+    return f"boxes of {arguments.count}"
 
 
-class Words:
-    SUMMARY = "find words"
-
-    @staticmethod
-    def configure(parser) -> None:
-        parser.add_argument("--font")
+BOXES = Mode(find_boxes, lambda parser: parser.add_argument("--min-size", type=int, default=3), uses=("count",))
+WORDS = Mode(lambda arguments: "words", lambda parser: parser.add_argument("--font"))
 
 
 @pytest.fixture
 def parser(monkeypatch) -> argparse.ArgumentParser:
     """A command with the modes `boxes` and `some-words`, and an option of its own, which `boxes` reads too."""
-    modules = {"boxes": Boxes, "words": Words}
+    modes = {"boxes": BOXES, "words": WORDS}
     monkeypatch.setattr(registry, "modes", lambda command: {"boxes": "boxes", "some-words": "words"})
-    monkeypatch.setattr(registry, "load", modules.__getitem__)
+    monkeypatch.setattr(registry, "load", modes.__getitem__)
     parser = argparse.ArgumentParser()
     parser.add_argument("image")
 
@@ -51,23 +45,23 @@ def parser(monkeypatch) -> argparse.ArgumentParser:
         to.add_argument("--count", type=int, default=5)
         to.add_argument("--colour", action="store_true")
 
-    add_modes(parser, "find", own=own)
+    Modes(parser, "find", Mode(lambda arguments, *given: given, own))
     return parser
 
 
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
-        ("", None),
-        ("--count 3 --colour", None),
+        ("", ""),
+        ("--count 3 --colour", ""),
         ("--boxes --min-size 4 --count 2", "boxes"),
         ("--some-words", "some-words"),
     ],
 )
-def test_a_mode_takes_its_options_and_those_that_it_uses(parser, given: str, chosen: str | None) -> None:
+def test_a_mode_takes_its_options_and_those_that_it_uses(parser, given: str, chosen: str) -> None:
     arguments = parser.parse_args(["x.png", *given.split()])
     assert arguments.modes.chosen(arguments) == chosen
-    arguments.modes.check(arguments, chosen or "")
+    arguments.modes.check(arguments, chosen)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +77,7 @@ def test_a_mode_takes_its_options_and_those_that_it_uses(parser, given: str, cho
 def test_options_of_other_modes_are_refused(parser, given: str, said: str) -> None:
     arguments = parser.parse_args(["x.png", *given.split()])
     with pytest.raises(InvalidArgumentError) as error:
-        arguments.modes.check(arguments, arguments.modes.chosen(arguments) or "")
+        arguments.modes.check(arguments, arguments.modes.chosen(arguments))
     assert said in str(error.value)
 
 
@@ -92,17 +86,39 @@ def test_an_option_at_its_default_is_no_option(parser) -> None:
     arguments.modes.check(arguments, "some-words")
 
 
+def test_the_mode_that_was_asked_for_runs(parser) -> None:
+    for given, result in (("", ("x",)), ("--boxes --count 2", "boxes of 2")):
+        arguments = parser.parse_args(["x.png", *given.split()])
+        assert arguments.modes.run(arguments, *(["x"] if not given else [])) == result
+
+
+def test_a_command_that_needs_a_mode_names_them(monkeypatch) -> None:
+    monkeypatch.setattr(registry, "modes", lambda command: {"boxes": "boxes"})
+    monkeypatch.setattr(registry, "load", {"boxes": BOXES}.__getitem__)
+    parser = argparse.ArgumentParser()
+    Modes(parser, "find")
+    arguments = parser.parse_args([])
+    with pytest.raises(InvalidArgumentError, match="told what to do; got nothing. Add --boxes."):
+        arguments.modes.run(arguments)
+
+
+def test_help_says_what_modes_say(parser) -> None:
+    modes = parser.get_default("modes")
+    assert modes.explained == "\n\n--boxes:\nSmall ones, too."
+    assert "find boxes" in parser.format_help()
+
+
 def test_systems_add_options_and_keywords(monkeypatch) -> None:
-    def module(name: str, keywords):
+    def options(name: str, keywords) -> Options:
         def configure(parser) -> None:
             parser.add_argument(f"--{name}")
 
-        return SimpleNamespace(configure=configure, apply=lambda arguments, run: keywords(arguments, run))
+        return Options(configure, keywords)
 
     modules = {
-        "a": module("first", lambda arguments, run: {"extras": (arguments.first, run)}),
-        "b": module("second", lambda arguments, run: {"extras": (arguments.second,), "limit": 3}),
-        "c": module("third", lambda arguments, run: None),
+        "a": options("first", lambda arguments, run: {"extras": (arguments.first, run)}),
+        "b": options("second", lambda arguments, run: {"extras": (arguments.second,), "limit": 3}),
+        "c": options("third", lambda arguments, run: {}),
     }
     systems = (
         registry.System("x", options={"run": ("c",), "find": ("a",)}),

@@ -59,7 +59,7 @@ def test_what_a_wheel_lacks_is_said_to_need_a_checkout():
 @pytest.mark.parametrize("name", cli.commands())
 def test_every_command_has_help_with_an_example(name):
     text = cli.command_parser(name).format_help()
-    assert f"vsemb {name}" in text.split("example:")[1]
+    assert f"vsemb {name}" in text.split("examples:")[1]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

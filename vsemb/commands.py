@@ -1,28 +1,20 @@
-"""What subcommands of the base and of systems share: tables, modes, and options that systems add.
+"""What subcommands of the base and of systems are made of: modes, options that systems add, tables.
 
-A mode is one of the things that a command can do, chosen by a flag (`vsemb evaluate --pointing`) or by its first
-word (`vsemb analyze norms`). Options are added to a command whatever its mode (`--parser`). Both are modules that
-a system names in `vsemb.registry.System`; they import nothing heavy outside their functions:
-
-    SUMMARY = "help text of the mode's flag"
-    USES = ("bootstrap",)            # options of other modes that this one reads too; may be missing
-    def configure(parser): ...       # adds its options
-    def run(arguments): ...          # does it; for `vsemb evaluate`, see `vsemb.cli.evaluate`
-    def measures(recipe): ...        # for `vsemb evaluate`: whether it measures runs of a recipe
-
-    def configure(parser): ...       # of a module of options
-    def apply(arguments, run): ...   # returns keywords for the command's function, or None
+A system names its subcommands, modes and options in `vsemb.registry.System` as `module:object`; their modules import
+nothing heavy outside functions, so that `--help` needs no TensorFlow. A mode is one of the things that a command can
+do, chosen by a flag (`vsemb evaluate --pointing`) or by its first word (`vsemb analyze norms`). Options are added to a
+command whatever its mode (`--parser`).
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
@@ -32,6 +24,203 @@ from vsemb.files import write_json
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.runs.run import Run
+
+#: Adds arguments to a parser, or to a group of one.
+Configure = Callable[[argparse._ActionsContainer], None]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand. A module with functions of these names is one too.
+
+    Attributes:
+        run: does it, and returns the exit status, None for 0. Its docstring is shown by `--help`; `Examples:` at its
+            end begins the examples.
+        configure: adds its arguments.
+    """
+
+    run: Callable[[argparse.Namespace], int | None]
+    configure: Callable[[argparse.ArgumentParser], None]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A mode of a subcommand.
+
+    Attributes:
+        run: does it; takes the parsed arguments, and what else the command says. The first line of its docstring is
+            the help text of the mode's flag, and the rest is shown by the command's `--help`.
+        configure: adds its options.
+        uses: options of other modes that this one reads too, by their names in the namespace; may be missing.
+        recipes: for a protocol of `vsemb evaluate`, references to the classes of recipes whose runs it measures,
+            beside those that name it.
+    """
+
+    run: Callable[..., Any]
+    configure: Configure = lambda parser: None
+    uses: Collection[str] = ()
+    recipes: Collection[str] = ()
+
+    def measures(self, recipe: Any) -> bool:
+        """Whether it measures runs of a recipe that names another protocol."""
+        return any(isinstance(recipe, registry.load(reference)) for reference in self.recipes)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options that a system adds to commands.
+
+    Attributes:
+        configure: adds them.
+        apply: returns keywords for the command's function; takes the parsed arguments and the run.
+    """
+
+    configure: Configure
+    apply: Callable[[argparse.Namespace, Run], dict[str, Any]]
+
+
+class Modes:
+    """The modes of a command, and which options belong to them; `arguments.modes` of a command that makes them.
+
+    Args:
+        parser: the command's, which gets a flag, and a group of options, per mode.
+        command: its name, by which systems declare modes.
+        own: what the command does without a mode; its options are added to the parser.
+        word: name of the first argument, where that chooses the mode in place of a flag.
+
+    Attributes:
+        modes: name -> mode, that without a mode under `""`.
+    """
+
+    def __init__(
+        self, parser: argparse.ArgumentParser, command: str, own: Mode | None = None, *, word: str | None = None
+    ) -> None:
+        named: dict[str, Mode] = {name: registry.load(mode) for name, mode in registry.modes(command).items()}
+        self.modes = {"": own, **named} if own is not None else named
+        self._names, self._word = list(named), word
+        # Name of an argument -> the mode that it belongs to, and itself.
+        self._options: dict[str, tuple[str, argparse.Action]] = {}
+        if word is not None:
+            parser.add_argument(word, choices=self._names, metavar=word.upper(), help=" or ".join(self._names))
+        elif named:
+            flags = parser.add_argument_group("modes")
+            for name, mode in named.items():
+                flags.add_argument(f"--{name}", action="store_true", help=_described(mode)[0])
+        for name, mode in self.modes.items():
+            known = len(parser._actions)
+            mode.configure(parser.add_argument_group(f"with {self._shown(name)}") if name else parser)
+            self._options |= {action.dest: (name, action) for action in parser._actions[known:]}
+        parser.set_defaults(modes=self)
+
+    @property
+    def explained(self) -> str:
+        """What `--help` says of the modes beside the help texts of their flags."""
+        of_modes = [(name, _described(self.modes[name])[1]) for name in self._names]
+        return "".join(f"\n\n{self._shown(name)}:\n{text}" for name, text in of_modes if text)
+
+    def chosen(self, arguments: argparse.Namespace) -> str:
+        """Returns the name of the mode that was asked for; `""` for none.
+
+        Raises:
+            InvalidArgumentError: for two of them.
+        """
+        if self._word is not None:
+            return getattr(arguments, self._word)
+        named = [name for name in self._names if getattr(arguments, name.replace("-", "_"))]
+        if len(named) > 1:
+            raise InvalidArgumentError(f"--{named[0]} must stand alone; got --{named[1]} too. Run one at a time.")
+        return named[0] if named else ""
+
+    def check(self, arguments: argparse.Namespace, name: str) -> None:
+        """Refuses options of other modes.
+
+        Args:
+            arguments: the command's.
+            name: the mode that runs; `""` for the command without one.
+
+        Raises:
+            InvalidArgumentError: naming the option and the modes that take it.
+        """
+        for argument, (owner, action) in self._options.items():
+            takers = [owner, *(each for each in self._names if argument in self.modes[each].uses)]
+            if name in takers or getattr(arguments, argument) == action.default:
+                continue
+            needed = " or ".join(f"with {self._shown(each)}" if each else "without a mode" for each in takers)
+            here = f"with {self._shown(name)}" if name else "without it"
+            raise InvalidArgumentError(
+                f"{action.option_strings[-1]} must be used {needed}; got it {here}. Leave it out."
+            )
+
+    def run(self, arguments: argparse.Namespace, *given: Any) -> Any:
+        """Runs the mode that was asked for, with what else the command gives to its modes.
+
+        Raises:
+            InvalidArgumentError: for two modes, none where the command needs one, or options of another one.
+        """
+        name = self.chosen(arguments)
+        if name not in self.modes:
+            flags = " or ".join(map(self._shown, self._names))
+            raise InvalidArgumentError(f"The command must be told what to do; got nothing. Add {flags}.")
+        self.check(arguments, name)
+        return self.modes[name].run(arguments, *given)
+
+    def _shown(self, name: str) -> str:
+        return f"--{name}" if self._word is None else name
+
+
+def _described(mode: Mode) -> tuple[str, str]:
+    """Returns the first line of a mode's docstring, as help texts are written, and the rest."""
+    first, _, rest = (inspect.getdoc(mode.run) or "").partition("\n")
+    return first[:1].lower() + first[1:].rstrip("."), rest.strip()
+
+
+def add_options(parser: argparse._ActionsContainer, *groups: str) -> None:
+    """Adds the options that systems bring.
+
+    Args:
+        parser: a command's.
+        *groups: keys of `vsemb.registry.System.options`: `run` for a command that reads raw texts with a run, and
+            those of the command itself.
+    """
+    for options in _options(groups):
+        options.configure(parser)
+
+
+def apply_options(arguments: argparse.Namespace, run: Run, *groups: str) -> dict[str, Any]:
+    """Applies the options that `add_options` added.
+
+    Returns:
+        Keywords for the command's function; tuples of the same name are joined.
+
+    Raises:
+        VsembError: if an option does not fit the run.
+    """
+    keywords: dict[str, Any] = {}
+    for options in _options(groups):
+        for name, value in options.apply(arguments, run).items():
+            # Several may add to a tuple, such as further signatures.
+            keywords[name] = (*keywords.get(name, ()), *value) if isinstance(value, tuple) else value
+    return keywords
+
+
+def _options(groups: Sequence[str]) -> list[Options]:
+    return [
+        registry.load(name)
+        for group in groups
+        for system in registry.systems()
+        for name in system.options.get(group, ())
+    ]
+
+
+def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Returns some of a command's arguments, as keywords.
+
+    Example:
+
+    >>> picked(argparse.Namespace(k=3, split="val", out=None), "k", "split")
+    {'k': 3, 'split': 'val'}
+    """
+    return {name: getattr(arguments, name) for name in names}
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
@@ -65,146 +254,72 @@ def say(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-@dataclass(frozen=True)
-class _Option:
-    owner: str
-    shown: str
-    default: Any
+def save_json(arguments: argparse.Namespace, values: Any) -> None:
+    """Writes what a command prints to the file that `--json` names, if it does."""
+    if arguments.json is not None:
+        write_json(arguments.json, values)
 
 
-@dataclass(frozen=True)
-class Modes:
-    """The modes of a command, and which options belong to them.
-
-    Attributes:
-        modules: name -> module.
-        options: name of an argument -> the option; its owner is a mode, or `""` for the command without one.
-        by_flag: whether a mode is chosen by a flag.
-    """
-
-    modules: dict[str, ModuleType]
-    options: dict[str, _Option]
-    by_flag: bool = True
-
-    def chosen(self, arguments: argparse.Namespace) -> str | None:
-        """Returns the mode whose flag was given; None for none.
-
-        Raises:
-            InvalidArgumentError: for two of them.
-        """
-        named = [name for name in self.modules if getattr(arguments, name.replace("-", "_"))]
-        if len(named) > 1:
-            raise InvalidArgumentError(f"--{named[0]} must stand alone; got --{named[1]} too. Run one at a time.")
-        return named[0] if named else None
-
-    def check(self, arguments: argparse.Namespace, name: str) -> None:
-        """Refuses options of other modes.
-
-        Args:
-            arguments: the command's.
-            name: the mode that runs; `""` for the command without one.
-
-        Raises:
-            InvalidArgumentError: naming the option and the modes that take it.
-        """
-        for argument, option in self.options.items():
-            takers = [option.owner, *(each for each in self.modules if argument in self._uses(each))]
-            if name in takers or getattr(arguments, argument) == option.default:
-                continue
-            needed = " or ".join(f"with {self._shown(each)}" if each else "without a mode" for each in takers)
-            here = f"with {self._shown(name)}" if name else "without it"
-            raise InvalidArgumentError(f"{option.shown} must be used {needed}; got it {here}. Leave it out.")
-
-    def _uses(self, name: str) -> Collection[str]:
-        return getattr(self.modules[name], "USES", ())
-
-    def _shown(self, name: str) -> str:
-        return f"--{name}" if self.by_flag else name
-
-
-def add_modes(
-    parser: argparse.ArgumentParser,
-    command: str,
-    own: Callable[[argparse._ActionsContainer], None] | None = None,
-    *,
-    by_flag: bool = True,
-) -> None:
-    """Adds the modes that the base and systems declare for a command; `arguments.modes` is then a `Modes`.
+def say_images(
+    command: str, found: Sequence[Any], columns: Sequence[str], cells: Sequence[Iterable[Sequence[str]]]
+) -> int:
+    """Prints what was found of images, and the errors of those that could not be read.
 
     Args:
-        parser: the command's.
         command: its name.
-        own: adds the options of the command without a mode.
-        by_flag: whether to add a flag per mode.
-    """
-    modules = {name: registry.load(module) for name, module in registry.modes(command).items()}
-    options: dict[str, _Option] = {}
-
-    def add(
-        owner: str, configure: Callable[[argparse._ActionsContainer], None], to: argparse._ActionsContainer
-    ) -> None:
-        before = len(parser._actions)
-        configure(to)
-        for action in parser._actions[before:]:
-            options[action.dest] = _Option(owner, action.option_strings[-1], action.default)
-
-    if own is not None:
-        add("", own, parser)
-    if by_flag and modules:
-        flags = parser.add_argument_group("modes")
-        for name, module in modules.items():
-            flags.add_argument(f"--{name}", action="store_true", help=module.SUMMARY)
-    for name, module in modules.items():
-        add(name, module.configure, parser.add_argument_group(f"with --{name}" if by_flag else name))
-    parser.set_defaults(modes=Modes(modules, options, by_flag))
-
-
-def add_options(parser: argparse._ActionsContainer, *groups: str) -> None:
-    """Adds the options that systems bring.
-
-    Args:
-        parser: a command's.
-        *groups: keys of `vsemb.registry.System.options`: `run` for a command that reads raw texts with a run, and
-            those of the command itself.
-    """
-    for module in _option_modules(groups):
-        module.configure(parser)
-
-
-def apply_options(arguments: argparse.Namespace, run: Run, *groups: str) -> dict[str, Any]:
-    """Applies the options that `add_options` added.
+        found: per image, an object with `image`, its file or key, and `error`, None where there is none.
+        columns: names of two columns.
+        cells: per image its rows, of two cells each.
 
     Returns:
-        Keywords for the command's function; tuples of the same name are joined.
-
-    Raises:
-        VsembError: if an option does not fit the run.
+        The exit status: 1 for errors.
     """
-    keywords: dict[str, Any] = {}
-    for module in _option_modules(groups):
-        for name, value in (module.apply(arguments, run) or {}).items():
-            # Several may add to a tuple, such as further signatures.
-            keywords[name] = (*keywords.get(name, ()), *value) if isinstance(value, tuple) else value
-    return keywords
-
-
-def _option_modules(groups: Sequence[str]) -> list[ModuleType]:
-    return [
-        registry.load(name)
-        for group in groups
-        for system in registry.systems()
-        for name in system.options.get(group, ())
+    rows = [
+        ["" if place else printable(each.image), *row]
+        for each, of_image in zip(found, cells, strict=True)
+        for place, row in enumerate(of_image)
     ]
+    if rows:
+        print(table(["image", *columns], rows, text=(0, 1)))
+    errors = [each.error for each in found if each.error is not None]
+    for error in errors:
+        say(f"vsemb {command}: {error}")
+    return 1 if errors else 0
 
 
-def say_verified(stores: Sequence[Any], kind: str, data: Path, file: Path | None) -> None:
-    """Prints which caches of a dataset have been read in full.
+def say_store(store: Any, **more: str) -> dict[str, Any]:
+    """Prints what was cached of a dataset, such as its features; returns it as values of JSON.
+
+    Args:
+        store: with `fingerprint`, `shape`, `directory`, `images_computed` and `seconds`.
+        **more: name -> further lines.
+    """
+    speed = round(store.images_computed / store.seconds, 1) if store.images_computed else None
+    lines = {
+        "fingerprint": store.fingerprint,
+        "shape": " x ".join(map(str, store.shape)),
+        "images/s": str(speed or "nothing left to compute"),
+        "where": str(store.directory),
+        **more,
+    }
+    for name, value in lines.items():
+        print(f"{name:<13}{value}")
+    return {
+        "fingerprint": store.fingerprint,
+        "directory": str(store.directory),
+        "shape": list(store.shape),
+        "images_computed": store.images_computed,
+        "images_per_second": speed,
+    }
+
+
+def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]:
+    """Prints which caches of a dataset have been read in full; returns it as values of JSON.
 
     Args:
         stores: what was opened, each with `fingerprint`, `shape` and `directory`.
         kind: what they are and the command that makes them, `features` or `regions`.
         data: the dataset.
-        file: gets the same as JSON; None for none.
 
     Raises:
         DataError: if there are none.
@@ -214,8 +329,7 @@ def say_verified(stores: Sequence[Any], kind: str, data: Path, file: Path | None
     found = [{"fingerprint": s.fingerprint, "shape": list(s.shape), "directory": str(s.directory)} for s in stores]
     rows = [[each["fingerprint"], " x ".join(map(str, each["shape"])), each["directory"]] for each in found]
     print(table(["as written", "shape", "where"], rows, text=(0, 1, 2)))
-    if file is not None:
-        write_json(file, {"verified": found})
+    return {"verified": found}
 
 
 def check_image_files(images: Sequence[str], **written: str | None) -> None:

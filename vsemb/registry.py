@@ -40,11 +40,11 @@ class System:
         name: name of the system.
         recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
         parts: family -> kind -> module in which the part's class is defined, see `vsemb.parts.Part`.
-        commands: name of a subcommand -> (module, summary in under twelve words).
-        modes: subcommand -> name of one of its modes, such as a protocol of `vsemb evaluate` -> module, see
-            `vsemb.commands`.
-        options: subcommand, or `run` for all that read raw texts with a run -> modules of options, see
-            `vsemb.commands`.
+        commands: name of a subcommand -> (reference to its `vsemb.commands.Command`, summary in under twelve words).
+        modes: subcommand -> name of one of its modes, such as a protocol of `vsemb evaluate` -> reference to a
+            `vsemb.commands.Mode`.
+        options: subcommand, or `run` for all that read raw texts with a run -> references to `vsemb.commands.Options`.
+        examples: subcommand -> command lines that its `--help` shows.
         train_inputs: name of an option of `vsemb train` that names a run -> help text.
         readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
             `vsemb.data.readers.source.Source`.
@@ -65,6 +65,7 @@ class System:
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     modes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     train_inputs: Mapping[str, str] = field(default_factory=dict)
     readers: Mapping[str, str] = field(default_factory=dict)
     searchers: Mapping[str, str] = field(default_factory=dict)
@@ -257,12 +258,12 @@ def references(name: str) -> list[str]:
 
 
 def modes(command: str) -> dict[str, str]:
-    """Returns the modes of a subcommand, name -> module, those of the base first.
+    """Returns the modes of a subcommand, name -> reference, those of the base first.
 
     Example:
 
     >>> modes("evaluate")["retrieval"]
-    'vsemb.cli.evaluate_retrieval'
+    'vsemb.cli.evaluate:RETRIEVAL'
     """
     return {name: module for system in systems() for name, module in system.modes.get(command, {}).items()}
 
@@ -379,7 +380,7 @@ BASE = System(
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),
     modes={
-        "evaluate": {"retrieval": "vsemb.cli.evaluate_retrieval"},
-        "analyze": {"lengths": "vsemb.cli.analyze_lengths"},
+        "evaluate": {"retrieval": "vsemb.cli.evaluate:RETRIEVAL"},
+        "analyze": {"lengths": "vsemb.cli.analyze:LENGTHS"},
     },
 )

@@ -10,7 +10,7 @@ from vsemb import registry
 from vsemb.cli.__main__ import main
 from vsemb.evaluation import Embedder
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.tables import retrieval_table
+from vsemb.report.retrieval import retrieval_table
 from vsemb.runs.measure import evaluate_run
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vsemb.evaluation.retrieval import RetrievalMetrics
-from vsemb.report.tables import retrieval_table
+from vsemb.report.retrieval import retrieval_table
 
 
 def test_retrieval_table_shows_intervals_below_their_row():

@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from tests.tiny import settings
 from vsemb import recipes
-from vsemb.cli.train import command_line
 from vsemb.errors import InvalidArgumentError
 from vsemb.training.cluster import _free_ports, launch, read_task
 from vsemb.training.strategies import DistributionContext, open_distribution
@@ -74,14 +73,21 @@ def test_a_batch_is_a_multiple_of_the_replicas() -> None:
         devices.check_batch_size(128)
 
 
-def test_a_command_line_comes_out_as_it_went_in() -> None:
-    from vsemb.cli import train
+@pytest.mark.parametrize(
+    "extra", [[], ["--fine-tune"], ["--fine-tune=ConvNet", "--set", "a=1", "--set=c=-1"], ["--out=-x"]]
+)
+def test_workers_get_the_command_line_of_the_launcher(extra: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from vsemb.cli.__main__ import command_parser, main
 
-    parser = argparse.ArgumentParser()
-    train.configure(parser)
-    for extra in ([], ["--fine-tune"], ["--fine-tune=ConvNet", "--set", "a.b=1", "--set=c=-1"], ["--out=-x"]):
-        given = parser.parse_args(["vsepp", "--data", "d a", "--out", "o", *extra])
-        assert parser.parse_args(command_line(parser, given)) == given
+    launched = []
+    monkeypatch.setattr("vsemb.training.cluster.launch", lambda command, workers: launched.append((command, workers)))
+    given = ["vsepp", "--data", "d a", "--out", "o", *extra]
+    assert main(["train", *given, "--workers", "2"]) == 0
+    ((command, workers),) = launched
+    assert command[:4] == [sys.executable, "-m", "vsemb.cli", "train"] and workers == 2
+    parser = command_parser("train")
+    expected = argparse.Namespace(**{**vars(parser.parse_args(given)), "strategy": "multiworker"})
+    assert parser.parse_args(command[4:]) == expected
 
 
 def test_a_launcher_tells_workers_who_they_are(capfd) -> None:

@@ -3,47 +3,49 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import inspect
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
-from types import ModuleType
 
 from vsemb import __version__, registry
+from vsemb.commands import Command, Modes
 from vsemb.errors import VsembError
 
-#: Commands of the base: name -> (module, summary). A module is imported when its command runs or explains itself.
-COMMANDS = {
-    "scenes": ("vsemb.cli.scenes", "generate the synthetic scenes dataset"),
-    "prepare": ("vsemb.cli.prepare", "turn images and captions into a dataset"),
-    "features": ("vsemb.cli.features", "run a pretrained backbone once and cache its features"),
-    "annotate": ("vsemb.cli.annotate", "annotate captions: dependency trees, parts of speech"),
-    "recipes": ("vsemb.cli.recipes", "list the recipes, or explain one"),
-    "train": ("vsemb.cli.train", "train a recipe on a dataset"),
-    "import": ("vsemb.cli.import_preset", "make a run of a pretrained CLIP or SigLIP, without training"),
-    "evaluate": ("vsemb.cli.evaluate", "measure a run by the protocol of its task, or another"),
-    "analyze": ("vsemb.cli.analyze", "analyze runs: norms of embeddings, lengths of captions"),
-    "report": ("vsemb.cli.report", "write a page about a run: metrics, queries, failures"),
-    "projector": ("vsemb.cli.projector", "look at a run's space in TensorBoard"),
-    "export": ("vsemb.cli.export", "write a run as a SavedModel for TensorFlow Serving"),
-    "serve": ("vsemb.cli.serve", "serve SavedModels as TensorFlow Serving does"),
-    "verify": ("vsemb.cli.verify", "hold an exported model to its contract"),
-    "index": ("vsemb.cli.index", "embed a dataset's images or texts for search"),
-    "search": ("vsemb.cli.search", "find images by text, image or arithmetic"),
-    "demo": ("vsemb.cli.demo", "try a run in the browser"),
+#: Commands of the base: name -> summary; each is a module of that name, imported when it runs or explains itself.
+_SUMMARIES = {
+    "scenes": "generate the synthetic scenes dataset",
+    "prepare": "turn images and captions into a dataset",
+    "features": "run a pretrained backbone once and cache its features",
+    "annotate": "annotate the captions of a dataset",
+    "recipes": "list the recipes, or explain one",
+    "train": "train a recipe on a dataset",
+    "import": "make a run of a pretrained CLIP or SigLIP, without training",
+    "evaluate": "measure a run by the protocol of its task, or another",
+    "analyze": "analyze what runs have learned",
+    "report": "write a page about a run: metrics, queries, failures",
+    "projector": "look at a run's space in TensorBoard",
+    "export": "write a run as a SavedModel for TensorFlow Serving",
+    "serve": "serve SavedModels as TensorFlow Serving does",
+    "verify": "hold an exported model to its contract",
+    "index": "embed a dataset's images or texts for search",
+    "search": "find images by text, image or arithmetic",
+    "demo": "try a run in the browser",
 }
-#: Those that do nothing without a mode, and of which the base has none.
-_MODES_ONLY = ("annotate",)
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """Returns all commands, name -> (module, summary): those of the base, then those of systems.
+    """Returns all commands, name -> (reference, summary): those of the base, then those of systems.
 
-    One that has only modes is left out where no system brings any.
+    `annotate` has only modes, and the base none of them: it is left out where no system brings any.
     """
-    own = {name: entry for name, entry in COMMANDS.items() if name not in _MODES_ONLY or registry.modes(name)}
+    own = {
+        name: ("vsemb.cli.import_preset" if name == "import" else f"vsemb.cli.{name}", summary)
+        for name, summary in _SUMMARIES.items()
+        if name != "annotate" or registry.modes(name)
+    }
     return own | registry.entries("commands")
 
 
@@ -65,21 +67,16 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def command_module(name: str) -> ModuleType:
-    """Imports the module of a command."""
-    return importlib.import_module(commands()[name][0])
-
-
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Returns the parser of one command, as its module configures it."""
-    module = command_module(name)
-    parser = argparse.ArgumentParser(
-        prog=f"vsemb {name}",
-        description=module.__doc__,
-        epilog=f"example:\n{module.EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module.configure(parser)
+    """Returns the parser of one command, as it configures it."""
+    command: Command = registry.load(commands()[name][0])
+    text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
+    parser = argparse.ArgumentParser(prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.configure(parser)
+    modes: Modes | None = parser.get_default("modes")
+    parser.description = text + (modes.explained if modes is not None else "")
+    of_systems = [f"  {line}" for system in registry.systems() for line in system.examples.get(name, ())]
+    parser.epilog = "\n".join(["examples:", *examples.splitlines(), *of_systems])
     return parser
 
 
@@ -97,40 +94,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = build_parser().parse_args(argv)
         # A text may stand after options too.
         arguments = command_parser(given.command).parse_intermixed_args(given.arguments)
-        module = command_module(given.command)
+        command: Command = registry.load(commands()[given.command][0])
     except VsembError as error:
         # Of a system that cannot be loaded.
-        print(f"vsemb: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"vsemb: {_reason(error)}", file=sys.stderr)
         return 1
+    arguments.argv = given.arguments
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
-        return module.run(arguments) or 0
-    except VsembError as error:
-        print(f"vsemb {given.command}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+        return command.run(arguments) or 0
     except KeyboardInterrupt:
         print(f"vsemb {given.command}: interrupted.", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except MemoryError as error:
-        print(f"vsemb {given.command}: not enough memory. {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"vsemb {given.command}: {error.strerror or error}: {error.filename or ''}", file=sys.stderr)
-        return 1
     except Exception as error:
-        # TensorFlow's own errors, caught by name so that `--help` need not import it.
-        if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
-            raise
-        reason = str(getattr(error, "message", error)).splitlines()[0]
-        print(f"vsemb {given.command}: TensorFlow: {reason}", file=sys.stderr)
+        print(f"vsemb {given.command}: {_reason(error)}", file=sys.stderr)
         return 1
     finally:
         if main_thread:
             signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _reason(error: Exception) -> str:
+    """Returns the line that says why a command failed; an error that nothing of the user's explains is raised."""
+    if isinstance(error, VsembError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory. {error}"
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}: {error.filename or ''}"
+    # TensorFlow's own errors, caught by name so that `--help` need not import it.
+    if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
+        raise error
+    return f"TensorFlow: {str(getattr(error, 'message', error)).splitlines()[0]}"
 
 
 def _terminate(*_: object) -> None:

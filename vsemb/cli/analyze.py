@@ -1,37 +1,88 @@
-"""Analyze what runs have learned, by one of several analyses.
-
-lengths compares runs on captions of very different lengths for one image (Vendrov et al. 2016, section 4.6): at which
-mean rank do the pairs of captions that differ most in length find their image, and at which does the shorter caption
-find the longer one among all others? Ranks start at 1, and ties count against the model. Give a run with an order
-and its symmetric twin to see the effect of the order.
-
-norms lists the words and regions with the largest embeddings, and the words with the smallest, for a run on regions
-whose score is a sum of inner products, such as the variant paper of the recipe dvsa.
-"""
+"""`vsemb analyze`, and its analysis of lengths."""
 
 from __future__ import annotations
 
 import argparse
 
-from vsemb import registry
-from vsemb.commands import add_modes
+from vsemb.commands import Mode, Modes, picked, save_json, table
 
-EXAMPLE = """  vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000
-  vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png"""
+_ROWS = {
+    "image_all": "image, by all captions",
+    "image_pairs": "image, by captions of the pairs",
+    "image_shorter": "  the shorter ones",
+    "image_longer": "  the longer ones",
+    "longer_by_shorter": "longer caption, by the shorter",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    names = list(registry.modes("analyze"))
-    parser.add_argument("analysis", choices=names, metavar="ANALYSIS", help=" or ".join(names))
+    Modes(parser, "analyze", word="analysis")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory; lengths compares several")
     parser.add_argument("--data", help="the dataset (that of the first run's training)")
     parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
-    add_modes(parser, "analyze", by_flag=False)
 
 
-def run(arguments: argparse.Namespace) -> int | None:
-    """Runs the command."""
-    arguments.modes.check(arguments, arguments.analysis)
-    return arguments.modes.modules[arguments.analysis].run(arguments)
+def run(arguments: argparse.Namespace) -> None:
+    """Analyze what runs have learned, by one of several analyses.
+
+    Examples:
+      vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000
+    """
+    arguments.modes.run(arguments)
+
+
+def _configure_lengths(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="pairs to choose (%(default)s)")
+    parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split (all)")
+    parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to print (%(default)s)")
+
+
+def _analyze_lengths(arguments: argparse.Namespace) -> None:
+    """Compare runs on captions of very different lengths.
+
+    It takes captions of one image (Vendrov et al. 2016, section 4.6). At which mean rank do the pairs of captions that
+    differ most in length find their image, and at which does the shorter caption find the longer one among all
+    others? Ranks start at 1, and ties count against the model. Give a run with an order and its symmetric twin to see
+    the effect of the order.
+    """
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument
+    from vsemb.runs.lengths import compare_lengths
+    from vsemb.runs.run import Run
+
+    if arguments.examples < 0:
+        raise invalid_argument("examples", arguments.examples, "an integer >= 0")
+    opened = [Run.open(path, "retrieval") for path in arguments.runs]
+    dataset = Dataset.open(arguments.data or opened[0].data_path)
+    found = compare_lengths(opened, dataset, arguments.split, **picked(arguments, "pairs", "images"))
+    names = [run.path.name for run in opened]
+    if len(set(names)) < len(names):
+        names = [str(run.path) for run in opened]
+    means = [analysis.to_json() for analysis in found.runs]
+    apart = [int(found.differences.min()), int(found.differences.max())]
+    print(
+        f"{len(found.pairs)} pairs of captions of {found.split}, {apart[0]} to {apart[1]} words apart; "
+        f"{len(found.keys):,} images, {len(found.captions):,} captions"
+    )
+    rows = [[title, *(f"{mean[key]:.1f}" for mean in means)] for key, title in _ROWS.items()]
+    print(table(["mean rank of the", *names], rows))
+    examples = found.examples(arguments.examples)
+    for example in examples:
+        print(f"\n{example['key']}")
+        rows = [[*map(str, example[f"{side}_ranks"]), example[side]] for side in ("longer", "shorter")]
+        print(table([*names, "caption"], rows, text=(len(names),)))
+    report = {
+        "split": found.split,
+        "images": len(found.keys),
+        "captions": len(found.captions),
+        "pairs": len(found.pairs),
+        "words_apart": apart,
+        "runs": [{"run": str(run.path), **mean} for run, mean in zip(opened, means, strict=True)],
+        "examples": examples,
+    }
+    save_json(arguments, report)
+
+
+LENGTHS = Mode(_analyze_lengths, _configure_lengths)

@@ -1,27 +1,14 @@
-"""Measure a run with one of the field's protocols, each with a flag of its own.
-
-Without a flag, the protocol is the one of the run's recipe: retrieval for a dual encoder, entailment for a run on
-sentence pairs, captions for a run that writes captions, perplexity for a language model. Ties count against the
-model in every protocol.
-
-Some protocols need data that not every dataset has. --zero-shot reads the classes of images. --pointing reads which
-words of a caption name which objects, as in the data of `vsemb scenes`.
-"""
+"""`vsemb evaluate`, and its protocol for retrieval."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import add_modes, add_options, apply_options
+from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json
 
-EXAMPLE = """  vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
-  vsemb evaluate runs/coco --data data/coco --split test --folds 5
-  vsemb evaluate runs/tree --split test --pairs 1000 --recalls 1 5 10 20 50
-  vsemb evaluate runs/snli --split test
-  vsemb evaluate runs/ds-sje --zero-shot --split test --curve --typos 0 0.05 0.1
-  vsemb evaluate runs/dvsa --data data/scenes --split test --pointing
-  vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5
-  vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear"""
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,36 +18,65 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE as JSON")
     add_options(parser, "run")
-    add_modes(parser, "evaluate")
+    Modes(parser, "evaluate")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the command: opens the run, and lets the protocol's module measure, print and return the metrics.
+    """Measure a run with one of the field's protocols, each with a flag of its own.
 
-    A protocol is a mode (see `vsemb.commands`) with `measures(recipe)`, whether it measures runs of a recipe beside
-    those whose `evaluation` names it, and `run(arguments, run)`, which returns what is written as JSON.
+    Without a flag, the protocol is the one of the run's recipe, such as retrieval for a dual encoder. Ties count
+    against the model in every protocol.
+
+    Examples:
+      vsemb evaluate runs/vsepp --data data/flickr8k --split test --json metrics.json
+      vsemb evaluate runs/coco --data data/coco --split test --folds 5
+      vsemb evaluate runs/vsepp --split test --pairs 1000 --recalls 1 5 10 20 50
     """
     from vsemb.errors import InvalidArgumentError, unknown_name
-    from vsemb.files import write_json
     from vsemb.runs.run import Run
 
-    modes = arguments.modes
+    modes: Modes = arguments.modes
     chosen = modes.chosen(arguments)
-    if chosen is not None:
+    if chosen:
         modes.check(arguments, chosen)
     opened = Run.open(arguments.run)
     recipe = opened.recipe
     name = chosen or recipe.evaluation
-    if name not in modes.modules:
-        raise unknown_name("evaluation", name, modes.modules)
+    if name not in modes.modes:
+        raise unknown_name("evaluation", name, modes.modes)
     modes.check(arguments, name)
-    protocol = modes.modules[name]
+    protocol = modes.modes[name]
     if name != recipe.evaluation and not protocol.measures(recipe):
         raise InvalidArgumentError(
             f"--{name} must be given with a run that it measures; got {opened.path}, a run of the recipe "
             f"{recipe.name!r}, which is for {recipe.kind}. Its own protocol is --{recipe.evaluation}."
         )
     apply_options(arguments, opened, "run")
-    measured = protocol.run(arguments, opened)
-    if arguments.json:
-        write_json(arguments.json, measured)
+    # A protocol measures, prints, and returns what is written as JSON.
+    save_json(arguments, protocol.run(arguments, opened))
+
+
+def _configure_retrieval(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--folds", type=int, default=1, help="average over contiguous folds of images (%(default)s)")
+    parser.add_argument("--bootstrap", type=int, default=0, metavar="N", help="resamplings for 95 %% intervals (none)")
+    parser.add_argument("--recalls", type=int, nargs="+", default=(), metavar="K", help="recall at these K (1 5 10)")
+    parser.add_argument(
+        "--pairs", type=int, nargs="?", const=True, metavar="N", help="also rank N images, each with its first text"
+    )
+
+
+def _evaluate_retrieval(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Recall at 1, 5, 10, median and mean rank, from images to texts and back."""
+    from vsemb.report.retrieval import retrieval_table
+    from vsemb.runs.measure import evaluate_run
+
+    dataset = opened.open_data(arguments.data)
+    # Without a number, all of them.
+    pairs = len(dataset.split(arguments.split)) if arguments.pairs is True else arguments.pairs
+    options = picked(arguments, "folds", "bootstrap", "recalls")
+    metrics = evaluate_run(opened, dataset, arguments.split, **options, pairs=pairs)
+    print(retrieval_table(metrics))
+    return metrics.to_json()
+
+
+RETRIEVAL = Mode(_evaluate_retrieval, _configure_retrieval, recipes=("vsemb.recipes.retrieval:Retrieval",))

@@ -1,26 +1,10 @@
-"""Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
-
-Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. Before it appears, it is loaded and
-compared with the run. A contract of its inputs and outputs is written to contracts/NAME.json, see `vsemb verify`,
-and a model card to contracts/NAME.md. Neither the dataset nor the network is needed.
-
-With --classes, the model classifies images too, see `vsemb classify`. With --index, it searches the items of an
-index that `vsemb index RUN` made, which it then contains. A model of dependency trees takes trees in place of
-strings, since a SavedModel cannot parse. A model that writes captions takes image bytes, and its beam search is
-fixed here.
-"""
+"""`vsemb export`."""
 
 from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import add_options, apply_options, say, table
-
-EXAMPLE = """  vsemb export runs/vsepp savedmodels/flickr8k
-  vsemb export runs/vsepp savedmodels/pets --classes dog cat --template "a photo of a {}\"
-  vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
-  vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
-  vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5"""
+from vsemb.commands import add_options, apply_options, save_json, say, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,19 +13,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="savedmodels/NAME", help="the model's directory")
     parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
     parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "mixed_bfloat16"),
-        help="what embeddings are computed in (the recipe's; float32 for auto)",
-    )
+    computed_in = "what embeddings are computed in (the recipe's; float32 for auto)"
+    parser.add_argument("--precision", choices=("float32", "mixed_bfloat16"), help=computed_in)
     parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
     add_options(parser, "run", "export")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the command."""
+    """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
+
+    Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. Before it appears, it is loaded and
+    compared with the run. A contract of its inputs and outputs is written to contracts/NAME.json, see `vsemb verify`,
+    and a model card to contracts/NAME.md. Neither the dataset nor the network is needed.
+
+    With --index, the model searches the items of an index that `vsemb index RUN` made, which it then contains. A
+    model of dependency trees takes trees in place of strings, since a SavedModel cannot parse.
+
+    Examples:
+      vsemb export runs/vsepp savedmodels/flickr8k
+      vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
+      vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
+    """
     from vsemb.export.description import serving_command, signature_table
-    from vsemb.files import write_json
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
     from vsemb.search import SearchIndex
@@ -63,5 +56,4 @@ def run(arguments: argparse.Namespace) -> None:
         reason = "was trained on precomputed features and holds no image network"
         print(f"\nno encode_image: the run {reason if opened.sees_images else 'embeds no images'}")
     print(f"\nverify it, serve it and ask it:\n{serving_command(path)}")
-    if arguments.json:
-        write_json(arguments.json, {"path": str(path), "signatures": signatures})
+    save_json(arguments, {"path": str(path), "signatures": signatures})

@@ -1,37 +1,34 @@
-"""Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
-
-The run works like a trained one: evaluate, export, index, search, serve, classify. PRESET is the name of a preset of
-keras-hub or a handle of Kaggle or Hugging Face, which keras-hub downloads, or a directory with the files of one,
-which needs no network. The run keeps all that it needs.
-"""
+"""`vsemb import`."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-EXAMPLE = """  vsemb import clip_vit_base_patch16 --out runs/clip
-  vsemb import siglip_base_patch16_224 --out runs/siglip
-  vsemb import downloads/clip_vit_base_patch32 --out runs/clip
-  vsemb evaluate runs/clip --data data/flickr8k --split test
-  vsemb export runs/clip savedmodels/clip"""
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("preset", metavar="PRESET", help="a preset of CLIP or SigLIP: name, handle or directory")
     parser.add_argument("--out", type=Path, required=True, help="the run directory to write")
-    parser.add_argument(
-        "--weights",
-        choices=("preset", "random"),
-        default="preset",
-        help="the preset's own, or random ones, for the architecture alone (%(default)s)",
-    )
+    weights = "the preset's own, or random ones (%(default)s)"
+    parser.add_argument("--weights", choices=("preset", "random"), default="preset", help=weights)
     parser.add_argument("--seed", type=int, default=0, help="of random weights (%(default)s)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+def run(arguments: argparse.Namespace) -> None:
+    """Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
+
+    The run works like a trained one: evaluate, export, index, search, serve, classify. PRESET is the name of a preset
+    of keras-hub or a handle of Kaggle or Hugging Face, which keras-hub downloads, or a directory with the files of
+    one, which needs no network. The run keeps all that it needs.
+
+    Examples:
+      vsemb import clip_vit_base_patch16 --out runs/clip
+      vsemb import siglip_base_patch16_224 --out runs/siglip
+      vsemb import downloads/clip_vit_base_patch32 --out runs/clip
+      vsemb evaluate runs/clip --data data/flickr8k --split test
+      vsemb export runs/clip savedmodels/clip
+    """
     from vsemb.runs.pretrained import pretrained_run
 
     made = pretrained_run(arguments.preset, arguments.out, weights=arguments.weights, seed=arguments.seed)
@@ -44,4 +41,3 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"texts        {made.tokenizer.max_length} of {len(made.vocabulary.words):,} subwords")
     print(f"logits       {factor:.4g} times the cosine{f', and {bias[0]:.4g}' if bias else ''}")
     print(f"next         vsemb evaluate {arguments.out} --data DATA --split test")
-    return 0

@@ -1,27 +1,14 @@
-"""Embed a dataset's images, or its captions, into an index for `vsemb search`.
-
-The index lies in RUN/index, or where --out says. It belongs to the run's weights and to the dataset as they
-are now; search notices when either has changed. It holds what its rows stand for, so that search needs the
-run and no dataset. By default every item is scored; --backend finds candidates faster, and --dtype int8 or
-binary in less memory, and these are then scored exactly. --compare measures all of them and changes nothing.
-A run on regions has no index, and `vsemb search` needs none of it. The token of a Milvus cluster is read from
-the environment variable VSEMB_MILVUS_TOKEN.
-"""
+"""`vsemb index`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import table
+from vsemb.commands import save_json, table
 
 if TYPE_CHECKING:
     from vsemb.search.comparison import Compared
-
-EXAMPLE = """  vsemb index runs/vsepp --data data/flickr8k --split val
-  vsemb index runs/vsepp --data data/flickr8k --out indexes/flickr8k --backend faiss-ivf
-  vsemb index indexes/flickr8k --compare
-  vsemb index runs/order --candidates 50 100"""
 
 _BEST = 10
 
@@ -33,46 +20,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="the split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="embed captions instead of images")
     parser.add_argument("--out", metavar="INDEX", help="the index's directory (below RUN/index)")
-    parser.add_argument(
-        "--backend",
-        default="exact",
-        help="exact, faiss-flat, faiss-ivf, faiss-int8, faiss-binary, scann or milvus (%(default)s)",
-    )
-    parser.add_argument(
-        "--dtype",
-        default="float32",
-        help="float32, float16, or with the exact backend int8 or binary (%(default)s)",
-    )
-    parser.add_argument(
-        "--parameter",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="a parameter of the backend, e.g. nprobe=32; repeatable",
-    )
+    backends = "exact, faiss-flat, faiss-ivf, faiss-int8, faiss-binary, scann or milvus (%(default)s)"
+    parser.add_argument("--backend", default="exact", help=backends)
+    dtypes = "float32, float16, or with the exact backend int8 or binary (%(default)s)"
+    parser.add_argument("--dtype", default="float32", help=dtypes)
+    parameter = "a parameter of the backend, e.g. nprobe=32; repeatable"
+    parser.add_argument("--parameter", action="append", default=[], metavar="NAME=N", help=parameter)
     parser.add_argument("--milvus-uri", metavar="URI", help="a Milvus cluster (an embedded Milvus inside the index)")
-    parser.add_argument(
-        "--candidates",
-        type=int,
-        nargs="+",
-        default=[],
-        metavar="N",
-        help="measure the recall of a search among N candidates",
-    )
-    parser.add_argument(
-        "--compare", action="store_true", help="measure size, time and recall of every backend and dtype"
-    )
+    candidates = "measure the recall of a search among N candidates"
+    parser.add_argument("--candidates", type=int, nargs="+", default=[], metavar="N", help=candidates)
+    parser.add_argument("--compare", action="store_true", help="measure size, time and recall of all backends")
     parser.add_argument("--json", metavar="FILE", help="also write what is printed to FILE")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
-    from vsemb.files import write_json
+def run(arguments: argparse.Namespace) -> None:
+    """Embed a dataset's images, or its captions, into an index for `vsemb search`.
 
-    report = _compare(arguments) if arguments.compare else _build(arguments)
-    if arguments.json:
-        write_json(arguments.json, report)
-    return 0
+    The index lies in RUN/index, or where --out says. It belongs to the run's weights and to the dataset as they
+    are now; search notices when either has changed. It holds what its rows stand for, so that search needs the
+    run and no dataset. By default every item is scored; --backend finds candidates faster, and --dtype int8 or
+    binary in less memory, and these are then scored exactly. --compare measures all of them and changes nothing.
+    A run on regions has no index, and `vsemb search` needs none of it. The token of a Milvus cluster is read from
+    the environment variable VSEMB_MILVUS_TOKEN.
+
+    Examples:
+      vsemb index runs/vsepp --data data/flickr8k --split val
+      vsemb index runs/vsepp --data data/flickr8k --out indexes/flickr8k --backend faiss-ivf
+      vsemb index indexes/flickr8k --compare
+      vsemb index runs/order --candidates 50 100
+    """
+    save_json(arguments, _compare(arguments) if arguments.compare else _build(arguments))
 
 
 def _build(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,105 +1,76 @@
-"""Turn images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
-
-formats:
-  karpathy  dataset_*.json (or the folder that holds it) and images/; COCO's restval joins train
-  coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
-  flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
-  table     CSV, TSV or JSON lines with a header: file, caption (or description)[, split, class]; without a
-            split column a hash of the file name decides, or of the class with --disjoint-classes: 80 %
-            train, 10 % val, 10 % test
-  tfds      the name of a tensorflow-datasets builder that has images and texts
-  vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
-  cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
-  flowers102  Flowers-102's jpg/ with Reed's descriptions and lists of classes
-  wnid      class folders named by WordNet's ids (ImageNet, Tiny ImageNet); WordNet's own texts describe the
-            classes, and the splits share none
-
-Images are decoded once to check them and stored upright, as JPEG or PNG. The output appears whole or not
-at all; interrupted, the same command continues where it was.
-"""
+"""`vsemb prepare`."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 
+from vsemb.commands import say
 from vsemb.data.readers import formats
-
-EXAMPLE = """  vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --out data/flickr8k
-  vsemb prepare photos.csv --format table --images photos/ --out data/photos"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `vsemb prepare`."""
+    """Adds the command's arguments."""
     parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
     parser.add_argument("--format", required=True, choices=formats(), metavar="F", help=", ".join(formats()))
     parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
     parser.add_argument("--name", help="name of the dataset (default: the last part of DATA)")
-    parser.add_argument(
-        "--on-bad-image",
-        choices=["skip", "fail"],
-        default="skip",
-        help="leave unreadable, missing and caption-less images out and report them (default), or stop",
-    )
+    bad_image = "leave images without captions or readable bytes out, or stop (%(default)s)"
+    parser.add_argument("--on-bad-image", choices=["skip", "fail"], default="skip", help=bad_image)
     parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA and its features")
     parser.add_argument("--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels")
-    parser.add_argument(
-        "--images-per-shard",
-        type=int,
-        default=1024,
-        metavar="N",
-        help="images in a full shard (default: 1024)",
-    )
+    per_shard = "images in a full shard (%(default)s)"
+    parser.add_argument("--images-per-shard", type=int, default=1024, metavar="N", help=per_shard)
     options = parser.add_argument_group("options of single formats")
-    options.add_argument(
-        "--images",
-        metavar="DIR",
-        help="images folder (all but tfds, vsepp, wnid); a URI such as https://... or gs://... for table, "
-        "karpathy, coco and flickr",
-    )
-    options.add_argument(
-        "--uris",
-        action="store_true",
-        default=None,
-        help="let the table's file names be URIs: file://, https://, or with the extra beam gs:// and s3:// (table)",
-    )
+    options.add_argument("--images", metavar="DIR", help="images folder or URI (all but tfds, vsepp, wnid)")
+    options.add_argument("--uris", action="store_true", default=None, help="let file names be URIs (table)")
     options.add_argument("--split", metavar="NAME", help="put all images into this split (coco, flickr, table, tfds)")
-    options.add_argument(
-        "--restval",
-        choices=["train", "keep", "drop"],
-        help="what becomes of COCO's restval: joins train (default), stays, is left out (karpathy, tfds)",
-    )
+    restval = "COCO's restval joins train (default), stays, or is left out (karpathy, tfds)"
+    options.add_argument("--restval", choices=["train", "keep", "drop"], help=restval)
     options.add_argument("--descriptions", metavar="DIR", help="folder of the descriptions text_c10 (cub, flowers102)")
-    options.add_argument(
-        "--class-names", metavar="FILE", help="names of the classes, one a line in their order (flowers102)"
-    )
-    options.add_argument(
-        "--disjoint-classes",
-        action="store_true",
-        default=None,
-        help="make splits that share no class (table)",
-    )
+    options.add_argument("--class-names", metavar="FILE", help="names of the classes, one per line (flowers102)")
+    disjoint = "make splits that share no class (table)"
+    options.add_argument("--disjoint-classes", action="store_true", default=None, help=disjoint)
     options.add_argument("--wordnet", metavar="DIR", help="folder with WordNet 3.0's data.noun (wnid)")
-    options.add_argument(
-        "--class-splits",
-        metavar="N/N/N",
-        help="classes in train, val and test; default 75, 10 and 15 %% of them (wnid)",
-    )
+    class_splits = "classes in train, val and test (75, 10 and 15 %% of them) (wnid)"
+    options.add_argument("--class-splits", metavar="N/N/N", help=class_splits)
     options.add_argument("--image-feature", metavar="PATH", help="name of the image feature (tfds)")
-    options.add_argument("--text-feature", metavar="PATH", help="name of the text feature, e.g. captions/text (tfds)")
+    options.add_argument("--text-feature", metavar="PATH", help="name of the text feature (tfds)")
     options.add_argument("--data-dir", metavar="DIR", help="where tensorflow-datasets keeps its data (tfds)")
-    options.add_argument(
-        "--download", action="store_true", default=None, help="let tensorflow-datasets download (tfds)"
-    )
+    download = "let tensorflow-datasets download (tfds)"
+    options.add_argument("--download", action="store_true", default=None, help=download)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs `vsemb prepare`."""
+def run(arguments: argparse.Namespace) -> None:
+    """Turn images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
+
+    formats:
+      karpathy  dataset_*.json (or the folder that holds it) and images/; COCO's restval joins train
+      coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
+      flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
+      table     CSV, TSV or JSON lines with a header: file, caption (or description)[, split, class]; without a
+                split column a hash of the file name decides, or of the class with --disjoint-classes: 80 %
+                train, 10 % val, 10 % test
+      tfds      the name of a tensorflow-datasets builder that has images and texts
+      vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
+      cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
+      flowers102  Flowers-102's jpg/ with Reed's descriptions and lists of classes
+      wnid      class folders named by WordNet's ids (ImageNet, Tiny ImageNet); WordNet's own texts describe the
+                classes, and the splits share none
+
+    --images may be a URI, https:// or with the extra beam gs:// and s3://, for table, karpathy, coco and flickr; with
+    --uris the file names of a table may be URIs themselves, file:// among them.
+
+    Images are decoded once to check them and stored upright, as JPEG or PNG. The output appears whole or not
+    at all; interrupted, the same command continues where it was.
+
+    Examples:
+      vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --out data/flickr8k
+      vsemb prepare photos.csv --format table --images photos/ --out data/photos
+    """
     from vsemb.data.writing.prepare import prepare, summary
 
-    given = vars(arguments)
-    dataset = prepare(report=lambda line: print(line, file=sys.stderr), **given)
+    given = {name: value for name, value in vars(arguments).items() if name != "argv"}
+    dataset = prepare(report=say, **given)
     print(f"{dataset.path}: {dataset.name}, fingerprint {dataset.fingerprint[:16]}")
     for line in summary(dataset):
         print(f"  {line}")
-    return 0

@@ -1,18 +1,10 @@
-"""Look at a run's space in TensorBoard: images, sentences and words in three dimensions.
-
-Writes a folder for TensorBoard's embedding projector, with thumbnails on the images, and a tensor with images
-and their sentences together. Words are embedded as sentences of one word.
-"""
+"""`vsemb projector`."""
 
 from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import table
-
-EXAMPLE = """  vsemb projector runs/vsepp
-  vsemb projector runs/vsepp --data data/flickr8k --split test --images 200 --sentences 1000
-  tensorboard --logdir runs/vsepp/projector"""
+from vsemb.commands import picked, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +22,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the draw (%(default)s)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the command."""
+def run(arguments: argparse.Namespace) -> None:
+    """Look at a run's space in TensorBoard: images, sentences and words in three dimensions.
+
+    Writes a folder for TensorBoard's embedding projector, with thumbnails on the images, and a tensor with images
+    and their sentences together. Words are embedded as sentences of one word.
+
+    Examples:
+      vsemb projector runs/vsepp
+      vsemb projector runs/vsepp --data data/flickr8k --split test --images 200 --sentences 1000
+      tensorboard --logdir runs/vsepp/projector
+    """
     import shlex
 
     from vsemb.data.store import Dataset
@@ -44,12 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
         Dataset.open(arguments.data or opened.data_path),
         arguments.split,
         arguments.out,
-        images=arguments.images,
-        sentences=arguments.sentences,
-        words=arguments.words,
-        seed=arguments.seed,
+        **picked(arguments, "images", "sentences", "words", "seed"),
     )
     rows = [[name, str(points), str(dim)] for name, (points, dim) in shapes.items()]
     print(table(["tensor", "points", "entries"], rows))
     print(f"\ntensorboard --logdir {shlex.quote(str(path))}")
-    return 0

@@ -1,15 +1,11 @@
-"""List the recipes, or explain one: equations and deviations, and every field with what it takes.
-
-Each field can be replaced when training: vsemb train RECIPE --set text.encoder.units=512
-"""
+"""`vsemb recipes`."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-EXAMPLE = """  vsemb recipes
-  vsemb recipes kiros2014 --variant released --json recipe.json
-  vsemb recipes my_recipe.py"""
+from vsemb.commands import save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +16,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the command."""
-    from typing import Any
+    """List the recipes, or explain one: equations and deviations, and every field with what it takes.
 
+    Each field can be replaced when training: vsemb train RECIPE --set text.encoder.units=512
+
+    Examples:
+      vsemb recipes
+      vsemb recipes kiros2014 --variant released --json recipe.json
+      vsemb recipes my_recipe.py
+    """
     from vsemb import recipes
-    from vsemb.commands import table
     from vsemb.errors import invalid_argument
-    from vsemb.files import write_json
     from vsemb.recipes.describe import description, summary, tree
 
     shown: Any
@@ -40,5 +40,4 @@ def run(arguments: argparse.Namespace) -> None:
         variants = recipes.variants(arguments.name)
         shown = recipe.to_json()
         print(f"{description(arguments.name)}\n\nvariants: {', '.join(variants)}\n\n{tree(recipe)}")
-    if arguments.json:
-        write_json(arguments.json, shown)
+    save_json(arguments, shown)

@@ -1,30 +1,16 @@
-"""Find the images of a dataset that fit a text or an image, with words taken away and added.
-
-The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image takes
-an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus are the
-arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract are those
-of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what they have in
-common. A run on regions has neither index nor arithmetic: each query is compared with all images.
-
---regions finds regions for a run on regions: a region is scored by all words together, and an image is found by its
-best region, or with --all-regions by several. --out draws a sheet of them.
-"""
+"""`vsemb search`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from vsemb.commands import add_modes, add_options, apply_options, say, table
+from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json, say, table
 
 if TYPE_CHECKING:
     from vsemb.runs.searching import Query, Result
 
-EXAMPLE = """  vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
-  vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
-  vsemb search runs/order --compose "a dog" "a ball"
-  vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20
-  vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png"""
+_OPTIONS = ("k", "resort", "keep_query", "candidates")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="the split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
-    add_modes(parser, "search", own=_configure_images)
+    Modes(parser, "search", Mode(_search, _configure_images))
 
 
 def _configure_images(parser: argparse._ActionsContainer) -> None:
@@ -43,46 +29,50 @@ def _configure_images(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="take a word away; repeatable")
     parser.add_argument("--plus", action="append", default=[], metavar="WORD", help="add a word; repeatable")
     for name, which in (("compose", "all of"), ("abstract", "what is common to")):
-        parser.add_argument(
-            f"--{name}", nargs="+", default=[], metavar="A", help=f"{which} two or more texts or images"
-        )
+        texts = f"{which} two or more texts or images"
+        parser.add_argument(f"--{name}", nargs="+", default=[], metavar="A", help=texts)
     parser.add_argument("--resort", type=int, metavar="N", help="sort the best N by distance to their mean")
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
-    parser.add_argument(
-        "--candidates",
-        type=int,
-        metavar="N",
-        help="score N exactly (10 per result, at least 100; all for orders)",
-    )
+    candidates = "score N exactly (10 per result, at least 100; all for orders)"
+    parser.add_argument("--candidates", type=int, metavar="N", help=candidates)
     parser.add_argument("--keep-query", action="store_true", help="let images find themselves")
     parser.add_argument("--run", dest="index_run", metavar="RUN", help="the index's run, where it was moved")
     add_options(parser, "run")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the command."""
-    name = arguments.modes.chosen(arguments)
-    arguments.modes.check(arguments, name or "")
-    search = _search if name is None else arguments.modes.modules[name].run
-    search(arguments)
+    """Find the images of a dataset that fit a text or an image, with words taken away and added.
+
+    The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image takes
+    an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus are
+    the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract are
+    those of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what they
+    have in common. A run of several vectors per image has neither index nor arithmetic: each query is compared with
+    all images.
+
+    Examples:
+      vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
+      vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
+      vsemb search runs/order --compose "a dog" "a ball"
+      vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20
+    """
+    arguments.modes.run(arguments)
 
 
 def _search(arguments: argparse.Namespace) -> None:
     import dataclasses
 
-    from vsemb.files import write_json
     from vsemb.runs.searching import Query
     from vsemb.search import is_index
 
-    several = {name: tuple(getattr(arguments, name)) for name in ("minus", "plus", "compose", "abstract")}
-    query = Query(arguments.text, arguments.image, **several)
+    several = picked(arguments, "minus", "plus", "compose", "abstract")
+    query = Query(arguments.text, arguments.image, **{name: tuple(value) for name, value in several.items()})
     search = _search_index if is_index(arguments.run) else _search_run
     results = search(arguments, query)
     rows = [[str(r.rank), f"{r.score:.3f}", r.item.key, r.item.caption] for r in results]
     print(table(["rank", "score", "key", "caption"], rows, text=(2, 3)))
-    if arguments.json:
-        found = [result.to_json() for result in results]
-        write_json(arguments.json, {"query": dataclasses.asdict(query), "results": found})
+    found = [result.to_json() for result in results]
+    save_json(arguments, {"query": dataclasses.asdict(query), "results": found})
 
 
 def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
@@ -98,13 +88,10 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
         opened,
         opened.open_data(arguments.data),
         query,
-        k=arguments.k,
         split=arguments.split or "all",
         captions=arguments.captions,
-        resort=arguments.resort,
-        keep_query=arguments.keep_query,
-        candidates=arguments.candidates,
         report=say,
+        **picked(arguments, *_OPTIONS),
     )
 
 
@@ -121,16 +108,7 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
-        return search_index(
-            opened,
-            index,
-            query,
-            dataset=dataset,
-            k=arguments.k,
-            resort=arguments.resort,
-            keep_query=arguments.keep_query,
-            candidates=arguments.candidates,
-            report=say,
-        )
+        options = picked(arguments, *_OPTIONS)
+        return search_index(opened, index, query, dataset=dataset, report=say, **options)
     finally:
         index.close()

@@ -62,20 +62,20 @@ class View:
         dataset: the dataset.
         part: the split that is shown.
         shown: queries shown in each direction, or images with what is written of them.
-        limit: images looked at where that is slow; None for the task's own choice.
         arithmetic: examples shown (image key, word taken away, word added).
         seed: of all draws.
         step: called with what is done now.
+        options: what options of systems say (`System.options["report"]`); a maker refuses those that it does not know.
     """
 
     run: Run
     dataset: Dataset
     part: Split
     shown: int
-    limit: int | None
     arithmetic: Sequence[tuple[str, str, str]]
     seed: int
     step: Callable[[str], None]
+    options: Mapping[str, Any]
 
     @cached_property
     def space(self) -> Space:
@@ -112,9 +112,9 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     shown: int = 12,
-    limit: int | None = None,
     arithmetic: Sequence[tuple[str, str, str]] = (),
     seed: int = 0,
+    **options: Any,
 ) -> Report:
     """Writes a page about a run: what it scores, how it was trained, what it finds or writes and where it fails.
 
@@ -128,10 +128,9 @@ def write_report(
         out: the file; None for `report.html` inside the run.
         shown: queries shown in each direction, or images with captions, drawn at random, and half as many of the
             worst.
-        limit: for a run that writes captions: images captioned and measured; None for all, or for 100 where each
-            takes seconds.
         arithmetic: examples shown (image key, word taken away, word added); none for a choice.
         seed: of all draws, >= 0.
+        **options: of systems, such as `limit`, the images captioned and measured of a run that writes captions.
 
     Returns:
         The file, and what was measured.
@@ -147,11 +146,9 @@ def write_report(
 
         write_report(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "test", "report.html")
     """
-    for name, value in (("shown", shown), ("limit", 1 if limit is None else limit)):
-        if value < 1:
-            raise invalid_argument(name, value, "an integer >= 1")
-    if seed < 0:
-        raise invalid_argument("seed", seed, "an integer >= 0")
+    for name, value, least in (("shown", shown, 1), ("seed", seed, 0)):
+        if value < least:
+            raise invalid_argument(name, value, f"an integer >= {least}")
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
@@ -162,7 +159,7 @@ def write_report(
             bar.update(1)
             bar.set_description(name)
 
-        view = View(run, dataset, dataset.split(split), shown, limit, arithmetic, seed, step)
+        view = View(run, dataset, dataset.split(split), shown, arithmetic, seed, step, options)
         makers: list[SectionMaker] = [registry.load(name) for name in registry.references("report_sections")]
         sections = [section for maker in makers for section in maker(view)]
         if not sections:

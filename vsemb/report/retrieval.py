@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vsemb.commands import table
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
@@ -11,7 +12,6 @@ from vsemb.report.arithmetic import check_arithmetic, choose_arithmetic, work_ou
 from vsemb.report.gallery import Gallery
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
 from vsemb.report.plane import draw_plane
-from vsemb.report.tables import retrieval_table
 from vsemb.report.template import page_template
 from vsemb.report.words import families
 from vsemb.runs.run import Run
@@ -25,6 +25,7 @@ _COLUMNS = {
     "median_rank": "median",
     "mean_rank": "mean rank",
 }
+_RANKS = {"median_rank": "median", "mean_rank": "mean"}
 _SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
 
 
@@ -40,8 +41,8 @@ def sections(view: View) -> list[Section]:
     run = view.run
     if not isinstance(run.recipe, Retrieval):
         return []
-    if view.limit is not None:
-        raise invalid_argument("limit", view.limit, "nothing for a run that writes no captions")
+    for name, value in view.options.items():
+        raise invalid_argument(name, value, "nothing for a run for retrieval")
     combines = searcher_of(run).combines
     if view.arithmetic and not combines:
         fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
@@ -108,4 +109,25 @@ def _table(metrics: RetrievalMetrics) -> list[tuple[str, list[tuple[str, str]]]]
         values, bounds = getattr(metrics, side), metrics.intervals[side]
         cells = [(f"{values[key]:.1f}", f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}") for key in _COLUMNS]
         rows.append((name, cells))
+    return rows
+
+
+def retrieval_table(metrics: RetrievalMetrics) -> str:
+    """Lays out retrieval metrics, with their intervals, and below those of pairs where they were measured."""
+    rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
+    if metrics.pairs is not None:
+        rows.append([""] * len(rows[0]))
+        rows += _rows(metrics.pairs, f"{metrics.pairs.images} pairs, one text per image")
+    return table(rows[0], rows[1:])
+
+
+def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
+    columns = list(metrics.image_to_text)
+    rows = [[title, *(_RANKS.get(column, column) for column in columns)]]
+    for name in ("image_to_text", "text_to_image"):
+        values = getattr(metrics, name)
+        rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
+        if metrics.intervals is not None:
+            bounds = metrics.intervals[name]
+            rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
     return rows

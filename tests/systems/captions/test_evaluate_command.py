@@ -10,8 +10,7 @@ import pytest
 from vsemb.cli.__main__ import main
 from vsemb.systems.captions.caption_measure import CaptionTable, MeasuredCaptions, measure_captions
 from vsemb.systems.captions.caption_metrics import CaptionMetrics
-from vsemb.systems.captions.evaluate_captions import captions_table
-from vsemb.systems.captions.evaluate_perplexity import perplexity_table
+from vsemb.systems.captions.commands import captions_table, perplexity_table
 from vsemb.systems.captions.novelty import NearestSentences
 from vsemb.systems.captions.perplexity import PerplexityRow, measure_perplexities
 

@@ -10,7 +10,7 @@ from tests.systems.regions.knowing_run import KnowingRun
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.runs.run import Run
-from vsemb.systems.regions.evaluate_pointing import pointing_table
+from vsemb.systems.regions.commands import pointing_table
 from vsemb.systems.regions.pointing import measure_pointing
 from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
 

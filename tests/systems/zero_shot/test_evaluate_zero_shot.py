@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsemb.systems.zero_shot.evaluate_zero_shot import zero_shot_table
+from vsemb.systems.zero_shot.commands import zero_shot_table
 from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics
 
 

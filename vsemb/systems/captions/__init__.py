@@ -20,17 +20,28 @@ SYSTEM = System(
         },
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },
-    commands={"caption": ("vsemb.systems.captions.caption_command", "write captions of images or of their regions")},
+    commands={"caption": ("vsemb.systems.captions.commands:CAPTION", "write captions of images or of their regions")},
     modes={
         "evaluate": {
-            "captions": "vsemb.systems.captions.evaluate_captions",
-            "perplexity": "vsemb.systems.captions.evaluate_perplexity",
+            "captions": "vsemb.systems.captions.commands:CAPTIONS",
+            "perplexity": "vsemb.systems.captions.commands:PERPLEXITY",
         },
-        "caption": {"regions": "vsemb.systems.captions.caption_regions_command"},
+        "caption": {"regions": "vsemb.systems.captions.commands:REGIONS"},
     },
     options={
-        "demo": ("vsemb.systems.captions.demo_option",),
-        "export": ("vsemb.systems.captions.export_options",),
+        "demo": ("vsemb.systems.captions.commands:DEMO",),
+        "export": ("vsemb.systems.captions.commands:EXPORT",),
+        "report": ("vsemb.systems.captions.commands:REPORT",),
+    },
+    examples={
+        "train": (
+            "vsemb train multimodal-rnn --data data/flickr8k --out runs/captions",
+            "vsemb train multimodal-rnn-regions --alignment runs/dvsa --data data/flickr8k --out runs/snippets",
+        ),
+        "evaluate": ("vsemb evaluate runs/captions --captions --beside runs/sc-nlm --examples 5",),
+        "demo": ("vsemb demo runs/vsepp --captions runs/captions",),
+        "export": ("vsemb export runs/captions savedmodels/captions --beam 7 --n-best 5",),
+        "report": ("vsemb report runs/captions --split test",),
     },
     train_inputs={"alignment": "the dvsa run that cuts captions into snippets of regions"},
     charts={

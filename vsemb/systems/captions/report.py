@@ -63,9 +63,12 @@ def sections(view: View) -> list[Section]:
         return []
     if view.arithmetic:
         raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for a run that writes captions")
+    limit = view.options.get("limit")
+    if limit is not None and limit < 1:
+        raise invalid_argument("limit", limit, "an integer >= 1")
     templates = page_template("report.html.jinja", __package__).module
     order = np.random.default_rng(view.seed).permutation(len(part))
-    rows = order[: view.limit or (_SLOW if run.recipe.ranks_candidates else None)]
+    rows = order[: limit or (_SLOW if run.recipe.ranks_candidates else None)]
     view.step("captions")
     written = caption_split(run, view.dataset, part.name, rows=rows)
     train = training_captions(run, view.dataset)

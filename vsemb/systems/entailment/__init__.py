@@ -6,5 +6,9 @@ SYSTEM = System(
     name="entailment",
     recipes={"entailment": "vsemb.systems.entailment.recipe:ENTAILMENT"},
     parts={"task": {"entailment": "vsemb.systems.entailment.task"}},
-    modes={"evaluate": {"entailment": "vsemb.systems.entailment.evaluate_entailment"}},
+    modes={"evaluate": {"entailment": "vsemb.systems.entailment.commands:ENTAILMENT"}},
+    examples={
+        "train": ("vsemb train entailment --data snli_1.0 --out runs/snli",),
+        "evaluate": ("vsemb evaluate runs/snli --split test",),
+    },
 )

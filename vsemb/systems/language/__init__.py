@@ -18,6 +18,14 @@ SYSTEM = System(
         },
     },
     annotations={"tags": "vsemb.systems.language.tags:find"},
-    modes={"annotate": {"pos-tags": "vsemb.systems.language.annotate_command"}},
+    modes={"annotate": {"pos-tags": "vsemb.systems.language.commands:POS_TAGS"}},
+    examples={
+        "annotate": (
+            "vsemb annotate data/flickr8k --pos-tags",
+            "vsemb annotate data/flickr8k --pos-tags --file pos_tags.txt.gz",
+        ),
+        "train": ("vsemb train sc-nlm --encoder runs/kiros --data data/flickr8k --out runs/sc-nlm",),
+        "evaluate": ("vsemb evaluate runs/sc-nlm --perplexity --beside runs/multiplicative runs/log-bilinear",),
+    },
     train_inputs={"encoder": "the kiros2014 run whose sentence vectors the model is conditioned on"},
 )

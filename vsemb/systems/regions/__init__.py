@@ -13,13 +13,18 @@ SYSTEM = System(
         ),
     },
     commands={
-        "regions": ("vsemb.systems.regions.regions_command", "find regions of images and cache their features"),
-        "align": ("vsemb.systems.regions.align_command", "align the words of a sentence with regions of an image"),
+        "regions": ("vsemb.systems.regions.commands:REGIONS", "find regions of images and cache their features"),
+        "align": ("vsemb.systems.regions.commands:ALIGN", "align the words of a sentence with regions of an image"),
     },
     modes={
-        "evaluate": {"pointing": "vsemb.systems.regions.evaluate_pointing"},
-        "search": {"regions": "vsemb.systems.regions.search_command"},
-        "analyze": {"norms": "vsemb.systems.regions.norms_command"},
+        "evaluate": {"pointing": "vsemb.systems.regions.commands:POINTING"},
+        "search": {"regions": "vsemb.systems.regions.commands:SEARCH"},
+        "analyze": {"norms": "vsemb.systems.regions.commands:NORMS"},
+    },
+    examples={
+        "evaluate": ("vsemb evaluate runs/dvsa --data data/scenes --split test --pointing",),
+        "search": ('vsemb search runs/dvsa "red bus" --regions --split test -k 20 --out buses.png',),
+        "analyze": ("vsemb analyze norms runs/dvsa --data data/flickr8k --split test -k 20 --parts --out norms.png",),
     },
     searchers={"multi_vector": "vsemb.systems.regions.set_search:MultiVectorSearch"},
     report_sections=("vsemb.systems.regions.report:sections",),

@@ -10,8 +10,15 @@ SYSTEM = System(
         "text encoder": dict.fromkeys(("tree-lstm", "child-sum-tree-lstm"), "vsemb.systems.trees.tree_lstm"),
     },
     annotations={"parses": "vsemb.systems.trees.parses:find"},
-    modes={"annotate": {"dependencies": "vsemb.systems.trees.annotate_command"}},
-    options={"run": ("vsemb.systems.trees.parser_option",)},
+    modes={"annotate": {"dependencies": "vsemb.systems.trees.commands:DEPENDENCIES"}},
+    options={"run": ("vsemb.systems.trees.commands:PARSER",)},
+    examples={
+        "annotate": (
+            "vsemb annotate data/flickr8k --dependencies --model en_core_web_sm",
+            "vsemb annotate data/flickr8k --dependencies --conllu captions.conllu.gz --model pipelines/en_ewt",
+        ),
+        "train": ("vsemb train tree-twin --variant tuned --data data/flickr8k --out runs/trees",),
+    },
     client_methods={
         "encode_tree": "vsemb.systems.trees.client:encode_tree",
         "search_tree": "vsemb.systems.trees.client:search_tree",

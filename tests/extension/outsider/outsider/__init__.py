@@ -12,6 +12,6 @@ SYSTEM = System(
         "similarity": {"euclidean": "outsider.euclidean"},
         "loss": {"soft-margin": "outsider.soft_margin"},
     },
-    modes={"evaluate": {"paraphrase": "outsider.evaluate_paraphrase"}},
+    modes={"evaluate": {"paraphrase": "outsider.evaluate_paraphrase:PARAPHRASE"}},
     readers={"sidecar": "outsider.sidecar:read"},
 )

@@ -5,24 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-SUMMARY = "how often the nearest caption is of the same image"
+from vsemb.commands import Mode
 
 
-def measures(recipe: Any) -> bool:
-    """Whether it measures runs of a recipe, beside those that name it: those for retrieval."""
-    from vsemb.recipes.retrieval import Retrieval
-
-    return isinstance(recipe, Retrieval)
-
-
-def configure(parser: argparse._ActionsContainer) -> None:
-    """Adds no options."""
-
-
-def run(arguments: argparse.Namespace, run: Any) -> dict[str, Any]:
-    """Measures and prints."""
+def evaluate(arguments: argparse.Namespace, run: Any) -> dict[str, Any]:
+    """Measure how often the nearest caption is of the same image."""
     from outsider.paraphrase import accuracy
 
     found = accuracy(run.model, run.tokenizer, run.open_data(arguments.data).split(arguments.split))
     print(f"paraphrase   {found:.1f} %")
     return {"paraphrase": found}
+
+
+PARAPHRASE = Mode(evaluate, recipes=("vsemb.recipes.retrieval:Retrieval",))

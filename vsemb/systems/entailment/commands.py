@@ -5,30 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import table
+from vsemb.commands import Mode, table
 
 if TYPE_CHECKING:
-    from vsemb.recipes.schema import Recipe
     from vsemb.runs.run import Run
     from vsemb.systems.entailment.metrics import EntailmentMetrics
 
-SUMMARY = "accuracy at the threshold that is best on validation"
 
-
-def measures(recipe: Recipe) -> bool:
-    """Whether it measures runs of a recipe: those on sentence pairs."""
-    from vsemb.systems.entailment.task import Entailment
-
-    return isinstance(recipe, Entailment)
-
-
-def configure(parser: argparse._ActionsContainer) -> None:
-    """Adds the protocol's options: none."""
-    del parser
-
-
-def run(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Measures and prints; returns what is written as JSON."""
+def _evaluate(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Accuracy of entailment at the threshold that is best on validation."""
     from vsemb.systems.entailment.task import evaluate_entailment_run
 
     data = opened.open_data(arguments.data)
@@ -49,3 +34,6 @@ def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
     rows = [[name, f"{100 * value:.1f} %"] for name, value in measured.items()]
     rows.append(["threshold, from val", f"{metrics.threshold:.3g}  "])
     return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)
+
+
+ENTAILMENT = Mode(_evaluate, recipes=("vsemb.systems.entailment.task:Entailment",))

@@ -1,26 +1,32 @@
-"""`vsemb annotate --dependencies`: the dependency tree of every caption of a dataset."""
+"""What dependency trees add to commands: `vsemb annotate --dependencies`, and the option `--parser`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from vsemb.commands import Mode, Options, say
+
 if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-
-SUMMARY = "dependency trees, for recipes that read trees"
+    from vsemb.runs.run import Run
 
 
-def configure(parser: argparse._ActionsContainer) -> None:
-    """Adds the mode's options."""
+def _configure_dependencies(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--model", metavar="NAME_OR_PATH", help="an installed pipeline of spaCy, or the folder of one")
     parser.add_argument("--conllu", nargs="+", metavar="FILE", help="trees of all captions, plain or .gz")
     parser.add_argument("--processes", type=int, metavar="N", help="processes that parse, each with its pipeline (1)")
 
 
-def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
-    """Parses or reads, and prints; returns what is written as JSON."""
-    from vsemb.commands import say
+def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Dependency trees, for recipes that read trees.
+
+    It finds the tree of every caption; they lie in DATA/parses. A pipeline of spaCy (--model) makes them, and is kept
+    beside them for new sentences, or they come from CoNLL-U files (--conllu) of any parser, such as Stanza, UDPipe or
+    CoreNLP. With both, the trees come from the files, and the pipeline is for new sentences. A sentence belongs to
+    the caption of its sent_id; without ids the sentences are all captions in order. When it was interrupted, the same
+    command resumes it.
+    """
+    from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
     from vsemb.systems.trees.parsers import open_parser
     from vsemb.systems.trees.parsing import describe, import_conllu, parse_dataset
@@ -29,6 +35,7 @@ def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
         raise invalid_argument("model", None, "--model NAME_OR_PATH, --conllu FILE, or both")
     if arguments.conllu and arguments.processes is not None:
         raise invalid_argument("processes", arguments.processes, "none with --conllu, which parses nothing")
+    dataset = Dataset.open(arguments.data)
     parser = None if arguments.model is None else open_parser(arguments.model, report=say)
     overwrite = arguments.overwrite
     if arguments.conllu:
@@ -50,3 +57,26 @@ def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     print(f"where   {values['directory']}")
     print(f"next    {values['next']}")
     return values
+
+
+DEPENDENCIES = Mode(_annotate_dependencies, _configure_dependencies)
+
+
+def _configure_parser(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--parser", metavar="NAME_OR_PATH", help="spaCy pipeline for runs on trees (the training's)")
+
+
+def _apply_parser(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """Gives the parser that was named to the run.
+
+    Raises:
+        VsembError: if the run reads no trees, or there is no such parser.
+    """
+    if arguments.parser is not None:
+        from vsemb.systems.trees.parse_texts import use_parser
+
+        use_parser(run, arguments.parser)
+    return {}
+
+
+PARSER = Options(_configure_parser, _apply_parser)

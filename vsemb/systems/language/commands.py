@@ -5,25 +5,29 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-
-SUMMARY = "parts of speech, for recipes that plan sentences"
+from vsemb.commands import Mode, say
 
 
-def configure(parser: argparse._ActionsContainer) -> None:
-    """Adds the mode's options."""
+def _configure_tags(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--file", type=Path, metavar="TAGS", help="tags of all captions, plain or .gz (NLTK's tagger)")
 
 
-def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
-    """Tags or reads, and prints; returns what is written as JSON."""
-    from vsemb.commands import say
+def _annotate_tags(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Parts of speech, for recipes that plan sentences.
+
+    It finds the part of speech of every word; they lie in DATA/tags, one tag of the Penn Treebank per word. NLTK's
+    perceptron tagger makes them, from the model averaged_perceptron_tagger_eng below NLTK_DATA, or they come from a
+    file (--file) with one caption per line:
+
+        ID<TAB>word/TAG word/TAG ...
+    """
+    from vsemb.data.store import Dataset
     from vsemb.systems.language.taggers import open_tagger
     from vsemb.systems.language.tags import describe_tags, import_tags, tag_captions
 
+    dataset = Dataset.open(arguments.data)
     began = time.monotonic()
     if arguments.file is None:
         tags = tag_captions(dataset, open_tagger(), overwrite=arguments.overwrite)
@@ -38,3 +42,6 @@ def run(arguments: argparse.Namespace, dataset: Dataset) -> dict[str, Any]:
     print(f"time      {values['seconds']:.1f} s")
     print(f"where     {values['directory']}")
     return values
+
+
+POS_TAGS = Mode(_annotate_tags, _configure_tags)

@@ -1,0 +1,312 @@
+"""What captions add to commands: `vsemb caption`, options of `demo`, `export` and `report`, modes of `evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vsemb.commands import (
+    Command,
+    Mode,
+    Modes,
+    Options,
+    check_image_files,
+    open_keys,
+    picked,
+    save_json,
+    say,
+    say_images,
+    table,
+)
+from vsemb.systems.regions.commands import box_text, check_files, save_files
+
+if TYPE_CHECKING:
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.caption_measure import CaptionTable
+    from vsemb.systems.captions.perplexity import PerplexityRow
+
+_SEARCH = ("beam", "n_best", "length_penalty", "max_words", "candidates")
+_RECIPES = ("vsemb.systems.captions.task:NextWordTask",)
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run directory")
+    parser.add_argument("images", nargs="+", metavar="IMAGE", help="image files, or keys of a dataset's images")
+    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the training's)")
+    parser.add_argument("--json", metavar="FILE", help="also write the captions to FILE as JSON")
+    Modes(parser, "caption", Mode(_caption_images, _configure_images))
+
+
+def _configure_images(parser: argparse._ActionsContainer) -> None:
+    _configure_search(parser)
+    draws = parser.add_argument_group("drawing words in place of a beam search")
+    draws.add_argument("--sample", metavar="HOW", help="greedy, random, top-k=5 or top-p=0.9 (beam search)")
+    draws.add_argument("--temperature", type=float, default=1.0, metavar="T", help="of the draws (%(default)s)")
+    draws.add_argument("--seed", type=int, default=0, help="of the draws (%(default)s)")
+
+
+def _configure_search(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
+    parser.add_argument("--n-best", type=int, metavar="N", help="captions per image (5, at most the beam)")
+    penalty = "divides log-probabilities by length to this power (the recipe's)"
+    parser.add_argument("--length-penalty", type=float, metavar="P", help=penalty)
+    parser.add_argument("--max-words", type=int, metavar="N", help="longest caption (the recipe's)")
+    candidates = "for sc-nlm: captions to choose from (the recipe's)"
+    parser.add_argument("--candidates", type=int, metavar="N", help=candidates)
+
+
+def _caption(arguments: argparse.Namespace) -> int | None:
+    """Write captions of images: sentences, the likeliest first, with the logarithm of their probability.
+
+    For runs of the recipes multimodal-rnn and multimodal-rnn-regions, which write word by word, and sc-nlm, which
+    writes many candidates and returns the best. IMAGE is a file, or the key of an image of the dataset.
+
+    Examples:
+      vsemb caption runs/captions dog.jpg beach.jpg
+      vsemb caption runs/captions dog.jpg --beam 20 --n-best 10 --json captions.json
+      vsemb caption runs/captions dog.jpg --sample top-p=0.9 --seed 7
+      vsemb caption runs/sc-nlm dog.jpg --n-best 1
+      vsemb caption runs/regions street.jpg --regions --most 8 --parts --out regions.png
+    """
+    return arguments.modes.run(arguments)
+
+
+CAPTION = Command(_caption, _configure)
+
+
+def _caption_images(arguments: argparse.Namespace) -> int:
+    from vsemb.errors import printable
+    from vsemb.systems.captions.captioning import CaptionOptions, caption_images, open_captioning_run
+
+    check_image_files(arguments.images, json=arguments.json)
+    opened = open_captioning_run(arguments.run)
+    options = CaptionOptions(**picked(arguments, *_SEARCH, "sample", "temperature", "seed"))
+    dataset = open_keys(opened, arguments.data, arguments.images)
+    found = caption_images(opened, arguments.images, dataset, options)
+    written = [[(printable(text), f"{log_prob:.2f}") for text, log_prob in each.captions] for each in found]
+    status = say_images("caption", found, ("caption", "log-prob"), written)
+    save_json(arguments, {"images": [result.to_json() for result in found]})
+    return status
+
+
+def _configure_regions(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--out", metavar="FILE", help="draw the image with boxes: a .png or .jpg file")
+    parser.add_argument("--most", type=int, default=5, metavar="N", help="captions to show (%(default)s)")
+    parser.add_argument("--parts", action="store_true", help="leave the whole image out")
+    overlap = "highest intersection over union of regions that are kept (%(default)s)"
+    parser.add_argument("--overlap", type=float, default=0.5, metavar="SHARE", help=overlap)
+    boxes = "a detector's results for this image, in COCO's format, in pixels"
+    parser.add_argument("--boxes", metavar="FILE", help=boxes)
+
+
+def _caption_regions(arguments: argparse.Namespace) -> None:
+    """Caption each region of one image.
+
+    For runs of multimodal-rnn-regions. Of regions that overlap or say the same, the likeliest by its words is kept.
+    --out draws the image with the boxes, and their captions beside it.
+    """
+    from vsemb.errors import invalid_argument, printable
+    from vsemb.systems.captions.captioning import open_captioning_run
+    from vsemb.systems.captions.region_captions import caption_regions
+
+    if len(arguments.images) > 1:
+        raise invalid_argument("images", arguments.images[1], "one image with --regions")
+    check_files(arguments, arguments.images)
+    opened = open_captioning_run(arguments.run)
+    dataset = open_keys(opened, arguments.data, arguments.images)
+    options = picked(arguments, "most", "beam", "parts", "overlap", "boxes")
+    found = caption_regions(opened, arguments.images[0], dataset, report=say, **options)
+    rows = []
+    for each in found.captions:
+        numbers = [f"{each.log_prob:.2f}", f"{each.score:.2f}", str(each.region)]
+        rows.append([printable(each.text), *numbers, box_text(each.box)])
+    print(table(["caption", "log-prob", "per word", "region", "box (x y w h)"], rows, text=(0, 4)))
+    save_files(arguments, found.to_json(), found.drawn)
+
+
+REGIONS = Mode(_caption_regions, _configure_regions, uses=("beam",))
+
+
+def _configure_demo(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--captions", metavar="RUN", help="a run that writes captions of the images asked about")
+
+
+def _add_captioner(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """Returns the run that was named as `captioning`."""
+    if arguments.captions is None:
+        return {}
+    from vsemb.systems.captions.captioning import open_captioning_run
+
+    return {"captioning": open_captioning_run(arguments.captions)}
+
+
+DEMO = Options(_configure_demo, _add_captioner)
+
+
+def _configure_export(parser: argparse._ActionsContainer) -> None:
+    _configure_search(parser.add_argument_group("runs that write captions"))
+
+
+def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """Returns how captions are looked for as `options`.
+
+    Raises:
+        InvalidArgumentError: for a run that writes no captions, or a precision for one that does.
+    """
+    from vsemb.errors import invalid_argument
+    from vsemb.systems.captions.captioner import CaptionOptions
+    from vsemb.systems.captions.task import NextWordTask
+
+    given = {name: value for name, value in picked(arguments, *_SEARCH).items() if value is not None}
+    writes = isinstance(run.recipe, NextWordTask)
+    if writes and arguments.precision is not None:
+        raise invalid_argument("--precision", arguments.precision, "none for a run that writes captions")
+    if not given:
+        return {}
+    if not writes:
+        name = next(iter(given))
+        raise invalid_argument(f"--{name.replace('_', '-')}", given[name], "none for a run that writes no captions")
+    return {"options": CaptionOptions(**given)}
+
+
+EXPORT = Options(_configure_export, _fix_search)
+
+
+def _configure_report(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--limit", type=int, metavar="N", help="images to caption (all; 100 for slow captioners)")
+
+
+def _limit(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
+    return {} if arguments.limit is None else picked(arguments, "limit")
+
+
+REPORT = Options(_configure_report, _limit)
+
+
+def _configure_captions(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--beside", nargs="+", default=[], metavar="RUN", help="other runs, measured in the same table")
+    parser.add_argument("--beam", type=int, metavar="N", help="hypotheses kept (the recipe's)")
+    parser.add_argument("--length-penalty", type=float, metavar="P", help="see vsemb caption --help (the recipe's)")
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N images (all)")
+    parser.add_argument("--examples", type=int, default=0, metavar="N", help="images whose captions are shown (0)")
+    parser.add_argument("--references", action="store_true", help="also score a person's caption against the others")
+    parser.add_argument("--no-meteor", action="store_true", help="leave METEOR out, which takes Java and time")
+
+
+def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Measure BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of the captions written."""
+    from vsemb.errors import invalid_argument
+    from vsemb.systems.captions.caption_measure import measure_captions
+    from vsemb.systems.captions.captioning import CaptionOptions, open_captioning_run
+
+    if arguments.examples < 0:
+        raise invalid_argument("examples", arguments.examples, "an integer >= 0")
+    found = measure_captions(
+        [open_captioning_run(path) for path in (arguments.run, *arguments.beside)],
+        opened.open_data(arguments.data),
+        arguments.split,
+        options=CaptionOptions(**picked(arguments, "beam", "length_penalty")),
+        meteor=not arguments.no_meteor,
+        **picked(arguments, "limit", "references"),
+    )
+    print(captions_table(found))
+    for image in range(min(arguments.examples, len(found.keys))):
+        print(f"\n{_example(found, image)}")
+    return found.to_json()
+
+
+def captions_table(found: CaptionTable) -> str:
+    """Lays out the scores of captions in percent, a row per run or baseline, with notes below.
+
+    Args:
+        found: see `vsemb.systems.captions.caption_measure.measure_captions`.
+    """
+    columns: dict[str, list[float | None]] = {
+        **{f"B-{order}": [row.metrics.bleu[order - 1] for row in found.rows] for order in range(1, 5)},
+        "METEOR": [row.metrics.meteor for row in found.rows],
+        "ROUGE-L": [row.metrics.rouge_l for row in found.rows],
+        "CIDEr": [row.metrics.cider for row in found.rows],
+        "true": [row.true for row in found.rows],
+        "novel": [row.metrics.novelty for row in found.rows],
+    }
+    columns = {name: values for name, values in columns.items() if any(v is not None for v in values)}
+    rows = [
+        [
+            row.name,
+            *("" if values[number] is None else f"{values[number]:.1f}" for values in columns.values()),
+            str(row.metrics.vocabulary),
+            f"{row.metrics.words:.1f}",
+        ]
+        for number, row in enumerate(found.rows)
+    ]
+    header = [f"{found.split}: {len(found.keys)} images", *columns, "vocabulary", "words"]
+    lines = [table(header, rows)]
+    known = found.rows[0].metrics.train_vocabulary
+    if known is not None:
+        lines.append(f"The training captions have {known:,} different words.")
+    return "\n".join([*lines, *found.notes])
+
+
+def _example(found: CaptionTable, image: int) -> str:
+    """Lays out the captions of one image, each with its nearest training sentence."""
+    from vsemb.errors import printable
+
+    rows = []
+    for row in found.rows:
+        marks = {None: "", True: "  (true)", False: "  (not true)"}
+        truth = None if row.truths is None else row.truths[image] is True
+        rows.append(["", row.name, f"{row.captions[image] or '(none)'}{marks[truth]}"])
+        nearest = found.nearest_sentence(row, image)
+        if row.recipe is not None and nearest is not None:
+            rows.append(["", "  nearest training sentence", nearest])
+    rows.append(["", "a reference", found.references[image][0]])
+    return printable(table([found.keys[image], "", ""], rows, text=(0, 1, 2)))
+
+
+CAPTIONS = Mode(_evaluate_captions, _configure_captions, recipes=_RECIPES)
+
+
+def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Measure the perplexity of the captions of a split."""
+    from vsemb.errors import DataError
+    from vsemb.runs.run import Run
+    from vsemb.systems.captions.perplexity import difference_of, measure_perplexities
+
+    runs = [opened, *map(Run.open, arguments.beside)]
+    for run in runs:
+        if not PERPLEXITY.measures(run.recipe):
+            raise DataError(
+                f"{run.path} must be a run that writes words, such as one of multimodal-rnn or sc-nlm; it was trained "
+                f"with the recipe {run.recipe.name!r}, which is for {run.recipe.kind}."
+            )
+    rows = measure_perplexities(runs, opened.open_data(arguments.data), arguments.split)
+    difference = difference_of(rows[: len(runs)])
+    print(perplexity_table(rows, arguments.split, difference))
+    return {"split": arguments.split, "difference": difference, "measured": [row.to_json() for row in rows]}
+
+
+def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:
+    """Lays out perplexities, a row per run or baseline.
+
+    Args:
+        rows: see `vsemb.systems.captions.perplexity.measure_perplexities`.
+        split: its name.
+        difference: why the rows do not compare, if they do not.
+    """
+    cells = [
+        [
+            row.name,
+            row.decoder,
+            f"{row.perplexity:.2f}",
+            f"{row.bits:.3f}",
+            f"{row.words:,}",
+            f"{100 * row.unknown:.1f} %",
+        ]
+        for row in rows
+    ]
+    header = [split, "model", "perplexity", "bits per word", "words", "unknown"]
+    return "\n".join([table(header, cells, text=(0, 1)), *([difference] if difference else [])])
+
+
+PERPLEXITY = Mode(_evaluate_perplexity, uses=("beside",), recipes=_RECIPES)

@@ -1,0 +1,359 @@
+"""What regions add to commands: `vsemb regions`, `vsemb align`, and modes of `search`, `analyze` and `evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vsemb.commands import (
+    Command,
+    Mode,
+    check_image_files,
+    open_keys,
+    picked,
+    save_json,
+    say,
+    say_store,
+    say_verified,
+    table,
+)
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from vsemb.runs.run import Run
+    from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
+    from vsemb.systems.regions.region_search import FoundRegion
+
+_BOXES = "a detector's results for this image, in COCO's format, in pixels"
+
+
+def check_files(arguments: argparse.Namespace, images: Sequence[str] = ()) -> None:
+    """Refuses, before any work, a picture without a known ending, or one file in the place of another.
+
+    Args:
+        arguments: with `out` and `json`.
+        images: files that are read.
+
+    Raises:
+        InvalidArgumentError: naming the option.
+    """
+    from vsemb.runs.pictures import check_picture_path
+
+    check_image_files(images, out=arguments.out, json=arguments.json)
+    if arguments.out is not None:
+        check_picture_path(arguments.out)
+
+
+def save_files(arguments: argparse.Namespace, values: Any, draw: Callable[[], Image.Image] | None) -> None:
+    """Writes the picture and the JSON that were asked for.
+
+    Args:
+        arguments: with `out` and `json`.
+        values: what is written as JSON.
+        draw: makes the picture; None where there is nothing to draw.
+    """
+    from vsemb.errors import printable
+    from vsemb.runs.pictures import save_picture
+
+    if arguments.out is not None and draw is not None:
+        save_picture(draw(), arguments.out)
+        print(f"\n{printable(arguments.out)}")
+    save_json(arguments, values)
+
+
+def box_text(box: Sequence[int]) -> str:
+    """Returns a box as tables show it."""
+    return " ".join(map(str, box))
+
+
+def _configure_regions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
+    source = "grid, selective-search, or the FILE.json of a detector (%(default)s)"
+    parser.add_argument("--from", dest="source", default="grid", metavar="SOURCE", help=source)
+    parser.add_argument("--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids")
+    parser.add_argument("--count", type=int, default=19, help="boxes per image, besides the whole image (%(default)s)")
+    parser.add_argument("--overlap", type=float, help="highest intersection over union of boxes that are kept (0.5)")
+    pooling = "average the last map over each box, or embed its crop (%(default)s)"
+    parser.add_argument("--pooling", choices=("map", "crops"), default="map", help=pooling)
+    rank = "keep boxes by contrast or by score (objectness; confidence for detectors)"
+    parser.add_argument("--rank", choices=("objectness", "confidence"), help=rank)
+    parser.add_argument("--backbone", help="a keras.applications network, or SmallConvNet (MobileNetV2)")
+    weights = "imagenet, random, a weights file, or a run trained from pixels (%(default)s)"
+    parser.add_argument("--weights", default="imagenet", help=weights)
+    parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
+    parser.add_argument("--batch-size", type=int, default=32, help="images at a time (%(default)s)")
+    parser.add_argument("--verify", action="store_true", help="make none, but check all regions of DATA in full")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
+
+
+def _find_regions(arguments: argparse.Namespace) -> None:
+    """Find regions of a dataset's images, describe them with an image network, and cache them beside it.
+
+    Of each image the whole and the best boxes are kept. Boxes come from a grid of several scales, which needs
+    nothing else (--from grid); from OpenCV's selective search (--from selective-search, the extra `regions`); or
+    from a detector's results (--from FILE.json), a list in COCO's format of {"image_id", "bbox": [x, y, w, h] in
+    pixels, "score"}.
+
+    An image_id of a detector is the key of an image in the dataset, with or without folders and ending, or the
+    number in a file name such as 000000391895.jpg. For other ids --images names a COCO annotations file, whose
+    "images" list id and file_name. It also gives the width and height that the detector saw, where the dataset
+    was prepared with --max-side; otherwise boxes are in pixels of the images as they are stored. Ids that the
+    dataset does not have are left out, an image without a detection has the whole image alone, and both are
+    counted.
+
+    The regions lie in DATA/regions/FINGERPRINT, where the fingerprint names network, weights, boxes and
+    preprocessing. An interrupted run goes on where it was when the same command is given again.
+
+    Examples:
+      vsemb regions data/flickr8k
+      vsemb regions data/coco --from detections.json --images annotations/instances_val2017.json
+      vsemb regions data/scenes --pooling crops --weights runs/scenes
+    """
+    from vsemb.data.store import Dataset
+    from vsemb.errors import invalid_argument, unknown_name
+    from vsemb.runs.fine_tune import lent_backbone
+    from vsemb.systems.regions.detections import read_detections
+    from vsemb.systems.regions.image import RegionConfig
+    from vsemb.systems.regions.region_store import RegionStore
+    from vsemb.systems.regions.regions import cache_regions
+
+    dataset = Dataset.open(arguments.data)
+    if arguments.verify:
+        return save_json(arguments, say_verified(RegionStore.verify_all(dataset), "regions", arguments.data))
+    file = None if arguments.source in ("grid", "selective-search") else Path(arguments.source)
+    if file is None and arguments.images is not None:
+        raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
+    if file is not None and not file.suffix and not file.exists():
+        raise unknown_name("from", arguments.source, ("grid", "selective-search", "FILE.json"))
+    options = {"count": arguments.count, "pooling": arguments.pooling, "rank": arguments.rank or ""}
+    if arguments.overlap is not None:
+        options["overlap"] = arguments.overlap
+    regions = RegionConfig("detections" if file else arguments.source, **options)
+    detections = None
+    if file is not None:
+        detections = read_detections(file, dataset, arguments.images)
+        for note in detections.notes:
+            say(note)
+    with lent_backbone(arguments.weights, picked(arguments, "backbone", "size")) as (backbone, weights):
+        found = {"weights": weights, "detections": detections, "batch_size": arguments.batch_size}
+        store = cache_regions(dataset, backbone, regions, **found)
+    others = list(store.directory.parent.glob("[!.]*/manifest.json"))
+    named = f" --set image.fingerprint={store.fingerprint}" if len(others) > 1 else ""
+    command = f"vsemb train dvsa --data {arguments.data} --out runs/dvsa{named}"
+    mean = f"{store.mean_count:.1f} per image on average, the whole image included"
+    values = say_store(store, regions=mean, next=command)
+    save_json(arguments, {**values, "regions_mean": round(store.mean_count, 2), "next": command})
+
+
+REGIONS = Command(_find_regions, _configure_regions)
+
+
+def _configure_align(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="the run directory")
+    parser.add_argument("image", metavar="IMAGE", help="an image file, or the key of a dataset's image")
+    parser.add_argument("sentence", metavar="SENTENCE", help="a sentence about the image")
+    parser.add_argument("--out", metavar="FILE", help="draw it: a .png or .jpg file")
+    affinity = "bonus for neighbouring words on one region, in units of scores (%(default)s)"
+    parser.add_argument("--affinity", type=float, default=0.0, metavar="B", help=affinity)
+    fade = "words below this share of the best score are grey (0.25)"
+    parser.add_argument("--fade", type=float, metavar="SHARE", help=fade)
+    parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the training's)")
+    parser.add_argument("--boxes", metavar="FILE", help=_BOXES)
+    parser.add_argument("--json", metavar="FILE", help="also write the result to FILE as JSON")
+
+
+def _align(arguments: argparse.Namespace) -> None:
+    """Align the words of a sentence with the regions of an image that they describe.
+
+    For runs on regions, such as those of the recipe dvsa. Each word gets the region that fits it best. With
+    --affinity, neighbouring words tend to share a region, so that phrases get longer. --out draws the image with the
+    boxes, and the words in their colours; words with low scores are grey. IMAGE is a file, or the key of an image of
+    the dataset.
+
+    Examples:
+      vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
+      vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json
+    """
+    import math
+
+    from vsemb.errors import invalid_argument
+    from vsemb.runs.pictures import decimals
+    from vsemb.runs.run import Run
+    from vsemb.systems.regions.aligning import align_image
+    from vsemb.systems.regions.drawing import FADE
+
+    fade = FADE if arguments.fade is None else arguments.fade
+    if not 0 <= fade < math.inf:
+        raise invalid_argument("fade", fade, "a number >= 0")
+    check_files(arguments, [arguments.image])
+    opened = Run.open(arguments.run, "retrieval")
+    dataset = open_keys(opened, arguments.data, [arguments.image])
+    options = picked(arguments, "affinity", "boxes")
+    found = align_image(opened, arguments.image, arguments.sentence, dataset, **options, report=say)
+    digits = decimals(found.scores)
+    rows = []
+    for phrase in found.phrases:
+        scores = " ".join(f"{score:.{digits}f}" for score in phrase.scores)
+        where = [str(phrase.region), box_text(phrase.box)]
+        rows.append([" ".join(phrase.words), *where, f"{phrase.score:.{digits}f}", scores])
+    print(table(["phrase", "region", "box (x y w h)", "score", "of its words"], rows, text=(0, 2, 4)))
+    save_files(arguments, found.to_json(), lambda: found.drawn(fade))
+
+
+ALIGN = Command(_align, _configure_align)
+
+
+def _configure_search(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--all-regions", action="store_true", help="let an image be found by several of its regions")
+    parser.add_argument("--parts", action="store_true", help="leave whole images out")
+    parser.add_argument("--out", metavar="FILE", help="draw the regions, 400 at most: a .png or .jpg file")
+
+
+def _search(arguments: argparse.Namespace) -> None:
+    """Find regions of images by a text, for a run on regions.
+
+    A region is scored by all words together, and an image is found by its best region, or with --all-regions by
+    several. --out draws a sheet of them.
+    """
+    from vsemb.errors import invalid_argument, printable
+    from vsemb.runs.run import Run
+    from vsemb.systems.regions.region_search import region_sheet, search_regions
+    from vsemb.systems.regions.run import require_regions
+
+    if arguments.text is None:
+        raise invalid_argument("text", None, "a few words to look for")
+    check_files(arguments)
+    opened = Run.open(arguments.run, "retrieval")
+    require_regions(opened)
+    dataset = opened.open_data(arguments.data)
+    found = search_regions(
+        opened,
+        dataset,
+        arguments.text,
+        split=arguments.split or "all",
+        every=arguments.all_regions,
+        report=say,
+        **picked(arguments, "k", "parts"),
+    )
+    print(regions_table(found, "score"))
+    values = {"query": printable(arguments.text), "results": [region.to_json() for region in found]}
+    save_files(arguments, values, (lambda: region_sheet(dataset, found)) if found else None)
+
+
+def regions_table(found: Sequence[FoundRegion], score: str) -> str:
+    """Lays out regions that were found, with what they were found by."""
+    from vsemb.runs.pictures import decimals
+
+    digits = decimals(region.score for region in found)
+    rows = []
+    for each in found:
+        where = [each.key, each.split, str(each.region), box_text(each.box)]
+        rows.append([str(each.rank), f"{each.score:.{digits}f}", *where])
+    return table(["rank", score, "key", "split", "region", "box (x y w h)"], rows, text=(2, 3, 5))
+
+
+SEARCH = Mode(_search, _configure_search)
+
+
+def _configure_norms(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("-k", type=int, default=40, metavar="N", help="words per list, and regions (%(default)s)")
+    rare = "leave rarer words of the split out (%(default)s)"
+    parser.add_argument("--min-count", type=int, default=5, metavar="N", help=rare)
+    _configure_search(parser)
+
+
+def _analyze_norms(arguments: argparse.Namespace) -> None:
+    """Norms of words and regions.
+
+    It lists the words and regions with the largest embeddings, and the words with the smallest, for a run on regions
+    whose score is a sum of inner products, such as the variant paper of the recipe dvsa. The norm of a word is the
+    mean norm of its vectors over its places in the captions of a split.
+    """
+    from vsemb.errors import invalid_argument
+    from vsemb.runs.pictures import decimals
+    from vsemb.runs.run import Run
+    from vsemb.systems.regions.norms import measure_norms
+    from vsemb.systems.regions.region_search import region_sheet
+    from vsemb.systems.regions.run import require_regions
+
+    if len(arguments.runs) > 1:
+        raise invalid_argument("run", arguments.runs[1], "one run for norms")
+    check_files(arguments)
+    opened = Run.open(arguments.runs[0], "retrieval")
+    require_regions(opened)
+    dataset = opened.open_data(arguments.data)
+    options = picked(arguments, "k", "min_count", "parts")
+    found = measure_norms(opened, dataset, arguments.split, every=arguments.all_regions, **options)
+    digits = decimals(word.norm for word in found.largest)
+    words = [
+        [[f"{word.norm:.{digits}f}", word.word, str(word.count)] for word in side]
+        for side in (found.smallest, found.largest)
+    ]
+    rows = [[*low, *high] for low, high in zip(*words, strict=True)]
+    print(table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4)))
+    print(f"\n{regions_table(found.regions, 'norm')}")
+    values = {"split": arguments.split, **found.to_json()}
+    save_files(arguments, values, (lambda: region_sheet(dataset, found.regions)) if found.regions else None)
+
+
+NORMS = Mode(_analyze_norms, _configure_norms)
+
+
+def _configure_pointing(parser: argparse._ActionsContainer) -> None:
+    affinity = "bonus for neighbouring words on one region (several)"
+    parser.add_argument("--affinity", type=float, nargs="+", metavar="BETA", help=affinity)
+
+
+def _evaluate_pointing(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Share of words that choose the region of what they name.
+
+    A word is right where its region overlaps what it names with an intersection over union of 0.5 or more. This reads
+    which words of a caption name which objects, as in the data of `vsemb scenes`.
+    """
+    from vsemb.systems.regions.pointing import measure_pointing
+
+    dataset, bootstrap = opened.open_data(arguments.data), arguments.bootstrap
+    metrics, chosen = measure_pointing(
+        opened, dataset, arguments.split, affinities=arguments.affinity, bootstrap=bootstrap
+    )
+    print(pointing_table(metrics, arguments.split, chosen))
+    return {"split": arguments.split, "affinity_chosen_on_val": chosen, **metrics.to_json()}
+
+
+def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -> str:
+    """Lays out pointing metrics, in percent, with their intervals where they are there.
+
+    Args:
+        metrics: see `vsemb.systems.regions.pointing_metrics.evaluate_pointing`.
+        split: its name.
+        chosen: the affinity that is best on the validation split, which is marked; None marks none.
+    """
+    shares: list[tuple[str, PointingShare]] = [
+        ("chance", metrics.chance),
+        ("always the whole image", metrics.whole_image),
+    ]
+    for affinity, share in metrics.accuracy.items():
+        notes = ["each word by itself"] if affinity == 0 else []
+        notes += ["best on val"] if affinity == chosen else []
+        shares.append((f"affinity {affinity:g}" + (f" ({', '.join(notes)})" if notes else ""), share))
+    shares.append(("ceiling: a right region exists", metrics.ceiling))
+    rows = []
+    for name, share in shares:
+        rows.append([name, f"{share.words:.1f}", f"{share.nouns:.1f}"])
+        if share.intervals is not None:
+            bounds = (share.intervals[part] for part in ("words", "nouns"))
+            rows.append(["  95 %", *(f"{low:.1f}–{high:.1f}" for low, high in bounds)])
+    header = [f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"]
+    header += [f"{metrics.words} words", f"{metrics.nouns} nouns"]
+    lines = [table(header, rows)]
+    if metrics.undecided:
+        lines.append(f"{metrics.undecided} words count as wrong, since the model does not read them.")
+    return "\n".join(lines)
+
+
+POINTING = Mode(
+    _evaluate_pointing, _configure_pointing, uses=("bootstrap",), recipes=("vsemb.recipes.retrieval:Retrieval",)
+)

@@ -1,0 +1,259 @@
+"""What classes add to commands: `vsemb classify`, their names in exports, and modes of `evaluate` and `scenes`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vsemb.commands import (
+    Command,
+    Mode,
+    Options,
+    add_options,
+    apply_options,
+    open_keys,
+    picked,
+    save_json,
+    say,
+    say_images,
+    table,
+)
+
+if TYPE_CHECKING:
+    from vsemb.data.store import Dataset
+    from vsemb.runs.run import Run
+    from vsemb.systems.zero_shot.metrics import ZeroShotMetrics
+    from vsemb.systems.zero_shot.recognition import ZeroShotTask
+
+_TOP, _SPLIT = 5, "test"
+# Images per split of flowers.
+_FLOWERS = {"train": 1600, "val": 320, "test": 480}
+
+
+def _configure_classes(parser: argparse._ActionsContainer) -> None:
+    group = parser.add_argument_group("classes")
+    group.add_argument("--classes", nargs="+", metavar="NAME", help="names of the classes")
+    group.add_argument("--classes-file", metavar="FILE", help="a file with one name per line instead")
+    template = "a text with {} for the name; repeatable (the name alone)"
+    group.add_argument("--template", action="append", default=[], metavar="TEXT", help=template)
+
+
+def _chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
+    """Returns the names given, or None.
+
+    Raises:
+        VsembError: for names twice, templates without names, or a file that cannot be read.
+    """
+    from vsemb.errors import invalid_argument
+    from vsemb.systems.zero_shot.classify import read_classes
+
+    if arguments.classes is not None and arguments.classes_file is not None:
+        raise invalid_argument("classes_file", arguments.classes_file, "nothing beside --classes")
+    if arguments.classes_file is not None:
+        return read_classes(arguments.classes_file)
+    if arguments.classes is None and arguments.template:
+        raise invalid_argument("template", arguments.template, "nothing without --classes or --classes-file")
+    return arguments.classes
+
+
+def _add_signature(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """Returns the signature `classify` of the classes that were named, in `extras`.
+
+    Raises:
+        VsembError: for a run that classifies no images, or names that cannot be.
+    """
+    from vsemb.errors import invalid_argument
+    from vsemb.systems.zero_shot.classify import embed_classes
+
+    names = _chosen_classes(arguments)
+    if names is None:
+        return {}
+    if run.recipe.kind != "retrieval":
+        fix = f"{run.path} is for {run.recipe.kind}."
+        raise invalid_argument("classes", names, "none but for a run that embeds images and texts", fix)
+    return {"extras": (embed_classes(run, names, arguments.template, report=say).signature,)}
+
+
+CLASSES = Options(_configure_classes, _add_signature)
+
+
+def _configure_classify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="the run directory")
+    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of a dataset's images")
+    _configure_classes(parser)
+    parser.add_argument("--top", type=int, metavar="N", help=f"classes to show for each image ({_TOP})")
+    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
+    parser.add_argument("--split", help=f"the split to classify where no image is given ({_SPLIT})")
+    add_options(parser, "run")
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+
+
+def _classify(arguments: argparse.Namespace) -> int:
+    """Classify images by the names of classes, with any run: nothing is trained.
+
+    Each class is the set of texts that its name makes with the templates; its score is the mean of their scores.
+    Without images a whole split is classified, and compared with the classes of its images where they have any.
+
+    Examples:
+      vsemb classify runs/vsepp rex.jpg tom.jpg --classes dog cat --template "a photo of a {}"
+      vsemb classify runs/vsepp --classes-file classes.txt --split test --json found.json
+    """
+    from vsemb.errors import invalid_argument
+    from vsemb.runs.run import Run
+    from vsemb.systems.zero_shot.classify import classify_images, classify_split, embed_classes
+
+    names = _chosen_classes(arguments)
+    if names is None:
+        raise invalid_argument("classes", None, "names of classes, as --classes or --classes-file")
+    if arguments.images and arguments.split is not None:
+        raise invalid_argument("split", arguments.split, "nothing where images are given")
+    if not arguments.images and arguments.top is not None:
+        raise invalid_argument("top", arguments.top, "nothing where no image is given")
+    opened = Run.open(arguments.run, "retrieval")
+    apply_options(arguments, opened, "run")
+    prompts = embed_classes(opened, names, arguments.template, report=say)
+    measured: dict[str, Any]
+    if arguments.images:
+        dataset = open_keys(opened, arguments.data, ())
+        top = _TOP if arguments.top is None else arguments.top
+        images = classify_images(opened, arguments.images, prompts, dataset, top=top)
+        scores = [[(name, f"{score:.3f}") for name, score in each.scores.items()] for each in images]
+        status = say_images("classify", images, ("class", "score"), scores)
+        measured = {"images": [result.to_json() for result in images]}
+    else:
+        found = classify_split(opened, opened.open_data(arguments.data), arguments.split or _SPLIT, prompts)
+        rows = sorted(found.counts.items(), key=lambda item: -item[1])
+        print(table(["class", "images"], [[name, str(count)] for name, count in rows]))
+        if found.accuracy is not None:
+            print(
+                f"\naccuracy {found.accuracy:.1f} % (mean over classes), {found.accuracy_images:.1f} % (plain), "
+                f"of the {found.labelled} of {found.images} images whose class is among these"
+            )
+        measured, status = found.to_json(), 0
+    templates = arguments.template or ["{}"]
+    save_json(arguments, {"classes": list(prompts.names), "templates": templates, **measured})
+    return status
+
+
+CLASSIFY = Command(_classify, _configure_classify)
+
+
+def _configure_zero_shot(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--curve", action="store_true", help="also use 1, 2, 4, ..., 128 texts per class")
+    parser.add_argument("--typos", type=float, nargs="+", metavar="SHARE", help="share of characters to mistype (0)")
+    parser.add_argument("--top", type=int, default=50, metavar="K", help="images retrieved per class (%(default)s)")
+    parser.add_argument("--seen", action="store_true", help="allow classes of the training split")
+    parser.add_argument("--seed", type=int, default=0, help="of draws, typing errors and the picture (%(default)s)")
+    parser.add_argument("--picture", metavar="FILE.png", help="draw the classes, near ones together")
+
+
+def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
+    """Recognize classes by their texts, and retrieve their images (Reed et al. 2016).
+
+    This reads the classes of images, which not every dataset has.
+    """
+    task = _zero_shot_task(arguments, opened)
+    shares = [0.0] if arguments.typos is None else arguments.typos
+    measured = {share: task.measure(corrupt=share, **picked(arguments, "curve", "top", "seed")) for share in shares}
+    print(zero_shot_table(measured, arguments.split, task.seen))
+    rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
+    found = {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
+    if arguments.picture is not None:
+        # The metrics are kept if drawing fails.
+        save_json(arguments, found)
+        task.draw(arguments.picture, seed=arguments.seed)
+        print(f"\n{arguments.picture}: the {len(task.names)} classes")
+    return found
+
+
+def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
+    """Refuses what cannot be measured or drawn before anything is."""
+    from vsemb.errors import invalid_argument
+    from vsemb.systems.zero_shot.class_names import ClassTokenizer
+    from vsemb.systems.zero_shot.metrics import check_seed
+    from vsemb.systems.zero_shot.recognition import ZeroShotTask
+
+    shares = arguments.typos or []
+    wrong = [share for share in shares if not 0 <= share <= 1]
+    if wrong:
+        raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
+    if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
+        fix = "It reads no text, so there is nothing to mistype."
+        raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
+    check_seed(arguments.seed)
+    task = ZeroShotTask(opened, opened.open_data(arguments.data), arguments.split, seen=arguments.seen)
+    if arguments.picture is not None:
+        task.check_drawable(arguments.picture)
+    return task
+
+
+_SEEN = {
+    True: "Classes seen in training: ordinary classification, not zero-shot.",
+    False: "No class of the split was trained on.",
+    None: "The run was trained on images without classes; whether of these is not known.",
+}
+
+
+def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen: bool | None) -> str:
+    """Lays out zero-shot metrics, in percent, with their curves where they are there.
+
+    Args:
+        measured: share of mistyped characters -> metrics.
+        split: its name.
+        seen: see `vsemb.systems.zero_shot.recognition.ZeroShotTask`.
+    """
+    rows = []
+    for share, metrics in measured.items():
+        name = f"{100 * share:g} % of characters mistyped" if share else "all texts"
+        values = (metrics.top1, metrics.top1_images, metrics.average_precision, metrics.chance)
+        rows.append([name, *(f"{value:.1f}" for value in values)])
+        for point in metrics.curve:
+            if point.texts is not None:
+                top1 = f"{point.top1:.1f} ± {point.top1_deviation:.1f}"
+                precision = f"{point.average_precision:.1f} ± {point.average_precision_deviation:.1f}"
+                rows.append([f"  {point.texts} per class", top1, "", precision, ""])
+    first = next(iter(measured.values()))
+    # All images are looked at where there are fewer than that.
+    precision_name = f"AP@{min(first.top, first.images)}"
+    header = [
+        f"{split}: {first.classes} classes, {first.images} images, {first.texts} texts",
+        *("top-1 per class", "top-1", precision_name, "chance"),
+    ]
+    lines = [table(header, rows), "", _SEEN[seen]]
+    if first.average_precision_limit < 100:
+        lines.append(f"{precision_name} is at most {first.average_precision_limit:.1f}: classes have fewer images.")
+    return "\n".join(lines)
+
+
+ZERO_SHOT = Mode(_evaluate_zero_shot, _configure_zero_shot, recipes=("vsemb.recipes.retrieval:Retrieval",))
+
+
+def _plan_flowers(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:
+    """Make flowers whose classes differ in details.
+
+    They have parts: 60 classes, of which train, val and test share none, ten descriptions per image, and attributes
+    of every class. They stand in for data sets of birds and flowers.
+    """
+    from vsemb.systems.zero_shot import flowers
+    from vsemb.systems.zero_shot.attributes import write_attributes
+
+    images = {split: count for split, count in {**_FLOWERS, **given}.items() if count}
+    options = {"seed": arguments.seed, "image_size": arguments.size}
+    described = {**options, "fine_grained": True, "images": images, "generator": flowers.VERSION}
+    keywords = {
+        "records": flowers.generate(images, **options),
+        "name": "flowers",
+        "source": {"format": "scenes", "path_name": flowers.__name__, "sha256": {}, "options": described},
+        "before_publish": lambda dataset: write_attributes(dataset.path, flowers.attributes(arguments.seed)),
+    }
+    return images, keywords, _described_flowers
+
+
+def _described_flowers(dataset: Dataset) -> str:
+    counts = {split: len(set(dataset.split(split).class_names)) for split in dataset.splits}
+    classes = ", ".join(f"{count} {split}" for split, count in counts.items())
+    return f"images of {classes} classes, ten descriptions each"
+
+
+FINE_GRAINED = Mode(_plan_flowers)
