@@ -23,12 +23,12 @@ A dataclass below `Part` without a family is a plain record of fields, without a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 import math
 import numbers
 import re
-import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ class Part:
             registry.register(cls.family, kind, cls)
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        for name, hint in fields_of(type(self)).items():
             value = _checked(hint, getattr(self, name), name)
             # An integer where a float is wanted.
             object.__setattr__(self, name, value)
@@ -139,13 +139,13 @@ class Part:
         Args:
             without: names of fields to leave out.
         """
-        values = {name: getattr(self, name) for name in _hints(type(self)) if name not in without}
+        values = {name: getattr(self, name) for name in fields_of(type(self)) if name not in without}
         return {name: value for name, value in values.items() if not isinstance(value, Part)}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the part and the parts in it as nested plain values."""
         plain: dict[str, Any] = {} if self.kind is None else {KIND: self.kind}
-        for name in _hints(type(self)):
+        for name in fields_of(type(self)):
             value = getattr(self, name)
             plain[name] = value.to_json() if isinstance(value, Part) else value
         return plain
@@ -185,19 +185,11 @@ class Part:
         return _checked(type(self), plain, "")
 
 
-def fields_of(cls: type[Part]) -> dict[str, Any]:
+@functools.cache
+def fields_of(cls: type[Part]) -> Mapping[str, Any]:
     """Returns the type hints of a part's own fields, by name."""
-    return dict(_hints(cls))
-
-
-_HINTS: dict[type[Part], dict[str, Any]] = {}
-
-
-def _hints(cls: type[Part]) -> dict[str, Any]:
-    if cls not in _HINTS:
-        hints = typing.get_type_hints(cls, include_extras=True)
-        _HINTS[cls] = {each.name: hints[each.name] for each in dataclasses.fields(cls)}
-    return _HINTS[cls]
+    hints = typing.get_typefields_of(cls, include_extras=True)
+    return types.MappingProxyType({each.name: hints[each.name] for each in dataclasses.fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -246,26 +238,21 @@ class Hint:
 
 def read_hint(hint: Any) -> Hint:
     """Takes a type hint of a field apart."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        merged = Hint()
-        for each in map(read_hint, typing.get_args(hint)):
-            merged = Hint(
-                merged.accepted + each.accepted,
-                merged.literals + each.literals,
-                merged.range or each.range,
-                merged.part or each.part,
-            )
-        return merged
-    if typing.get_origin(hint) is Annotated:
-        kind, *extras = typing.get_args(hint)
-        limits = next((extra for extra in extras if isinstance(extra, Range)), None)
-        return dataclasses.replace(read_hint(kind), range=limits)
-    if typing.get_origin(hint) is typing.Literal:
-        values = typing.get_args(hint)
-        return Hint(tuple({type(value) for value in values}), values)
-    if isinstance(hint, type) and issubclass(hint, Part):
-        return Hint(part=hint)
-    return Hint((hint,))
+    accepted: list[Any] = []
+    read = Hint()
+    union = typing.get_origin(hint) in (types.UnionType, typing.Union)
+    for each in typing.get_args(hint) if union else (hint,):
+        if typing.get_origin(each) is Annotated:
+            each, *extras = typing.get_args(each)
+            read = dataclasses.replace(read, range=next((e for e in extras if isinstance(e, Range)), None))
+        if typing.get_origin(each) is typing.Literal:
+            read = dataclasses.replace(read, literals=read.literals + typing.get_args(each))
+            accepted += {type(value) for value in typing.get_args(each)}
+        elif isinstance(each, type) and issubclass(each, Part):
+            read = dataclasses.replace(read, part=each)
+        else:
+            accepted.append(each)
+    return dataclasses.replace(read, accepted=tuple(accepted))
 
 
 def _checked(hint: Any, value: Any, path: str) -> Any:
@@ -315,17 +302,18 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
     if isinstance(value, str) and cls.family is not None:
         value = {KIND: value}
     if not isinstance(value, dict):
-        raise invalid_argument(path or "recipe", value, f"a {cls.family or cls.__name__}")
+        raise invalid_argument(path or "recipe", value, f"an object with the fields of {cls.family or cls.__name__}")
     value = dict(value)
     if cls.family is not None:
         kind = value.pop(KIND, None)
         if not isinstance(kind, str):
-            raise invalid_argument(path or KIND, kind, f"an object with {KIND!r}, one of {_listed(cls)}")
+            kinds = ", ".join(registry.kinds(cls.family))
+            raise invalid_argument(path or KIND, kind, f"an object with {KIND!r}, one of {kinds}")
         found = registry.find_part(cls.family, kind, path or KIND)
         if not issubclass(found, cls):
             raise invalid_argument(path or KIND, kind, f"a kind of {cls.__name__}")
         cls = found
-    hints = _hints(cls)
+    hints = fields_of(cls)
     prefix = f"{path}." if path else ""
     arguments = {}
     for name, item in value.items():
@@ -341,15 +329,10 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
 
 def _unknown_field(cls: type[Part], prefix: str, name: str) -> InvalidArgumentError:
     """Returns the error for a field that a part does not have; `prefix` is the path to the part, with a dot."""
-    names = [prefix + each for each in _hints(cls)]
+    names = [prefix + each for each in fields_of(cls)]
     if names:
         return unknown_name("recipe field", prefix + name, names)
     return invalid_argument("recipe field", prefix + name, f"none: {cls.kind!r} has no fields")
-
-
-def _listed(cls: type[Part]) -> str:
-    assert cls.family is not None
-    return ", ".join(registry.kinds(cls.family))
 
 
 def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, parents: str = "") -> None:
@@ -357,7 +340,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
     name, *rest = path
     if cls.family is not None and cls.kind is None:
         cls = registry.find_part(cls.family, plain[KIND], parents)
-    hints = _hints(cls)
+    hints = fields_of(cls)
     full = f"{parents}.{name}".lstrip(".")
     if name not in hints:
         prefix = f"{parents}." if parents else ""
@@ -369,7 +352,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
         _assign(part, plain[name], rest, text, full)
         return
     if part is not None and part.family is None:
-        raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in _hints(part))}")
+        raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in fields_of(part))}")
     chosen = _CliValue(text).value((str,) if not read_hint(hints[name]).accepted else (str, types.NoneType))
     if part is not None and isinstance(chosen, str):
         # With its defaults, some of which may have to be set before the part can be made.
@@ -393,25 +376,16 @@ def explanations(cls: type[Part]) -> dict[str, str]:
     """Returns the line of explanation of each field, from `Attributes:` in the class's docstring and its bases'."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        if issubclass(each, Part) and "__doc__" in vars(each):
-            found |= dict(_attributes(inspect.cleandoc(each.__doc__ or "")))
-    return {name: found.get(name, "") for name in _hints(cls)}
-
-
-def _attributes(doc: str) -> Iterator[tuple[str, str]]:
-    match = re.search(r"^Attributes:\n((?:(?: +.*)?\n?)*)", doc, re.MULTILINE)
-    if not match:
-        return
-    body = textwrap.dedent(match[1]).strip()
-    for entry in re.split(r"\n(?=\S)", body):
-        name, _, text = entry.partition(":")
-        yield name.strip(), " ".join(text.split())
+        attributes = inspect.cleandoc(vars(each).get("__doc__") or "").partition("\nAttributes:\n")[2]
+        entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE)
+        found |= {name: " ".join(text.split()) for name, text in entries}
+    return {name: found.get(name, "") for name in fields_of(cls)}
 
 
 def walk(part: Part) -> Iterator[Part]:
     """Yields a part and all parts in it, parents first."""
     yield part
-    for name in _hints(type(part)):
+    for name in fields_of(type(part)):
         value = getattr(part, name)
         if isinstance(value, Part):
             yield from walk(value)
@@ -419,6 +393,6 @@ def walk(part: Part) -> Iterator[Part]:
 
 def rebuilt(part: Part, change: Callable[[Part], Part]) -> Any:
     """Returns a part with every part in it, and itself, replaced by `change` of it."""
-    values = {name: getattr(part, name) for name in _hints(type(part))}
+    values = {name: getattr(part, name) for name in fields_of(type(part))}
     changed = {name: rebuilt(value, change) for name, value in values.items() if isinstance(value, Part)}
     return change(dataclasses.replace(part, **changed) if changed else part)

@@ -325,9 +325,7 @@ BASE = System(
         "tokenizer": {
             "words": "vsemb.text.tokenizers",
             "characters": "vsemb.text.characters",
-            "wordpiece": "vsemb.text.piece_learning",
-            "sentencepiece": "vsemb.text.piece_learning",
-            "bpe": "vsemb.text.piece_learning",
+            **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.piece_learning"),
             "preset": "vsemb.text.preset_tokenizers",
         },
         "text encoder": {
@@ -338,13 +336,9 @@ BASE = System(
             "projection-mlp": "vsemb.encoders.projection_mlp",
             "preset": "vsemb.encoders.preset_text",
         },
-        "image tower": {
-            "features": "vsemb.recipes.image_towers",
-            "pixels": "vsemb.recipes.image_towers",
-        },
+        "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.image_towers"),
         "projection": {
-            "affine": "vsemb.encoders.image",
-            "none": "vsemb.encoders.image",
+            **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
             "mlp": "vsemb.encoders.projection_mlp",
         },
         "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
@@ -354,27 +348,15 @@ BASE = System(
             "ranking-infonce": "vsemb.losses.combined",
             "sigmoid": "vsemb.losses.sigmoid",
         },
-        "negatives": {"all": "vsemb.losses.ranking", "hardest": "vsemb.losses.ranking"},
-        "optimizer": {
-            "adam": "vsemb.training.optimizers",
-            "adamw": "vsemb.training.optimizers",
-            "rmsprop": "vsemb.training.optimizers",
-            "sgd": "vsemb.training.optimizers",
-            "rising-momentum-sgd": "vsemb.training.optimizers",
-        },
-        "schedule": {
-            "constant": "vsemb.training.optimizers",
-            "step": "vsemb.training.optimizers",
-            "exponential": "vsemb.training.optimizers",
-            "cosine": "vsemb.training.optimizers",
-        },
-        "augmentation": {
-            "randaugment": "vsemb.image.augmentation",
-            "autoaugment": "vsemb.image.augmentation",
-        },
+        "negatives": dict.fromkeys(("all", "hardest"), "vsemb.losses.ranking"),
+        "optimizer": dict.fromkeys(
+            ("adam", "adamw", "rmsprop", "sgd", "rising-momentum-sgd"), "vsemb.training.optimizers"
+        ),
+        "schedule": dict.fromkeys(("constant", "step", "exponential", "cosine"), "vsemb.training.optimizers"),
+        "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),
         "batches": {"pairs": "vsemb.data.batches"},
         "validation": {"recall": "vsemb.training.validation"},
-        "initialization": {"random": "vsemb.training.initialization", "cca": "vsemb.training.initialization"},
+        "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
     },
     searchers={"vector": "vsemb.runs.searching:IndexSearcher"},
     report_sections=("vsemb.report.retrieval:sections",),

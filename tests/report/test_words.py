@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from types import SimpleNamespace
 
-from vsemb.report.arithmetic import choose_arithmetic
-from vsemb.report.words import families
+from vsemb.report.words import choose_arithmetic, families
 
 
 def space(captions: list[list[str]], unknown: tuple[str, ...] = ()) -> SimpleNamespace:

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.data.store import Dataset
-from vsemb.demo.images import ShownImages
+from vsemb.demo.demonstration import Demonstration, Written
 from vsemb.errors import InvalidArgumentError, invalid_argument
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.indexing import ALL
@@ -22,8 +22,6 @@ from vsemb.search import abstract, combine, compose
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 # Bytes of embeddings that no index holds, those of images and of captions each: more are made anew for every answer.
 _KEPT = 2 << 30
-#: A caption and the natural logarithm of its probability.
-Written = tuple[str, float]
 _OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
@@ -73,7 +71,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
 
-class Demo(ShownImages):
+class Demo(Demonstration):
     """A run that answers over a dataset; encoders and indexes are made once, here.
 
     A run of several vectors an item has no index: they are made with the first answer, and kept if they fit.
@@ -85,7 +83,7 @@ class Demo(ShownImages):
         dataset: the dataset searched.
         split: its split, or `all`.
         report: called with a line worth showing: an index being built.
-        written: writes captions of an image by its bytes or key, with another run; None for none.
+        captioning: writes captions of the images asked about, with another run; None for none.
 
     Raises:
         VsembError: if run and dataset do not fit, or the index cannot be made.
@@ -107,7 +105,7 @@ class Demo(ShownImages):
         dataset: Dataset,
         split: str = ALL,
         report: Callable[[str], None] = print,
-        written: Callable[[bytes | str], Sequence[Written]] | None = None,
+        captioning: Demonstration | None = None,
     ) -> None:
         self.run = run
         self._searcher = searcher_of(run)
@@ -115,7 +113,7 @@ class Demo(ShownImages):
         self.has_arithmetic = self._searcher.combines
         self.has_captions = run.recipe.text.tokenizer.per_caption
         self._encoders = run_encoders(run)
-        self._written = written
+        self._captioning = captioning
 
         def searched(kind: str) -> Searchable:
             return self._searcher.open(run, dataset, split, kind, encoders=self._encoders, report=report, keep=_KEPT)
@@ -129,7 +127,6 @@ class Demo(ShownImages):
             self._captions = searched("text")
 
     def close(self) -> None:
-        """Closes the indexes."""
         for index in (self._images, self._captions):
             if index is not None:
                 index.close()
@@ -171,7 +168,7 @@ class Demo(ShownImages):
         captions: tuple[Result, ...] = ()
         if self._captions is not None:
             captions = tuple(nearest(self._captions, vector, k, query_kind="image"))
-        written = None if self._written is None else tuple(self._written(image))
+        written = None if self._captioning is None else self._captioning.written(image)
         return Answer(images, captions, written=written)
 
     def arithmetic(

@@ -1,71 +1,38 @@
 """The page of the demonstration: a heading, and the tabs that the base and the systems make for a run.
 
-A tab maker, named in `vsemb.registry.System.demo_tabs`, is a function of a run and a dataset that opens what its tabs
-need, or returns None for runs of another kind.
+A tab maker, named in `vsemb.registry.System.demo_tabs`, opens what the tabs of a run need, or returns None for runs of
+another kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from vsemb import registry
 from vsemb.data.store import Dataset
-from vsemb.demo.images import ShownImages
-from vsemb.demo.inputs import PageParts
-from vsemb.errors import DataError
+from vsemb.demo.cards import Cards, hint, notes
+from vsemb.demo.demonstration import Demonstration
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.runs.run import Run
 
-
-def _nothing() -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Tabs:
-    """What a run shows on the page.
-
-    Attributes:
-        images: those that the page offers by their keys.
-        facts: what the page says of the run, a phrase.
-        add: adds the tabs, or what stands in the place of tabs, to the page that is being built.
-        close: closes what is open.
-        written: writes captions of an image by its bytes or key, with their log-probabilities; None where the run
-            writes none.
-    """
-
-    images: ShownImages
-    facts: str
-    add: Callable[[PageParts], None]
-    close: Callable[[], None] = _nothing
-    written: Callable[[bytes | str], Sequence[tuple[str, float]]] | None = None
-
-
-class TabMaker(Protocol):
-    """Opens what the tabs of a run need."""
-
-    def __call__(
-        self, run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Tabs | None
-    ) -> Tabs | None:
-        """Returns the tabs; None for a run of another kind.
-
-        Args:
-            run: the run.
-            dataset: the dataset searched, or whose images are captioned.
-            split: its split, or `all`.
-            report: called with a line worth showing.
-            captioning: of another run, which writes captions of the images asked about.
-
-        Raises:
-            VsembError: if runs and dataset do not fit.
-        """
+#: Takes a run, a dataset, its split or `all`, a function that is called with lines worth showing, and the demonstration
+#: of another run, which writes captions of the images asked about.
+TabMaker = Callable[
+    [Run, Dataset, str, Callable[[str], None], Demonstration | None],
+    Demonstration | None,
+]
+_LISTED = 200
+_WAITING = 16
 
 
 def open_tabs(
     run: Run, dataset: Dataset, split: str, report: Callable[[str], None] = print, captioning: Run | None = None
-) -> Tabs:
+) -> Demonstration:
     """Opens what the page of a run needs.
 
     Args:
@@ -82,18 +49,18 @@ def open_tabs(
     other = None if captioning is None else open_tabs(captioning, dataset, split, report)
     for reference in registry.references("demo_tabs"):
         maker: TabMaker = registry.load(reference)
-        if (tabs := maker(run, dataset, split, report, other)) is not None:
-            return tabs
+        if (shown := maker(run, dataset, split, report, other)) is not None:
+            return shown
     raise DataError(f"There is no demonstration of runs for {run.recipe.kind}, as {run.path} is one.")
 
 
-def build_page(gradio: Any, run: Run, tabs: Tabs) -> Any:
+def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
     """Builds the page.
 
     Args:
         gradio: the module, imported by the caller, since it is optional.
         run: the run.
-        tabs: what it shows.
+        shown: what it shows.
 
     Returns:
         `gradio.Blocks` with a tab for each thing that the run can do.
@@ -102,10 +69,107 @@ def build_page(gradio: Any, run: Run, tabs: Tabs) -> Any:
 
         build_page(gradio, run, open_tabs(run, Dataset.open("data/flickr8k"), "val"))
     """
-    parts = PageParts(gradio, tabs.images)
     name = run.path.name
     with gradio.Blocks(analytics_enabled=False, title=f"vsemb · {name}") as blocks:
-        gradio.HTML(f"<h2>{escape(name)}</h2><p class='vsemb-hint'>{escape(tabs.facts)}</p>")
-        tabs.add(parts)
-    parts.queue(blocks)
+        gradio.HTML(f"<h2>{escape(name)}</h2><p class='vsemb-hint'>{escape(shown.facts)}</p>")
+        shown.add(Page(gradio, shown))
+    # One request at a time has the model; some may wait.
+    blocks.queue(max_size=_WAITING, api_open=False, default_concurrency_limit=1)
     return blocks
+
+
+class Page:
+    """What tabs share: how an image is given, a question asked, and an answer shown.
+
+    Args:
+        gradio: the module.
+        shown: the images that the page offers by their keys.
+
+    Attributes:
+        gr: the module.
+        cards: renders answers.
+    """
+
+    def __init__(self, gradio: Any, shown: Demonstration) -> None:
+        self.gr, self.cards = gradio, Cards(shown)
+        # The form of keys, and not the first ones alone.
+        spread = np.unique(np.linspace(0, len(shown) - 1, min(_LISTED, len(shown))).astype(int))
+        self._keys = [shown.items[place].key for place in spread]
+
+    def image_inputs(self, name: str) -> tuple[Any, Any]:
+        """Adds inputs for an image, and returns them: that of a dropped file, and that of a key."""
+        gr = self.gr
+        with gr.Row(equal_height=True):
+            dropped = gr.Image(
+                label="Drop an image",
+                type="filepath",
+                image_mode=None,
+                sources=["upload", "clipboard"],
+                height=220,
+                buttons=[],
+                elem_id=f"{name}-file",
+            )
+            with gr.Column():
+                key = gr.Dropdown(
+                    self._keys,
+                    value=self._keys[0],
+                    allow_custom_value=True,
+                    label="or take one of the dataset's, by its key",
+                    info="A dropped image goes first.",
+                    elem_id=f"{name}-key",
+                )
+                preview = gr.HTML(self.cards.preview(self._keys[0]))
+        # Gradio would fetch an address that stands in the place of an upload, or copy a file of the machine.
+        dropped.async_move_resource_to_block_cache = _as_it_is
+        self.when([key.input], self.cards.preview, [key], preview)
+        return dropped, key
+
+    def image(self, dropped: Any, key: Any) -> bytes | str:
+        """Returns the bytes of a dropped image, or else the key, from the values of `image_inputs`.
+
+        Raises:
+            InvalidArgumentError: for neither, or a file that was not dropped.
+            DataError: if it cannot be read.
+        """
+        if dropped:
+            # A request can name any file, and Gradio guards only pages that it launched itself.
+            path = dropped.get("path") if isinstance(dropped, dict) else None
+            uploads = Path(self.gr.utils.get_upload_folder()).resolve()
+            if not isinstance(path, str) or not (file := Path(path).resolve()).is_relative_to(uploads):
+                raise invalid_argument("image", path, "an image dropped on the page")
+            try:
+                return file.read_bytes()
+            except OSError as error:
+                raise DataError(f"The dropped image cannot be read: {error.strerror}.") from error
+        if not isinstance(key, str) or not key:
+            raise invalid_argument("image", key, "a dropped image, or the key of one of the dataset's")
+        return key
+
+    def result(self, line: str, name: str) -> Any:
+        """Adds the place of an answer, with a line that stands there until there is one."""
+        return self.gr.HTML(hint(line), elem_id=name, min_height=60)
+
+    def when(self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any) -> None:
+        """Shows the answer to the values of inputs at each trigger; its errors become a line on the page."""
+
+        def ask(*values: Any) -> str:
+            try:
+                return answer(*values)
+            except VsembError as error:
+                self.gr.Warning(escape(one_line(error)))
+                return notes([one_line(error)])
+
+        # Unprocessed inputs: Gradio's own reading of an image that is none would end in a traceback.
+        options: dict[str, Any] = {
+            "preprocess": False,
+            "show_progress": "minimal",
+            "concurrency_id": "model",
+            "concurrency_limit": 1,
+            "api_visibility": "private",
+        }
+        for trigger in triggers:
+            trigger(ask, inputs, output, **options)
+
+
+async def _as_it_is(path: Any) -> Any:
+    return path

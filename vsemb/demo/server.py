@@ -14,11 +14,10 @@ import threading
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from vsemb.data.store import Dataset
-from vsemb.demo.cards import CSS
-from vsemb.demo.inputs import theme
 from vsemb.demo.page import build_page, open_tabs
 from vsemb.errors import DataError, invalid_argument, missing_extra
 from vsemb.runs.indexing import ALL
@@ -75,9 +74,14 @@ def serve_demo(
         gradio = _import_gradio()
         address = f"http://{HOST}:{listener.getsockname()[1]}/"
 
-        with closing(open_tabs(run, dataset, split, report, captioning)) as tabs:
-            page = build_page(gradio, run, tabs)
-            _serve(_application(gradio, page), listener, lambda: _announce(address, open_browser, report))
+        def announce() -> None:
+            report(f"The demonstration is at {address} (Ctrl-C ends it).")
+            if open_browser:
+                # Some browsers hold the caller until they are closed.
+                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+        with closing(open_tabs(run, dataset, split, report, captioning)) as shown:
+            _serve(_application(gradio, build_page(gradio, run, shown)), listener, announce)
 
 
 @contextmanager
@@ -134,37 +138,20 @@ def _application(gradio: Any, page: Any) -> Any:
         mcp_server=False,
         show_error=False,
         max_file_size=_MAX_UPLOAD,
-        theme=theme(gradio),
-        css=CSS,
+        # Fonts that machines have: a named one would be fetched, or be a part of Gradio's own look.
+        theme=gradio.themes.Default(
+            primary_hue="blue",
+            neutral_hue="slate",
+            radius_size="md",
+            font=("system-ui", "sans-serif"),
+            font_mono=("ui-monospace", "monospace"),
+        ),
+        css_paths=Path(__file__).with_name("page.css"),
         app_kwargs=no_docs,
     )
     # A page elsewhere whose name is made to mean this machine is refused.
     application.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
-    application.add_middleware(_Policy)
     return application
-
-
-class _Policy:
-    """Adds the content security policy to every response."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        async def send_with_policy(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                added = [(b"content-security-policy", _POLICY.encode()), (b"referrer-policy", b"no-referrer")]
-                message = {**message, "headers": [*message.get("headers", []), *added]}
-            await send(message)
-
-        await self._app(scope, receive, send_with_policy)
-
-
-def _announce(address: str, open_browser: bool, report: Callable[[str], None]) -> None:
-    report(f"The demonstration is at {address} (Ctrl-C ends it).")
-    if open_browser:
-        # Some browsers hold the caller until they are closed.
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _serve(application: Any, listener: socket.socket, started: Callable[[], None]) -> None:
@@ -182,7 +169,10 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
                     stop.set()
             await super().shutdown(sockets)
 
-    config = uvicorn.Config(application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False)
+    headers = [("content-security-policy", _POLICY), ("referrer-policy", "no-referrer")]
+    config = uvicorn.Config(
+        application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False, headers=headers
+    )
     if threading.current_thread() is threading.main_thread():
         # The server hands signals on when it has closed; this one would then kill, and leave the uploads.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

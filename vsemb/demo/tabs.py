@@ -8,8 +8,8 @@ from typing import Any
 
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo
-from vsemb.demo.inputs import PageParts
-from vsemb.demo.page import Tabs
+from vsemb.demo.demonstration import Demonstration
+from vsemb.demo.page import Page
 from vsemb.errors import invalid_argument
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.runs.run import Run
@@ -21,42 +21,33 @@ _EXAMPLES = 4
 _LABEL, _WORD = 120, 24
 
 
-def tabs(run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Tabs | None) -> Tabs | None:
-    """Returns the tabs of a run that is searched with, see `vsemb.demo.page.TabMaker`."""
-    if not isinstance(run.recipe, Retrieval):
-        return None
-    written = None if captioning is None else captioning.written
-    demo = Demo(run, dataset, split, report, written)
-    return Tabs(demo, facts_of(demo), lambda parts: _Tabs(parts, demo).add(), close=demo.close)
+def tabs(
+    run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
+) -> Demonstration | None:
+    """Opens the tabs of a run that is searched with, see `vsemb.demo.page.TabMaker`."""
+    return SearchTabs(run, dataset, split, report, captioning) if isinstance(run.recipe, Retrieval) else None
 
 
-def facts_of(demo: Demo) -> str:
-    """Returns what the page says of the run, a phrase."""
-    similarity = demo.run.recipe.similarity.kind
-    return f"{len(demo):,} images of {demo.dataset.name}, compared by {similarity} in {demo.dim} dimensions"
+class SearchTabs(Demo):
+    """The tabs of a run that is searched with."""
 
+    @property
+    def facts(self) -> str:
+        similarity = self.run.recipe.similarity.kind
+        return f"{len(self):,} images of {self.dataset.name}, compared by {similarity} in {self.dim} dimensions"
 
-class _Tabs:
-    def __init__(self, parts: PageParts, demo: Demo) -> None:
-        self._parts, self._demo = parts, demo
+    def add(self, page: Page) -> None:
+        made = {"Sentence": self._sentence_tab, "Image": self._image_tab}
+        if self.has_arithmetic:
+            made["Arithmetic"] = self._arithmetic_tab
+        if self.has_order:
+            made["Compose"] = self._order_tab
+        for name, add in {**made, "Compare": self._compare_tab}.items():
+            with page.gr.Tab(name):
+                add(page)
 
-    def add(self) -> None:
-        gr, demo = self._parts.gr, self._demo
-        with gr.Tab("Sentence"):
-            self._sentence_tab()
-        with gr.Tab("Image"):
-            self._image_tab()
-        if demo.has_arithmetic:
-            with gr.Tab("Arithmetic"):
-                self._arithmetic_tab()
-        if demo.has_order:
-            with gr.Tab("Compose"):
-                self._order_tab()
-        with gr.Tab("Compare"):
-            self._compare_tab()
-
-    def _sentence_tab(self) -> None:
-        gr = self._parts.gr
+    def _sentence_tab(self, page: Page) -> None:
+        gr = page.gr
         text = gr.Textbox(
             label="Sentence",
             placeholder="Type a sentence and press Enter",
@@ -64,89 +55,81 @@ class _Tabs:
             max_length=_MAX_TEXT,
             elem_id="sentence",
         )
-        examples = self._buttons()
-        shown, go = self._count_and_button("sentence")
-        out = self._parts.result("The images that fit best appear here.", "sentence-out")
-        search = self._parts.asked(lambda text, k: self._parts.cards.answer(self._demo.by_text(text or "", _count(k))))
-        self._parts.when([text.submit, go.click], search, [text, shown], out)
-        for button, caption in examples:
-            chosen = button.click(lambda caption=caption: caption, None, text, queue=False, api_visibility="private")
-            self._parts.when([chosen.then], search, [text, shown], out)
-
-    def _buttons(self) -> list[tuple[Any, str]]:
-        """Captions of the dataset to start from."""
-        captions = list(dict.fromkeys(item.caption for item in self._demo.items))
+        # Captions of the dataset to start from.
+        captions = list(dict.fromkeys(item.caption for item in self.items))
         picked = captions[:: max(1, len(captions) // _EXAMPLES)][:_EXAMPLES]
-        with self._parts.gr.Row():
-            return [
-                (self._parts.gr.Button(label(caption), size="sm", variant="secondary", min_width=200), caption)
-                for caption in picked
-            ]
+        with gr.Row():
+            buttons = [gr.Button(label(each), size="sm", variant="secondary", min_width=200) for each in picked]
+        shown, go = _count_and_button(gr, "sentence")
+        out = page.result("The images that fit best appear here.", "sentence-out")
 
-    def _image_tab(self) -> None:
-        dropped, key = self._parts.image_inputs("image")
-        shown, go = self._count_and_button("image")
-        out = self._parts.result("The nearest captions and images appear here.", "image-out")
+        def search(text: str, k: Any) -> str:
+            return page.cards.answer(self.by_text(text or "", _count(k)))
+
+        page.when([text.submit, go.click], search, [text, shown], out)
+        for button, caption in zip(buttons, picked, strict=True):
+            chosen = button.click(lambda caption=caption: caption, None, text, queue=False, api_visibility="private")
+            page.when([chosen.then], search, [text, shown], out)
+
+    def _image_tab(self, page: Page) -> None:
+        dropped, key = page.image_inputs("image")
+        shown, go = _count_and_button(page.gr, "image")
+        out = page.result("The nearest captions and images appear here.", "image-out")
 
         def search(dropped: Any, key: Any, k: Any) -> str:
-            return self._parts.cards.answer(self._demo.by_image(self._parts.image(dropped, key), _count(k)))
+            return page.cards.answer(self.by_image(page.image(dropped, key), _count(k)))
 
-        self._parts.when([go.click, dropped.upload, key.input], self._parts.asked(search), [dropped, key, shown], out)
+        page.when([go.click, dropped.upload, key.input], search, [dropped, key, shown], out)
 
-    def _arithmetic_tab(self) -> None:
-        gr = self._parts.gr
-        dropped, key = self._parts.image_inputs("arithmetic")
+    def _arithmetic_tab(self, page: Page) -> None:
+        gr = page.gr
+        dropped, key = page.image_inputs("arithmetic")
         with gr.Row():
             minus = gr.Textbox(label="Minus", placeholder="words, separated by commas", elem_id="arithmetic-minus")
             plus = gr.Textbox(label="Plus", placeholder="words, separated by commas", elem_id="arithmetic-plus")
         with gr.Row():
             resort = gr.Checkbox(label=f"Sort the best {RESORTED} anew", info="by how near they are to their own mean")
-        shown, go = self._count_and_button("arithmetic")
-        out = self._parts.result("An image, minus what is in it, plus something else.", "arithmetic-out")
+        shown, go = _count_and_button(gr, "arithmetic")
+        out = page.result("An image, minus what is in it, plus something else.", "arithmetic-out")
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
-            image = self._parts.image(dropped, key)
-            answer = self._demo.arithmetic(image, _split(minus, ","), _split(plus, ","), _count(k), bool(resort))
-            return self._parts.cards.answer(answer)
+            image = page.image(dropped, key)
+            answer = self.arithmetic(image, _split(minus, ","), _split(plus, ","), _count(k), bool(resort))
+            return page.cards.answer(answer)
 
-        inputs = [dropped, key, minus, plus, resort, shown]
-        self._parts.when([go.click, minus.submit, plus.submit], self._parts.asked(search), inputs, out)
+        page.when([go.click, minus.submit, plus.submit], search, [dropped, key, minus, plus, resort, shown], out)
 
-    def _order_tab(self) -> None:
-        gr = self._parts.gr
-        texts = gr.Textbox(label="Texts, one a line", lines=3, max_length=_MAX_TEXT, elem_id="compose")
-        choice = gr.Radio(
-            [("All of them", "compose"), ("What they have in common", "abstract")],
-            value="compose",
-            label="Look for",
-        )
-        shown, go = self._count_and_button("compose")
-        out = self._parts.result("Images of all that the texts say, or of what they share.", "compose-out")
+    def _order_tab(self, page: Page) -> None:
+        gr = page.gr
+        texts = gr.Textbox(label="Texts, one per line", lines=3, max_length=_MAX_TEXT, elem_id="compose")
+        choices = [("All of them", "compose"), ("What they have in common", "abstract")]
+        choice = gr.Radio(choices, value="compose", label="Look for")
+        shown, go = _count_and_button(gr, "compose")
+        out = page.result("Images of all that the texts say, or of what they share.", "compose-out")
 
         def search(texts: str, operation: str, k: Any) -> str:
-            return self._parts.cards.answer(self._demo.of_texts(operation, _split(texts, "\n"), _count(k)))
+            return page.cards.answer(self.of_texts(operation, _split(texts, "\n"), _count(k)))
 
-        self._parts.when([go.click], self._parts.asked(search), [texts, choice, shown], out)
+        page.when([go.click], search, [texts, choice, shown], out)
 
-    def _compare_tab(self) -> None:
-        gr = self._parts.gr
-        dropped, key = self._parts.image_inputs("compare")
-        label = f"Sentences, one a line, up to {MAX_SENTENCES}"
+    def _compare_tab(self, page: Page) -> None:
+        gr = page.gr
+        dropped, key = page.image_inputs("compare")
+        label = f"Sentences, one per line, up to {MAX_SENTENCES}"
         texts = gr.Textbox(label=label, lines=4, max_length=4 * _MAX_TEXT, elem_id="compare-texts")
         go = gr.Button("Compare", variant="primary", elem_id="compare-go")
-        out = self._parts.result("How well each sentence fits the image appears here.", "compare-out")
+        out = page.result("How well each sentence fits the image appears here.", "compare-out")
 
         def compare(dropped: Any, key: Any, texts: str) -> str:
-            image = self._parts.image(dropped, key)
-            return self._parts.cards.comparison(self._demo.compare(image, _split(texts, "\n")))
+            return page.cards.comparison(self.compare(page.image(dropped, key), _split(texts, "\n")))
 
-        self._parts.when([go.click], self._parts.asked(compare), [dropped, key, texts], out)
+        page.when([go.click], compare, [dropped, key, texts], out)
 
-    def _count_and_button(self, name: str) -> tuple[Any, Any]:
-        gr = self._parts.gr
-        with gr.Row(equal_height=True):
-            count = gr.Slider(1, MAX_RESULTS, value=_SHOWN, step=1, label="Results", scale=3)
-            return count, gr.Button("Search", variant="primary", elem_id=f"{name}-go")
+
+def _count_and_button(gr: Any, name: str) -> tuple[Any, Any]:
+    with gr.Row(equal_height=True):
+        count = gr.Slider(1, MAX_RESULTS, value=_SHOWN, step=1, label="Results", scale=3)
+        return count, gr.Button("Search", variant="primary", elem_id=f"{name}-go")
 
 
 def label(caption: str) -> str:

@@ -77,13 +77,19 @@ def fields(part: Part, prefix: str = "") -> Iterator[Field]:
             allowed = f"takes {read.allowed}"
         else:
             kind = value.kind if isinstance(value, Part) else None
-            others = [] if read.part.family is None else [k for k in registry.kinds(read.part.family) if k != kind]
+            others = [] if read.part.family is None else [k for k in _kinds(read.part, path) if k != kind]
             others += ["null"] if type(None) in read.accepted and value is not None else []
             allowed = f"or {', '.join(others)}" if others else ""
         shown = (value.kind or "") if isinstance(value, Part) else json.dumps(value, ensure_ascii=False)
         yield Field(path, shown, lines[name], allowed)
         if isinstance(value, Part):
             yield from fields(value, f"{path}.")
+
+
+def _kinds(cls: type[Part], path: str) -> list[str]:
+    """Returns the kinds that may stand in a field of this type, which may take some of a family alone."""
+    assert cls.family is not None
+    return [k for k in registry.kinds(cls.family) if issubclass(registry.find_part(cls.family, k, path), cls)]
 
 
 def tree(part: Part) -> str:

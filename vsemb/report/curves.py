@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from vsemb import registry
@@ -43,7 +44,7 @@ class Line:
     last: float
     points: str
     end: tuple[float, float]
-    label_y: float
+    label_y: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,10 @@ def _chart(title: str, series: dict[str, Sequence[tuple[int, float]]], selected:
     def y(value: float) -> float:
         return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low), 1)
 
-    lines = [
-        Line(
-            name,
-            line[-1][1],
-            " ".join(f"{x(epoch)},{y(value)}" for epoch, value in line),
-            (x(line[-1][0]), y(line[-1][1])),
-            0.0,
-        )
-        for name, line in series.items()
-    ]
+    lines = []
+    for name, line in series.items():
+        points = [(x(epoch), y(value)) for epoch, value in line]
+        lines.append(Line(name, line[-1][1], " ".join(f"{x},{y}" for x, y in points), points[-1]))
     step = max(1, -(-(last - first) // 6))
     return Chart(
         title,
@@ -152,9 +147,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
 def _labelled(lines: list[Line]) -> list[Line]:
     """Moves names apart that would overlap, downwards, and all of them up where the last falls out."""
     ordered = sorted(lines, key=lambda line: line.end[1])
-    places: list[float] = []
-    for line in ordered:
-        places.append(max(line.end[1], places[-1] + _LABEL) if places else line.end[1])
-    above = max(0.0, places[-1] - (HEIGHT - BOTTOM))
-    moved = {id(line): round(place - above, 1) for line, place in zip(ordered, places, strict=True)}
-    return [Line(line.name, line.last, line.points, line.end, moved[id(line)]) for line in lines]
+    places = accumulate((line.end[1] for line in ordered), lambda above, own: max(own, above + _LABEL))
+    lowered = {line.name: place for line, place in zip(ordered, places, strict=True)}
+    above = max(0.0, *lowered.values()) - (HEIGHT - BOTTOM)
+    return [replace(line, label_y=round(lowered[line.name] - max(0.0, above), 1)) for line in lines]

@@ -70,23 +70,19 @@ class Gallery:
 
     def of_texts(self, rows: np.ndarray) -> list[Query]:
         """Returns what texts find, by their rows."""
-        scores = self.space.scores(self.space.images, self._texts[rows])  # (images, queries)
-        queries = []
-        for row, column in zip(rows.tolist(), scores.T, strict=True):
-            right = self._image_groups == self._text_groups[row]
-            rank, found, missed = self._results(column, right, as_images=True)
-            queries.append(Query(rank, found, missed, text=self._text_list[row]))
-        return queries
+        scores = self.space.scores(self.space.images, self._texts[rows]).T  # (queries, images)
+        return [
+            Query(*self._results(line, self._image_groups == self._text_groups[row], True), text=self._text_list[row])
+            for row, line in zip(rows.tolist(), scores, strict=True)
+        ]
 
     def of_images(self, rows: np.ndarray) -> list[Query]:
         """Returns what images find, by their rows."""
         scores = self.space.scores(self.space.images[rows], self._texts)  # (queries, texts)
-        queries = []
-        for row, line in zip(rows.tolist(), scores, strict=True):
-            right = self._text_groups == self._image_groups[row]
-            rank, found, missed = self._results(line, right, as_images=False)
-            queries.append(Query(rank, found, missed, picture=self.space.picture(row)))
-        return queries
+        return [
+            Query(*self._results(line, self._text_groups == self._image_groups[row], False), self.space.picture(row))
+            for row, line in zip(rows.tolist(), scores, strict=True)
+        ]
 
     def draw(self, count: int, seed: int) -> tuple[list[Query], list[Query]]:
         """Returns `count` queries by texts and as many by images, drawn at random, fewer where there are."""
@@ -113,13 +109,10 @@ class Gallery:
         # Among equal scores the wrong ones come first, as they are counted.
         order = np.lexsort((right, -scores))
         best = int(np.argmax(right[order]))
-        places = [*range(min(SHOWN, len(order)))]
-        if best >= SHOWN:
-            places.append(best)
+        places = [*range(min(SHOWN, len(order))), *([best] if best >= SHOWN else [])]
         found = []
         for place in places:
             row = int(order[place])
-            shown = self.space.picture(row) if as_images else None
-            text = None if as_images else self._text_list[row]
-            found.append(Found(place + 1, bool(right[row]), shown, text))
+            shown = {"picture": self.space.picture(row)} if as_images else {"text": self._text_list[row]}
+            found.append(Found(place + 1, bool(right[row]), **shown))
         return best + 1, found[:SHOWN], found[SHOWN] if best >= SHOWN else None

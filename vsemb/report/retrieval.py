@@ -8,12 +8,10 @@ from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.presets import display_name
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.arithmetic import check_arithmetic, choose_arithmetic, work_out
 from vsemb.report.gallery import Gallery
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View, page_template
 from vsemb.report.plane import draw_plane
-from vsemb.report.template import page_template
-from vsemb.report.words import families
+from vsemb.report.words import check_arithmetic, choose_arithmetic, families, work_out
 from vsemb.runs.run import Run
 from vsemb.runs.searching import searcher_of
 

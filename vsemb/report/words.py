@@ -1,11 +1,20 @@
-"""Words that exchange places: colours, people, animals, … as a split's captions have them."""
+"""Words that exchange places, as a split's captions have them: colours, people, animals, …
+
+What an image shows less one of them and plus another (Kiros et al. 2014, section 3.2).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vsemb.report.space import Space
+import numpy as np
+
+from vsemb.errors import invalid_argument, unknown_name
+from vsemb.report.space import Picture, Space
+from vsemb.search import combine
+from vsemb.text.normalize import words_of
 
 #: Words of which an image usually shows one, most telling family first.
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -24,6 +33,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 #: Words of a family that say the same: to exchange one for the other shows nothing.
 SYNONYMS = ({"small", "little", "tiny"}, {"large", "big", "huge"}, {"gray", "grey"})
 _WORDS, _SEEN, _IMAGES = 8, 3, 8
+# Images that an example of arithmetic finds.
+_FOUND = 4
 # Where no family fits: words of so many letters at least, in so large a share of the images at most.
 _LETTERS, _SHARE = 4, 0.3
 
@@ -77,3 +88,88 @@ def _family(space: Space, name: str, words: list[str]) -> Family | None:
     if len(kept) < 2 or sum(len(images[word]) for word in kept) < _IMAGES:
         return None
     return Family(name, {word: images[word] for word in kept})
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image, a word taken away, another added, and what is found then.
+
+    Attributes:
+        picture: the image.
+        minus: the word taken away.
+        plus: the word added.
+        found: the nearest other images, each with whether a caption of it says `plus`.
+    """
+
+    picture: Picture
+    minus: str
+    plus: str
+    found: list[tuple[Picture, bool]]
+
+
+def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> None:
+    """Refuses examples that cannot be shown.
+
+    Args:
+        space: the split.
+        wanted: image key, word taken away, word added.
+
+    Raises:
+        InvalidArgumentError: for a key that the split lacks, or words of which the run knows none.
+    """
+    for key, minus, plus in wanted:
+        if key not in space.part.keys:
+            raise unknown_name("arithmetic", key, space.part.keys)
+        for text in (minus, plus):
+            if not any(map(space.knows, *words_of([text]))):
+                allowed = "words that the run was trained with, for an image's key, MINUS and PLUS"
+                raise invalid_argument("arithmetic", text, allowed)
+
+
+def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: Space) -> list[tuple[str, str, str]]:
+    """Draws examples: an image that shows one word of a family, and another word of the family.
+
+    Families take turns, the one with most images first.
+
+    Returns:
+        at most `count` of image key, word taken away, word added, no image twice.
+    """
+    generator = np.random.default_rng(seed)
+    chosen: list[tuple[str, str, str]] = []
+    used: set[int] = set()
+    # More turns than examples, since a word may have no image left.
+    for turn in range(10 * count if families else 0):
+        if len(chosen) == count:
+            break
+        family = families[turn % len(families)]
+        minus = str(generator.choice(list(family.images)))
+        same = next((words for words in SYNONYMS if minus in words), {minus})
+        others = [word for word in family.images if word not in same]
+        rows = [row for row in family.images[minus] if row not in used]
+        if rows and others:
+            plus = str(generator.choice(others))
+            row = int(generator.choice(rows))
+            used.add(row)
+            chosen.append((space.part.keys[row], minus, plus))
+    return chosen
+
+
+def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Example]:
+    """Returns what the examples find; the image itself is left out.
+
+    Raises:
+        InvalidArgumentError: if nothing of an image is left.
+    """
+    examples = []
+    for key, minus, plus in wanted:
+        row = space.part.keys.index(key)
+        away, added = space.embed([minus, plus])
+        target = combine(space.images[row], [away], [added], space.run.model.similarity.normalize)
+        # In an order, an image that looks for images stands in for a text, as it does in `vsemb search`.
+        scores = space.scores(space.images, target[None])[:, 0]
+        order = np.argsort(-scores, kind="stable")
+        nearest = order[order != row][:_FOUND].tolist()
+        (needed,) = map(set, words_of([plus]))
+        found = [(space.picture(place), needed <= space.said[place].keys()) for place in nearest]
+        examples.append(Example(space.picture(row), minus, plus, found))
+    return examples

@@ -20,23 +20,21 @@ def test_answers_are_those_of_the_caption_command(region_caption_run, region_sce
     part = region_scenes.split("val")
     assert len(demo) == 12 and demo.items[3].key == part.keys[3]
     (wanted,) = caption_images(region_caption_run, [part.keys[3]], region_scenes, CaptionOptions(n_best=2))
-    assert demo.captions(part.keys[3]) == wanted.captions and len(wanted.captions) == 2
+    assert demo.written(part.keys[3]) == wanted.captions and len(wanted.captions) == 2
     # Dropped, the same image is read by the served network: its features are those of the cache, rounded.
-    dropped = demo.captions(part.read_image(3))
+    dropped = demo.written(part.read_image(3))
     assert [text for text, _ in dropped] == [text for text, _ in wanted.captions]
     for image, message in ((b"", "empty"), (b"no image", "known format")):
         with pytest.raises(DataError, match=message):
-            demo.captions(image)
+            demo.written(image)
     with pytest.raises(InvalidArgumentError, match="no-such"):
-        demo.captions("no-such")
+        demo.written("no-such")
 
 
 def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_path):
     key = scenes.split("val").keys[2]
     searched = Run.open(shutil.copytree(tiny_run.path, tmp_path / "run"))
-    demo = Demo(
-        searched, scenes, "val", report=lambda line: None, written=CaptionDemo(caption_run, scenes, "val").captions
-    )
+    demo = Demo(searched, scenes, "val", report=lambda line: None, captioning=CaptionDemo(caption_run, scenes, "val"))
     answer = demo.by_image(key, 3)
     (wanted,) = caption_images(caption_run, [key], scenes)
     assert answer.written == wanted.captions and demo.by_text("a red circle", 3).written is None

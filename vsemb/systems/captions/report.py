@@ -11,9 +11,8 @@ import numpy as np
 from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View, page_template
 from vsemb.report.space import Picture, picture_of
-from vsemb.report.template import page_template
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions

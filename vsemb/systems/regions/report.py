@@ -12,9 +12,8 @@ from keras import ops
 
 from vsemb.data.store import Dataset
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import EXPLAINED, Section, View
+from vsemb.report.page import EXPLAINED, Section, View, page_template
 from vsemb.report.space import Picture, Space
-from vsemb.report.template import page_template
 from vsemb.runs.pictures import data_uri, read_picture
 from vsemb.systems.regions.drawing import draw_alignment
 from vsemb.systems.regions.run import regions_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from vsemb.report.page import MEASURED, Section, View
-from vsemb.report.template import page_template
+from vsemb.report.page import MEASURED, Section, View, page_template
 from vsemb.systems.zero_shot.class_names import ClassNames
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
 

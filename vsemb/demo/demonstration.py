@@ -1,18 +1,22 @@
-"""The images of a dataset that a demonstration page shows, by their keys and by their bytes."""
+"""What a run shows on the demonstration page, over the images of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from vsemb.data.images import BadImage, sanitise_image
-from vsemb.data.store import Dataset, Split
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.runs.indexing import index_items
 
+#: A caption and the natural logarithm of its probability.
+Written = tuple[str, float]
 
-class ShownImages:
-    """The images of some splits of a dataset.
+
+class Demonstration:
+    """What a run shows, over the images of some splits of a dataset; subclasses add tabs.
 
     Args:
         dataset: the dataset.
@@ -21,33 +25,42 @@ class ShownImages:
     Attributes:
         dataset: the dataset.
         items: the images, in order.
+        places: split and row in it of each image.
 
     Raises:
         VsembError: if a split is not there.
-
-    Example:
-
-        images = ShownImages(Dataset.open("data/flickr8k"), ("val",))
-        split, row = images.place(images.place_of("dog.jpg"))
     """
 
     def __init__(self, dataset: Dataset, splits: Sequence[str]) -> None:
         self.dataset = dataset
         self.items = index_items(dataset, tuple(splits), "image")
         parts = [dataset.split(name) for name in splits]
-        self._places = [(part, row) for part in parts for row in range(len(part))]
+        self.places = [(part, row) for part in parts for row in range(len(part))]
         self._by_key: dict[str, int] = {}
         self._by_digest: dict[str, list[int]] = {}
-        for place, (part, row) in enumerate(self._places):
+        for place, (part, row) in enumerate(self.places):
             self._by_key.setdefault(part.keys[row], place)
             self._by_digest.setdefault(part.entries[row].get("sha256", ""), []).append(place)
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def place(self, index: int) -> tuple[Split, int]:
-        """Returns the split and the row in it of an image."""
-        return self._places[index]
+    @property
+    def facts(self) -> str:
+        """What the page says of the run, a phrase."""
+        raise NotImplementedError
+
+    def add(self, page: Any) -> None:
+        """Adds tabs, or what stands in their place, to a `vsemb.demo.page.Page` that is being built."""
+        raise NotImplementedError
+
+    def written(self, image: bytes | str) -> tuple[Written, ...] | None:
+        """Returns captions of an image, by its bytes or key, best first; None for a run that writes none."""
+        del image
+        return None
+
+    def close(self) -> None:
+        """Closes what is open."""
 
     def place_of(self, key: str) -> int:
         """Returns the place of the image with a key.
