@@ -23,7 +23,6 @@ A dataclass below `Part` without a family is a plain record of fields, without a
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import json
 import math
@@ -185,11 +184,15 @@ class Part:
         return _checked(type(self), plain, "")
 
 
-@functools.cache
+_FIELDS: dict[type[Part], Mapping[str, Any]] = {}
+
+
 def fields_of(cls: type[Part]) -> Mapping[str, Any]:
     """Returns the type hints of a part's own fields, by name."""
-    hints = typing.get_typefields_of(cls, include_extras=True)
-    return types.MappingProxyType({each.name: hints[each.name] for each in dataclasses.fields(cls)})
+    if cls not in _FIELDS:
+        hints = typing.get_type_hints(cls, include_extras=True)
+        _FIELDS[cls] = {each.name: hints[each.name] for each in dataclasses.fields(cls)}
+    return _FIELDS[cls]
 
 
 @dataclass(frozen=True)
