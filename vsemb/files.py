@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-
-_CHUNK = 1 << 20
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -24,11 +23,8 @@ def sha256_bytes(data: bytes) -> str:
 
 def sha256_file(path: str | os.PathLike[str]) -> str:
     """Returns the hex SHA-256 of a file, read in blocks."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_CHUNK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: str | os.PathLike[str]) -> None:
@@ -72,13 +68,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 path.write_bytes(temporary.read_bytes())
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _beside(path, "tmp")
+        temporary.touch(exist_ok=False)
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        _sync(temporary)
         os.replace(temporary, path)
         _sync(path.parent)
     except OSError as error:
@@ -105,12 +98,13 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
         if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise DataError(f"{path} already exists and is not an empty directory; choose another name.")
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-        os.chmod(temporary, 0o777 & ~_umask())
+        temporary = _beside(path, "tmp")
+        temporary.mkdir()
         yield temporary
         sync_tree(temporary)
         if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+            old = _beside(path, "old")
+            old.mkdir()
             os.replace(path, old / path.name)
             os.replace(temporary, path)
             shutil.rmtree(old)
@@ -124,10 +118,9 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _umask() -> int:
-    value = os.umask(0o022)
-    os.umask(value)
-    return value
+def _beside(path: Path, ending: str) -> Path:
+    """Returns a new hidden name in the directory of a path; what is made there has the permissions of any new file."""
+    return path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
 
 
 def require_space(path: str | os.PathLike[str], needed: int) -> None:

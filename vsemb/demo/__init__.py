@@ -8,7 +8,7 @@ tabs.py          the tabs of a run that is searched with
 server.py        the address: on this machine alone, and nothing on the page comes from another
 """
 
-from vsemb.demo.answers import Answer, ComparedSentence, Comparison, Demo
+from vsemb.demo.answers import Answer, ComparedSentence, Demo
 from vsemb.demo.server import serve_demo
 
-__all__ = ["Answer", "ComparedSentence", "Comparison", "Demo", "serve_demo"]
+__all__ = ["Answer", "ComparedSentence", "Demo", "serve_demo"]

@@ -26,23 +26,6 @@ _OPERATIONS = {"compose": compose, "abstract": abstract}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a query found.
-
-    Attributes:
-        images: best first.
-        captions: best first; empty where captions were not asked for.
-        notes: lines worth showing, such as words that the run does not know.
-        written: captions that another run writes of the image asked about, best first; None without one.
-    """
-
-    images: tuple[Result, ...] = ()
-    captions: tuple[Result, ...] = ()
-    notes: tuple[str, ...] = ()
-    written: tuple[Written, ...] | None = None
-
-
-@dataclass(frozen=True)
 class ComparedSentence:
     """A sentence and how well it fits an image.
 
@@ -59,16 +42,22 @@ class ComparedSentence:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Sentences, the best fitting first.
+class Answer:
+    """What a query found.
 
     Attributes:
-        sentences: with their scores.
-        notes: lines worth showing.
+        images: best first; empty where sentences are compared.
+        captions: best first; empty where captions were not asked for.
+        notes: lines worth showing, such as words that the run does not know.
+        written: captions that another run writes of the image asked about, best first; None without one.
+        sentences: those compared with an image, the best fitting first.
     """
 
-    sentences: tuple[ComparedSentence, ...]
+    images: tuple[Result, ...] = ()
+    captions: tuple[Result, ...] = ()
     notes: tuple[str, ...] = ()
+    written: tuple[Written, ...] | None = None
+    sentences: tuple[ComparedSentence, ...] = ()
 
 
 class Demo(Demonstration):
@@ -223,7 +212,7 @@ class Demo(Demonstration):
         vectors = [self._embed_text(text, operation, notes) for text in texts]
         return Answer(self._nearest_images(_OPERATIONS[operation](*vectors), k, "text"), notes=tuple(notes))
 
-    def compare(self, image: bytes | str, sentences: Sequence[str]) -> Comparison:
+    def compare(self, image: bytes | str, sentences: Sequence[str]) -> Answer:
         """Scores sentences against an image; one without a known word is left out and noted.
 
         Args:
@@ -252,11 +241,11 @@ class Demo(Demonstration):
         scores = ops.convert_to_numpy(self.run.model.similarity.scores(*tensors))[0]
         similarity = self.run.recipe.similarity
         shares = _shares(scores, similarity.linear and similarity.unit_length)
-        compared = (
+        compared = [
             ComparedSentence(known[row], float(scores[row]), float(shares[row]))
             for row in np.argsort(-scores, kind="stable")
-        )
-        return Comparison(tuple(compared), tuple(notes))
+        ]
+        return Answer(sentences=tuple(compared), notes=tuple(notes))
 
     def _nearest_images(
         self, vector: np.ndarray, k: int, kind: str, exclude: Sequence[int] = (), resort: int | None = None

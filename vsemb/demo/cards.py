@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from vsemb.demo.answers import Answer, Comparison
+from vsemb.demo.answers import Answer, ComparedSentence
 from vsemb.demo.demonstration import Demonstration
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.searching import Result
@@ -37,7 +37,7 @@ class Cards:
         self.thumbnail = functools.lru_cache(_REMEMBERED)(self._thumbnail)
 
     def answer(self, answer: Answer) -> str:
-        """Returns the notes, the captions and the images of an answer.
+        """Returns the notes, the captions and the images of an answer, or its sentences with their bars.
 
         Raises:
             DataError: if an image of the dataset is damaged.
@@ -45,6 +45,8 @@ class Cards:
         cards = "".join(self._card(result) for result in answer.images)
         images = f'<div class="vsemb-cards">{cards}</div>'
         above = notes(answer.notes)
+        if answer.sentences:
+            return above + "".join(map(_bar, answer.sentences))
         if answer.written is not None:
             title = '<p class="vsemb-title">Captions written</p>'
             above += f'<div class="vsemb-written">{title}{self.written(answer.written)}</div>'
@@ -55,15 +57,6 @@ class Cards:
             f'{above}<div class="vsemb-both"><div><p class="vsemb-title">Nearest captions</p>{captions}</div>'
             f'<div><p class="vsemb-title">Nearest images</p>{images}</div></div>'
         )
-
-    def comparison(self, comparison: Comparison) -> str:
-        """Returns the sentences of a comparison with their bars."""
-        bars = "".join(
-            f'<div class="vsemb-bar"><p><span>{escape(each.text)}</span><b>{each.score:.3f}</b></p>'
-            f'<div><div style="width: {100 * each.share:.1f}%"></div></div></div>'
-            for each in comparison.sentences
-        )
-        return notes(comparison.notes) + bars
 
     def written(self, captions: Sequence[tuple[str, float]]) -> str:
         """Returns captions with their log-probabilities."""
@@ -97,6 +90,13 @@ class Cards:
         """An image of the index as a data URL; None where the dataset holds features alone."""
         split, row = self._images.places[place]
         return data_uri(thumbnail(split, row, _SIDE)) if split.has_images else None
+
+
+def _bar(sentence: ComparedSentence) -> str:
+    return (
+        f'<div class="vsemb-bar"><p><span>{escape(sentence.text)}</span><b>{sentence.score:.3f}</b></p>'
+        f'<div><div style="width: {100 * sentence.share:.1f}%"></div></div></div>'
+    )
 
 
 def _lines(captions: Iterable[tuple[str, str]]) -> str:

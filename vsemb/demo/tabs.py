@@ -121,7 +121,7 @@ class SearchTabs(Demo):
         out = page.result("How well each sentence fits the image appears here.", "compare-out")
 
         def compare(dropped: Any, key: Any, texts: str) -> str:
-            return page.cards.comparison(self.compare(page.image(dropped, key), _split(texts, "\n")))
+            return page.cards.answer(self.compare(page.image(dropped, key), _split(texts, "\n")))
 
         page.when([go.click], compare, [dropped, key, texts], out)
 
