@@ -16,15 +16,6 @@ from vsemb.runs.run import Run
 from vsemb.runs.searching import searcher_of
 
 _BOOTSTRAP, _EXAMPLES = 1000, 6
-_COLUMNS = {
-    "R@1": "R@1",
-    "R@5": "R@5",
-    "R@10": "R@10",
-    "median_rank": "median",
-    "mean_rank": "mean rank",
-}
-_RANKS = {"median_rank": "median", "mean_rank": "mean"}
-_SIDES = {"image_to_text": "image → text", "text_to_image": "text → image"}
 
 
 def sections(view: View) -> list[Section]:
@@ -56,11 +47,10 @@ def sections(view: View) -> list[Section]:
     embedded = (space.images, space.texts, *ids, run.model.similarity)
     metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed)
     # What is shown of a run that recognises classes is that system's.
-    html = "" if space.by_class else templates.recall(metrics, list(_COLUMNS.values()), _table(metrics))
+    html = "" if space.by_class else templates.recall(metrics)
     summary = "" if space.by_class else _summary(metrics)
-    table = retrieval_table(metrics)
-    facts = _facts(run, combines)
-    found = [Section(MEASURED, html, summary=summary, facts=facts, lines=table, measured=metrics.to_json())]
+    facts, lines = _facts(run, combines), retrieval_table(metrics)
+    found = [Section(MEASURED, html, summary=summary, facts=facts, lines=lines, measured=metrics.to_json())]
     view.step("queries")
     gallery = Gallery(space)
     by_text, by_image = gallery.draw(view.shown, view.seed)
@@ -99,17 +89,6 @@ def _summary(metrics: RetrievalMetrics) -> str:
     )
 
 
-def _table(metrics: RetrievalMetrics) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the rows of the recall table: name, and of each column the value and its interval."""
-    assert metrics.intervals is not None
-    rows = []
-    for side, name in _SIDES.items():
-        values, bounds = getattr(metrics, side), metrics.intervals[side]
-        cells = [(f"{values[key]:.1f}", f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}") for key in _COLUMNS]
-        rows.append((name, cells))
-    return rows
-
-
 def retrieval_table(metrics: RetrievalMetrics) -> str:
     """Lays out retrieval metrics, with their intervals, and below those of pairs where they were measured."""
     rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
@@ -121,7 +100,7 @@ def retrieval_table(metrics: RetrievalMetrics) -> str:
 
 def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
     columns = list(metrics.image_to_text)
-    rows = [[title, *(_RANKS.get(column, column) for column in columns)]]
+    rows = [[title, *(column.removesuffix("_rank") for column in columns)]]
     for name in ("image_to_text", "text_to_image"):
         values = getattr(metrics, name)
         rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -77,14 +76,16 @@ def sections(view: View) -> list[Section]:
     view.step("measuring")
     metrics = None
     try:
-        metrics = evaluate_captions(_best(written), _references(part, rows), train=train, meteor=False)
+        metrics = evaluate_captions(
+            _best(written), [list(part.entries[row]["captions"]) for row in rows], train=train, meteor=False
+        )
         notes += metrics.notes
     except MissingExtraError as error:
         notes.append(f"Captions were not measured. {error}")
     found = [
         Section(
             MEASURED,
-            templates.metrics(None if metrics is None else _table(metrics), len(rows), notes),
+            templates.metrics(metrics, len(rows), notes),
             style=templates.style(),
             summary=_summary(written, metrics),
             facts=_facts(run),
@@ -119,10 +120,6 @@ def _best(written: Sequence[Sequence[Written]]) -> list[str]:
     return [captions[0][0] if captions else "" for captions in written]
 
 
-def _references(part: Split, rows: np.ndarray) -> list[list[str]]:
-    return [list(part.entries[row]["captions"]) for row in rows]
-
-
 def _captioned(
     part: Split,
     rows: np.ndarray,
@@ -134,19 +131,12 @@ def _captioned(
     nearest = [-1] * len(rows) if train is None else train.nearest(best).rows.tolist()
     shown = []
     for place, row in enumerate(rows.tolist()):
-        sentence = None
+        sentence, copied = None, False
         if train is not None and nearest[place] >= 0:
-            sentence = train.captions[nearest[place]]
-        shown.append(
-            Captioned(
-                picture_of(part, row),
-                tuple(written[place]),
-                sentence,
-                sentence is not None and train is not None and train.novelty([best[place]]) == 0,
-                tuple(part.entries[row]["captions"]),
-                None if scores is None else float(scores[place]),
-            )
-        )
+            sentence, copied = train.captions[nearest[place]], train.novelty([best[place]]) == 0
+        people = tuple(part.entries[row]["captions"])
+        score = None if scores is None else float(scores[place])
+        shown.append(Captioned(picture_of(part, row), tuple(written[place]), sentence, copied, people, score))
     return shown
 
 
@@ -187,15 +177,3 @@ def _summary(written: Sequence[Sequence[Written]], metrics: CaptionMetrics | Non
         f"Its captions of {metrics.images:,} images score {metrics.cider:.0f} in CIDEr; "
         f"{metrics.novelty:.0f} % of them are no caption that it was trained on."
     )
-
-
-def _table(metrics: CaptionMetrics) -> list[tuple[str, Any]]:
-    values = {
-        **{f"BLEU-{order}": value for order, value in enumerate(metrics.bleu, 1)},
-        "ROUGE-L": metrics.rouge_l,
-        "CIDEr": metrics.cider,
-    }
-    if metrics.novelty is not None:
-        values["new captions"] = metrics.novelty
-    table = [(name, f"{value:.1f}") for name, value in values.items()]
-    return [*table, ("words a caption", f"{metrics.words:.1f}"), ("words used", f"{metrics.vocabulary:,}")]
