@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import save_json, table
@@ -53,8 +55,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> dict[str, Any]:
-    from pathlib import Path
-
     from vsemb.data.store import Dataset
     from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
     from vsemb.runs.run import Run
@@ -69,8 +69,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
         approximate = settings.codes is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
     where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
-    index = build_index(opened, dataset, split, kind, out=where, settings=settings)
-    try:
+    with closing(build_index(opened, dataset, split, kind, out=where, settings=settings)) as index:
         report: dict[str, Any] = {
             "items": len(index),
             "kind": kind,
@@ -83,20 +82,16 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
         print(f"items   {len(index):,} {kind}s of {', '.join(index.source.splits)}")
         print(f"dim     {report['dim']}")
         print(f"stored  {settings.label}")
-        print(f"where   {report['where']}")
+        print(f"where   {where}")
         if arguments.candidates:
             recalls = measure_candidates(opened, dataset, index, arguments.candidates, k=_BEST)
             report["recall"] = {str(count): recall for count, recall in recalls.items()}
             for count, recall in recalls.items():
                 print(f"recall  {100 * recall:.1f} % of the exact {_BEST} best among {count} candidates")
-    finally:
-        index.close()
     return report
 
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
-    from pathlib import Path
-
     from vsemb.errors import invalid_argument
 
     parameters: dict[str, Any] = {}
@@ -139,26 +134,12 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
         dataset = Dataset.open(arguments.data or opened.data_path)
         kind = "text" if arguments.captions else "image"
         index = open_index(opened, dataset, arguments.split or "all", kind)
-    try:
-        rows = list(
-            tqdm(
-                compare_backends(opened, dataset, index),
-                desc="backends",
-                total=len(COMPARED),
-                unit="backend",
-                disable=None,
-                leave=False,
-            )
-        )
+    with closing(index):
+        compared = compare_backends(opened, dataset, index)
+        rows = list(tqdm(compared, "backends", len(COMPARED), unit="backend", disable=None, leave=False))
         print(f"{len(index):,} {index.source.kind}s of {', '.join(index.source.splits)}, captions as queries")
         print(_table(rows))
-        return {
-            "items": len(index),
-            "dim": int(index.embeddings.shape[1]),
-            "rows": [r.to_json() for r in rows],
-        }
-    finally:
-        index.close()
+        return {"items": len(index), "dim": int(index.embeddings.shape[1]), "rows": [row.to_json() for row in rows]}
 
 
 def _table(rows: list[Compared]) -> str:
@@ -167,21 +148,16 @@ def _table(rows: list[Compared]) -> str:
 
     lines = []
     for row in rows:
-        if row.missing is not None:
-            lines.append([row.name, "not installed"])
-            continue
-        lines.append(
-            [
-                row.name,
-                f"{row.bytes_a_vector:.0f}",
-                f"{row.megabytes:.2f}",
-                f"{row.build_seconds:.2f}",
-                *pair(row.milliseconds, ".2f"),
-                *pair(row.recall, ".1f", 100),
-                *pair(row.reranked, ".1f", 100),
-                *pair(row.retrieval, ".1f"),
-                *pair(row.change, "+.1f"),
-            ]
-        )
+        cells = [
+            f"{row.bytes_a_vector or 0:.0f}",
+            f"{row.megabytes or 0:.2f}",
+            f"{row.build_seconds or 0:.2f}",
+            *pair(row.milliseconds, ".2f"),
+            *pair(row.recall, ".1f", 100),
+            *pair(row.reranked, ".1f", 100),
+            *pair(row.retrieval, ".1f"),
+            *pair(row.change, "+.1f"),
+        ]
+        lines.append([row.name, *(cells if row.missing is None else ["not installed", *[""] * 12])])
     header = ["", "bytes", "MB", "build s", "ms, 1", "ms, 128", "recall@1", "@10", "re-ranked@1", "@10"]
-    return table([*header, "R@1", "R@10", "change", "change"], [line + [""] * (14 - len(line)) for line in lines])
+    return table([*header, "R@1", "R@10", "change", "change"], lines)

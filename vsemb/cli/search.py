@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json, say, table
@@ -101,7 +102,7 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
     from vsemb.runs.searching import search_index
 
     index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
-    try:
+    with closing(index):
         apply_options(arguments, opened, "run")
         holds = f"{index.source.kind}s of {', '.join(index.source.splits)}"
         for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
@@ -110,5 +111,3 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
                 raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
         options = picked(arguments, *_OPTIONS)
         return search_index(opened, index, query, dataset=dataset, report=say, **options)
-    finally:
-        index.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import MEASURED, Section, View, page_template
-from vsemb.systems.zero_shot.class_names import ClassNames
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
 
 
 def sections(view: View) -> list[Section]:
     """Returns the section, see `vsemb.report.page.SectionMaker`; it stands in the place of recall."""
     recipe = view.run.recipe
-    if not hasattr(recipe, "text") or not isinstance(recipe.text.tokenizer, ClassNames):
+    if not isinstance(recipe, Retrieval) or recipe.text.tokenizer.per_caption:
         return []
     space = view.space
     view.step("recognition")
