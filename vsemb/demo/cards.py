@@ -7,14 +7,14 @@ Whatever comes from a dataset or a reader is escaped.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
+from typing import Any
 
-from vsemb.demo.answers import Answer, ComparedSentence
+from vsemb.demo.answers import Answer
 from vsemb.demo.demonstration import Demonstration
 from vsemb.runs.pictures import data_uri, thumbnail
-from vsemb.runs.searching import Result
-from vsemb.search.source import Item
+from vsemb.runs.templates import page_template
+from vsemb.search import Item
 
 _SIDE = 256
 _REMEMBERED = 1024
@@ -42,27 +42,11 @@ class Cards:
         Raises:
             DataError: if an image of the dataset is damaged.
         """
-        cards = "".join(self._card(result) for result in answer.images)
-        images = f'<div class="vsemb-cards">{cards}</div>'
-        above = notes(answer.notes)
-        if answer.sentences:
-            return above + "".join(map(_bar, answer.sentences))
-        if answer.written is not None:
-            title = '<p class="vsemb-title">Captions written</p>'
-            above += f'<div class="vsemb-written">{title}{self.written(answer.written)}</div>'
-        if not answer.captions:
-            return above + images
-        captions = _lines((result.item.caption, f"{result.score:.3f}") for result in answer.captions)
-        return (
-            f'{above}<div class="vsemb-both"><div><p class="vsemb-title">Nearest captions</p>{captions}</div>'
-            f'<div><p class="vsemb-title">Nearest images</p>{images}</div></div>'
-        )
+        return str(_macros().answer(answer, [self._source(result.item) for result in answer.images]))
 
     def written(self, captions: Sequence[tuple[str, float]]) -> str:
         """Returns captions with their log-probabilities."""
-        if not captions:
-            return notes(["No caption was found."])
-        return _lines((text, f"{log_prob:.2f}") for text, log_prob in captions)
+        return str(_macros().written(captions))
 
     def preview(self, key: str) -> str:
         """Returns an image of the dataset by its key.
@@ -71,20 +55,10 @@ class Cards:
             VsembError: if there is no such image, or it is damaged.
         """
         item = self._images.items[self._images.place_of(key)]
-        return f'<div class="vsemb-query">{self._picture(item)}<div>{_named(item)}</div></div>'
+        return str(_macros().preview(item, self._source(item)))
 
-    def _card(self, result: Result) -> str:
-        return (
-            f"<figure>{self._picture(result.item)}<figcaption>"
-            f'<div class="vsemb-score"><span>{result.rank}</span><span>{result.score:.3f}</span></div>'
-            f"{_named(result.item)}</figcaption></figure>"
-        )
-
-    def _picture(self, item: Item) -> str:
-        source, caption = self.thumbnail(self._images.place_of(item.key)), escape(item.caption)
-        if source is None:
-            return '<div class="vsemb-none"></div>'
-        return f'<img src="{source}" alt="{caption}" title="{caption}">'
+    def _source(self, item: Item) -> str | None:
+        return self.thumbnail(self._images.place_of(item.key))
 
     def _thumbnail(self, place: int) -> str | None:
         """An image of the index as a data URL; None where the dataset holds features alone."""
@@ -92,31 +66,16 @@ class Cards:
         return data_uri(thumbnail(split, row, _SIDE)) if split.has_images else None
 
 
-def _bar(sentence: ComparedSentence) -> str:
-    return (
-        f'<div class="vsemb-bar"><p><span>{escape(sentence.text)}</span><b>{sentence.score:.3f}</b></p>'
-        f'<div><div style="width: {100 * sentence.share:.1f}%"></div></div></div>'
-    )
-
-
-def _lines(captions: Iterable[tuple[str, str]]) -> str:
-    lines = "".join(f"<li><b>{number}</b>{_caption(text)}</li>" for text, number in captions)
-    return f'<ol class="vsemb-lines">{lines}</ol>'
-
-
-def _caption(text: str) -> str:
-    return f'<div class="vsemb-caption">{escape(text)}</div>'
-
-
-def _named(item: Item) -> str:
-    return f'{_caption(item.caption)}<div class="vsemb-key">{escape(item.key)}</div>'
-
-
 def notes(lines: Sequence[str]) -> str:
     """Returns lines worth showing, each a box of its own."""
-    return "".join(f'<p class="vsemb-note" role="status">{escape(line)}</p>' for line in lines)
+    return str(_macros().notes(lines))
 
 
 def hint(line: str) -> str:
     """Returns what stands where there is no answer yet."""
-    return f'<p class="vsemb-hint">{escape(line)}</p>'
+    return str(_macros().hint(line))
+
+
+@functools.cache
+def _macros() -> Any:
+    return page_template(__package__, "cards.html.jinja").module

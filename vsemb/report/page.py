@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +17,12 @@ from tqdm import tqdm
 
 from vsemb import __version__, registry
 from vsemb.data.store import Dataset, Split
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 from vsemb.report import curves
 from vsemb.report.space import Space
 from vsemb.runs.run import METRICS, Run
+from vsemb.runs.templates import page_template
 
 #: The file inside a run where its report lies.
 REPORT = "report.html"
@@ -149,7 +149,8 @@ def write_report(
     out = run.path / REPORT if out is None else Path(out)
     if out.is_dir():
         raise invalid_argument("out", str(out), "a file, not a directory")
-    template, pieces = page_template("page.html.jinja"), page_template("pieces.html.jinja").module
+    template = page_template(__package__, "page.html.jinja")
+    pieces = page_template(__package__, "pieces.html.jinja").module
     with tqdm(unit="step", disable=None) as bar:
 
         def step(name: str) -> None:
@@ -200,36 +201,3 @@ def _facts(view: View, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         ("Fingerprint", run.fingerprint),
     ]
     return [(name, value) for name, value in facts if value]
-
-
-def page_template(name: str, package: str | None = None) -> Any:
-    """Returns a template; whatever is filled in is escaped.
-
-    Args:
-        name: its file.
-        package: where the file lies; None for this one. Templates elsewhere import those here by their names.
-
-    Raises:
-        MissingExtraError: without jinja2.
-
-    Example:
-
-        page_template("report.html.jinja", "vsemb.systems.regions").render(alignments=[])
-    """
-    try:
-        import jinja2
-    except ImportError as error:
-        raise missing_extra("jinja2", "report") from error
-
-    def load(template: str) -> str:
-        package, _, file = template.rpartition(":")
-        return (files(package or __package__) / file).read_text(encoding="utf-8")
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(load),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name if package is None else f"{package}:{name}")

@@ -9,11 +9,12 @@ from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.presets import display_name
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.gallery import Gallery
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View, page_template
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
 from vsemb.report.plane import draw_plane
 from vsemb.report.words import check_arithmetic, choose_arithmetic, families, work_out
 from vsemb.runs.run import Run
 from vsemb.runs.searching import searcher_of
+from vsemb.runs.templates import page_template
 
 _BOOTSTRAP, _EXAMPLES = 1000, 6
 
@@ -39,7 +40,7 @@ def sections(view: View) -> list[Section]:
     if view.arithmetic and not run.recipe.text.tokenizer.per_caption:
         fix = "It reads the names of classes, so there are no words to add."
         raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
-    templates = page_template("retrieval.html.jinja").module
+    templates = page_template(__package__, "retrieval.html.jinja").module
     space = view.space
     check_arithmetic(space, view.arithmetic)
     view.step("measuring")

@@ -10,10 +10,11 @@ import numpy as np
 from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View, page_template
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
+from vsemb.runs.templates import page_template
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioning import Written, caption_split
 from vsemb.systems.captions.novelty import TrainingCaptions
@@ -64,7 +65,7 @@ def sections(view: View) -> list[Section]:
     limit = view.options.get("limit")
     if limit is not None and limit < 1:
         raise invalid_argument("limit", limit, "an integer >= 1")
-    templates = page_template("report.html.jinja", __package__).module
+    templates = page_template(__package__, "report.html.jinja").module
     order = np.random.default_rng(view.seed).permutation(len(part))
     rows = order[: limit or (_SLOW if run.recipe.ranks_candidates else None)]
     view.step("captions")

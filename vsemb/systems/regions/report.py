@@ -12,9 +12,10 @@ from keras import ops
 
 from vsemb.data.store import Dataset
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import EXPLAINED, Section, View, page_template
+from vsemb.report.page import EXPLAINED, Section, View
 from vsemb.report.space import Picture, Space
 from vsemb.runs.pictures import data_uri, read_picture
+from vsemb.runs.templates import page_template
 from vsemb.systems.regions.drawing import draw_alignment
 from vsemb.systems.regions.run import regions_of
 from vsemb.systems.regions.set_scores import item_mask
@@ -47,7 +48,7 @@ def sections(view: View) -> list[Section]:
     space = view.space
     view.step("alignments")
     alignments = align(space, view.dataset, SHOWN, view.seed)
-    template = page_template("report.html.jinja", __package__)
+    template = page_template(__package__, "report.html.jinja")
     return [Section(EXPLAINED, template.render(alignments=alignments))]
 
 

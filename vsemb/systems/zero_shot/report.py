@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import MEASURED, Section, View, page_template
+from vsemb.report.page import MEASURED, Section, View
+from vsemb.runs.templates import page_template
 from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
 
 
@@ -18,7 +19,7 @@ def sections(view: View) -> list[Section]:
     names, classes = space.part.class_ids()
     grouped = (space.images, classes, space.texts, classes[space.text_rows])
     found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
-    template = page_template("report.html.jinja", __package__)
+    template = page_template(__package__, "report.html.jinja")
     return [Section(MEASURED, template.render(recognition=found), summary=_summary(found))]
 
 
