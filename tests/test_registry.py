@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from vsemb import recipes, registry
+from vsemb.commands import Command, Mode, Options
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.registry import System
 
@@ -77,11 +78,9 @@ def test_what_a_system_names_is_there(name: str) -> None:
             assert isinstance(found, dict) if attribute == "recipes" else callable(found), key
     for reference in (*system.report_sections, *system.demo_tabs):
         assert callable(registry.load(reference))
-    modules = [module for module, _ in system.commands.values()]
-    modules += [module for each in system.modes.values() for module in each.values()]
-    modules += [module for each in system.options.values() for module in each]
-    for module in modules:
-        assert importlib.util.find_spec(module) is not None, module
+    assert all(isinstance(registry.load(reference), Command) for reference, _ in system.commands.values())
+    assert all(isinstance(registry.load(each), Mode) for modes in system.modes.values() for each in modes.values())
+    assert all(isinstance(registry.load(each), Options) for options in system.options.values() for each in options)
 
 
 def test_no_two_systems_claim_one_name() -> None:

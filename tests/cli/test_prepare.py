@@ -112,7 +112,7 @@ def test_help_shows_formats_and_an_example(capsys):
         "cub",
         "flowers102",
         "wnid",
-        "example:",
+        "examples:",
     ):
         assert text in output
 
