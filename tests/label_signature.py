@@ -24,9 +24,9 @@ class Labels:
     def signature(self, served: Any) -> Any:
         """For `extras` of a `ServedModel`."""
         from vsemb.export import Signature
-        from vsemb.export.signatures import score_scale
+        from vsemb.export.served_model import score_scale
 
-        images = next(it for it in served.offered if it.name == "encode_image")
+        images = served.image
 
         def rows(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
             found = images.rows(image_bytes=image_bytes)
@@ -35,6 +35,6 @@ class Labels:
             return {"labels": labels, "scores": scores, "valid": found["valid"]}
 
         def scale() -> dict[str, float]:
-            return {"scores": score_scale(images, self.vectors)}
+            return score_scale(images, self.vectors)
 
         return Signature("label", images.inputs, rows, images.examples, scale, limits=("It knows two labels.",))

@@ -152,11 +152,19 @@ def hard_link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[
         shutil.copyfile(source, target)
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file in UTF-8, atomically.
+
+    Raises:
+        DataError: if the file system refuses.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes `value` as indented JSON, atomically. NaN and infinity are refused (ValueError)."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:

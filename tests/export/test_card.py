@@ -77,7 +77,7 @@ def test_what_is_not_known_is_said_to_be_unknown(contract):
 
 
 def test_what_a_model_lacks_is_said(contract, tiny_run):
-    about = ServedModel(tiny_run.model, tiny_run.tokenizer).about(contract.golden)
+    about = ServedModel(tiny_run.model, tiny_run.tokenizer).about
     card = model_card(replace(contract, about=about), ModelFacts())
     cannot = sections(card)["What it cannot do"]
     assert all(said in cannot for said in ("embeds no images", "searches nothing"))

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
 
 import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.export.contract import Contract, changes, contract_path, hashes, publish_contract
+from vsemb.export.contract import (
+    Contract,
+    Golden,
+    changes,
+    contract_path,
+    hashes,
+    publish_contract,
+    serving_command,
+    version_contract_path,
+)
 from vsemb.text.normalize import MAX_BYTES
 
 
@@ -138,7 +148,8 @@ def signatures(dim=4, dtype="float32", inputs=SIDE, **more):
     ],
 )
 def test_what_clients_will_notice(after, said):
-    assert changes(signatures(), after) == said
+    before, after = (Contract("m", 1, None, each, {}, 0.1, "") for each in (signatures(), after))
+    assert changes(before, after) == said
 
 
 def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_path):
@@ -172,3 +183,31 @@ def test_an_export_reports_what_its_clients_will_notice(everything_copy, tiny_pi
     assert written["model_version"] == int(path.name) == 2 and written["max_pixels"] is None
     # The version before keeps its own.
     assert Contract.read(everything_copy / "1" / "assets.extra" / "contract.json").model_version == 1
+
+
+def written(path, instance) -> list[str]:
+    side = {"text": np.array([b"a"], object)}
+    specs = {"text": {"dtype": "string", "shape": [None]}}
+    sides = {"inputs": specs, "outputs": specs}
+    golden = {"serving_default": Golden(side, side)}
+    contract = Contract("m", 1, None, {"serving_default": sides}, golden, 0.1, "", instance=instance)
+    contract.write(version_contract_path(path))
+    return serving_command(path).replace("\\\n", " ").splitlines()
+
+
+def test_the_command_survives_a_shell(tmp_path):
+    lines = written(tmp_path / "my models" / "dogs" / "3", "a dog's ball")
+    verify, serve, curl, _, server = (shlex.split(line) for line in lines)
+    assert verify[2] == serve[2] == str(tmp_path / "my models" / "dogs")
+    assert f"--model_base_path={tmp_path / 'my models' / 'dogs'}" in server and "--model_name=dogs" in server
+    assert curl[-1] == "http://localhost:8501/v1/models/dogs:predict"
+    assert json.loads(curl[2]) == {"instances": ["a dog's ball"]}
+
+
+@pytest.mark.parametrize("instance", [{"tokens": ["", "a"], "heads": [0, 0]}, {"b64": "dog.jpg"}], ids=str)
+def test_a_model_is_asked_for_what_it_takes(instance, tmp_path):
+    lines = "\n".join(written(tmp_path / "trees" / "1", instance)[2:])
+    if "b64" in instance:
+        assert """printf '{"instances": [{"b64": "%s"}]}' "$(base64 -w0 dog.jpg)" |\n    curl -d @- http""" in lines
+    else:
+        assert json.loads(shlex.split(lines)[2]) == {"instances": [instance]}

@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
       vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
     """
-    from vsemb.export.description import serving_command, signature_table
+    from vsemb.export.contract import serving_command
+    from vsemb.export.servable import signature_table
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
     from vsemb.search import SearchIndex

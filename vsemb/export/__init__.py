@@ -4,10 +4,8 @@ from vsemb.export.card import ModelFacts
 from vsemb.export.contract import About
 from vsemb.export.corpus import Corpus
 from vsemb.export.exportable import Exportable, Signature
-from vsemb.export.image_input import ImageInput
 from vsemb.export.savedmodel import export_savedmodel
-from vsemb.export.signatures import ServedModel
-from vsemb.export.text_input import TextInput
+from vsemb.export.served_model import ImageInput, ServedModel, TextInput
 
 __all__ = [
     "About",

@@ -11,11 +11,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from vsemb.errors import one_line
-from vsemb.export.contract import Contract, contract_path, written_shape
-from vsemb.files import replacing
+from vsemb.export.contract import SIDES, Contract, contract_path, written_spec
 
 CARD = "MODEL_CARD.md"
 
@@ -70,34 +68,58 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
 
         print(model_card(Contract.read("savedmodels/contracts/flickr8k.json"), ModelFacts(recipe="vsepp")))
     """
+    about = contract.about
+    trained_on = {
+        "dataset": facts.dataset,
+        "dataset fingerprint": _code(facts.dataset_fingerprint),
+        "images": facts.images,
+    }
+    # Images that are known to be no features have no fingerprint, known or not.
+    if facts.features_fingerprint or not facts.images:
+        trained_on["features fingerprint"] = _code(facts.features_fingerprint)
+    made_with = {
+        "recipe": ", ".join(filter(None, [facts.recipe, facts.variant and f"variant {facts.variant}"])),
+        "paper": facts.paper,
+        "run": _code(contract.fingerprint or ""),
+        "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
+    }
+    selected = f"Chosen: {_plain(facts.selection)}." if facts.selection else "How they were chosen is not known."
+    values = [[name, f"{value:.4g}"] for name, value in facts.metrics.items()]
+    signatures = [
+        [
+            _code(name),
+            *("; ".join(f"{_code(key)} {written_spec(spec)}" for key, spec in sides[side].items()) for side in SIDES),
+        ]
+        for name, sides in contract.signatures.items()
+    ]
+    bad_rows = (
+        f"A row that cannot be read is answered by `valid` false and {about.invalid}, and costs its neighbours nothing."
+    )
+    unknown = [
+        f"Licence: {_plain(facts.licence)}."
+        if facts.licence
+        else "The licence of the weights, and of the data behind them: ask whoever made this file.",
+        f"Bias: it was not measured. What captions and images have of it, the {about.made} may have too.",
+        "How it does on other data than that of its validation split.",
+    ]
     parts = [
         f"# {_plain(contract.model)}, version {contract.model_version}",
-        _what(contract, facts),
+        _plain(about.what),
+        _pairs(made_with),
         "## What it was trained on",
-        _pairs(
-            {
-                "dataset": facts.dataset,
-                "dataset fingerprint": _code(facts.dataset_fingerprint),
-                "images": facts.images,
-                # Images that are known to be no features have no fingerprint, known or not.
-                **(
-                    {"features fingerprint": _code(facts.features_fingerprint)}
-                    if facts.features_fingerprint or not facts.images
-                    else {}
-                ),
-            }
-        ),
+        _pairs(trained_on),
         "## How its weights were chosen",
-        _chosen(facts),
+        selected,
+        *([_table(["validation", "value"], values)] if values else []),
         "## What it takes and gives",
-        _signatures(contract),
-        _plain(contract.about.reading),
+        _table(["signature", *SIDES], signatures),
+        _plain(about.reading),
         "## Limits",
-        _lines([*contract.about.limits, _bad_rows(contract)]),
+        _lines([*about.limits, bad_rows]),
         "## What it cannot do",
-        _lines(contract.about.cannot),
+        _lines(about.cannot),
         "## What is not known",
-        _lines(_unknown(contract, facts)),
+        _lines(unknown),
         *(["## Notes", _lines(facts.notes)] if facts.notes else []),
         f"The contract, `contracts/{_plain(contract.model)}.json`, has examples of what it answers; "
         "`vsemb verify` holds it to them.",
@@ -121,63 +143,6 @@ def card_path(base: str | os.PathLike[str]) -> Path:
     contract = contract_path(base)
     # A model's name may have a dot in it.
     return contract.with_name(f"{contract.name.removesuffix('.json')}.md")
-
-
-def write_card(card: str, path: str | os.PathLike[str]) -> None:
-    """Writes the file, whole or not at all.
-
-    Raises:
-        DataError: if the file system refuses.
-    """
-    with replacing(path) as temporary:
-        temporary.write_text(card, encoding="utf-8")
-
-
-def _what(contract: Contract, facts: ModelFacts) -> str:
-    rows = {
-        "recipe": ", ".join(filter(None, [facts.recipe, facts.variant and f"variant {facts.variant}"])),
-        "paper": facts.paper,
-        "run": _code(contract.fingerprint or ""),
-        "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
-    }
-    return f"{_plain(contract.about.what)}\n\n{_pairs(rows)}"
-
-
-def _chosen(facts: ModelFacts) -> str:
-    said = f"Chosen: {_plain(facts.selection)}." if facts.selection else "How they were chosen is not known."
-    if not facts.metrics:
-        return said
-    rows = [[name, f"{value:.4g}"] for name, value in facts.metrics.items()]
-    return f"{said}\n\n{_table(['validation', 'value'], rows)}"
-
-
-def _signatures(contract: Contract) -> str:
-    rows = [
-        [_code(name), *("; ".join(_spec(*item) for item in sides[side].items()) for side in _SIDES)]
-        for name, sides in contract.signatures.items()
-    ]
-    return _table(["signature", *_SIDES], rows)
-
-
-_SIDES = ("inputs", "outputs")
-
-
-def _spec(name: str, spec: Mapping[str, Any]) -> str:
-    return f"{_code(name)} {spec['dtype']} {written_shape(spec['shape'])}"
-
-
-def _bad_rows(contract: Contract) -> str:
-    nothing = contract.about.invalid
-    return f"A row that cannot be read is answered by `valid` false and {nothing}, and costs its neighbours nothing."
-
-
-def _unknown(contract: Contract, facts: ModelFacts) -> list[str]:
-    licence = "The licence of the weights, and of the data behind them: ask whoever made this file."
-    return [
-        f"Licence: {_plain(facts.licence)}." if facts.licence else licence,
-        f"Bias: it was not measured. What captions and images have of it, the {contract.about.made} may have too.",
-        "How it does on other data than that of its validation split.",
-    ]
 
 
 def _pairs(rows: Mapping[str, str]) -> str:

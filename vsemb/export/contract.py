@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
 from vsemb.export.reference_outputs import Arrays, Tie, from_json, to_json
 from vsemb.export.versions import CONTRACTS
-from vsemb.files import read_json, replacing, sha256_file
+from vsemb.files import read_json, sha256_file, write_text
 
 FORMAT, VERSION = "vsemb-contract", 1
+SIDES = ("inputs", "outputs")
+#: Signature -> inputs, outputs -> name -> what is said of it, such as `dtype` and `shape`.
+Signatures = dict[str, dict[str, dict[str, Any]]]
 
 # A list of strings is written on one line if none is longer.
 _SHORT = 40
@@ -40,6 +44,36 @@ class Golden:
     outputs: Arrays
     scale: Mapping[str, float] = field(default_factory=dict)
     ties: Mapping[str, Tie] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values."""
+        return {
+            "scale": dict(self.scale),
+            "ties": {output: list(tie) for output, tie in self.ties.items()},
+            "inputs": {key: to_json(values) for key, values in self.inputs.items()},
+            "outputs": {key: to_json(values) for key, values in self.outputs.items()},
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any], specs: dict[str, Any]) -> Golden:
+        """Rebuilds the rows of a signature.
+
+        Raises:
+            ValueError: for rows that are none, or not of these specs.
+        """
+        sides = {
+            side: {
+                key: from_json(content[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()
+            }
+            for side in SIDES
+        }
+        if not sides["inputs"] or not sides["outputs"]:
+            raise ValueError("it has a signature without inputs or outputs")
+        lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
+        if len(lengths) != 1 or lengths == {(0,)}:
+            raise ValueError("its golden inputs and outputs have different numbers of rows, or none")
+        scale = {name: float(value) for name, value in content["scale"].items()}
+        return cls(**sides, scale=scale, ties={name: Tie(*tie) for name, tie in content["ties"].items()})
 
 
 @dataclass(frozen=True)
@@ -114,16 +148,8 @@ class Contract:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of the file."""
-        plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "golden"}
-        golden = {
-            name: {
-                "scale": dict(rows.scale),
-                "ties": {output: list(tie) for output, tie in rows.ties.items()},
-                "inputs": {key: to_json(values) for key, values in rows.inputs.items()},
-                "outputs": {key: to_json(values) for key, values in rows.outputs.items()},
-            }
-            for name, rows in self.golden.items()
-        }
+        plain = {name: value for name, value in vars(self).items() if name != "golden"}
+        golden = {name: rows.to_json() for name, rows in self.golden.items()}
         return {"format": FORMAT, "version": VERSION, **plain, "about": asdict(self.about), "golden": golden}
 
     @classmethod
@@ -138,27 +164,24 @@ class Contract:
         if content.get("version") != VERSION:
             raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
         try:
-            optional = {key.name for key in fields(cls) if (key.default, key.default_factory) != (MISSING, MISSING)}
-            names = [key.name for key in fields(cls) if key.name in content or key.name not in optional]
-            values = {name: content[name] for name in names}
+            values = {each.name: content[each.name] for each in fields(cls) if each.name in content}
+            signatures = values["signatures"]
             values["about"] = About(**content.get("about", {}))
             values["golden"] = {
-                name: _golden(rows, values["signatures"][name]) for name, rows in content["golden"].items()
+                name: Golden.from_json(rows, signatures[name]) for name, rows in content["golden"].items()
             }
             if not 0 <= float(values["tolerance"]) < 1 or not isinstance(values["sha256"], dict):
                 raise ValueError("its tolerance is no number from 0 to 1, or it has no sha256 of files")
-            for sides in values["signatures"].values():
-                for side in ("inputs", "outputs"):
+            for sides in signatures.values():
+                for side in SIDES:
                     {key: (spec["dtype"], list(spec["shape"])) for key, spec in sides[side].items()}
+            return cls(**values)
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"it lacks or has an odd {error}") from error
-        return cls(**values)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the file, whole or not at all."""
-        content = _text(self.to_json())
-        with replacing(path) as temporary:
-            temporary.write_text(content + "\n", encoding="utf-8")
+        write_text(path, _text(self.to_json()) + "\n")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Contract:
@@ -174,34 +197,16 @@ class Contract:
             raise DataError(f"{path} is no contract: {error}. Export the model again.") from error
 
 
-def _golden(rows: dict[str, Any], specs: dict[str, Any]) -> Golden:
-    sides = {
-        side: {key: from_json(rows[side][key], spec["dtype"], spec["shape"]) for key, spec in specs[side].items()}
-        for side in ("inputs", "outputs")
-    }
-    if not all(sides.values()):
-        raise ValueError("it has a signature without inputs or outputs")
-    lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
-    if len(lengths) != 1 or lengths == {(0,)}:
-        raise ValueError("its golden inputs and outputs have different numbers of rows, or none")
-    scale = {name: float(value) for name, value in rows["scale"].items()}
-    return Golden(sides["inputs"], sides["outputs"], scale, {name: Tie(*tie) for name, tie in rows["ties"].items()})
-
-
 def _text(value: Any, indent: str = "") -> str:
     """Writes JSON with short values, and lists of plain ones, on one line: an embedding is a long list."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if len(line) <= 80 or not any(
-        isinstance(item, dict | list) or (isinstance(item, str) and len(item) > _SHORT) for item in inner
-    ):
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if len(line) <= 80 or not any(isinstance(item, dict | list) or len(str(item)) > _SHORT for item in items):
         return line
     more = indent + "  "
-    if isinstance(value, dict):
-        parts = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, more)}" for key, item in value.items()]
-        opened, closed = "{}"
-    else:
-        parts, (opened, closed) = [_text(item, more) for item in value], "[]"
+    keys = [f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(value, dict) else "" for key in value]
+    parts = [key + _text(item, more) for key, item in zip(keys, items, strict=True)]
+    opened, closed = "{}" if isinstance(value, dict) else "[]"
     return f"{opened}\n{more}" + f",\n{more}".join(parts) + f"\n{indent}{closed}"
 
 
@@ -243,37 +248,37 @@ def version_contract_path(version: Path) -> Path:
     return version / "assets.extra" / "contract.json"
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Lists what clients of one export notice in the next: what is gone, and what is of another type or size.
+def written_spec(spec: Mapping[str, Any] | None) -> str:
+    """Writes the type and shape of an input or output, such as `float32 [B, 512]`; `none` where there is none."""
+    return "none" if spec is None else f"{spec['dtype']} {written_shape(spec['shape'])}"
 
-    Args:
-        before: `Contract.signatures`.
-        after: the same, of the next export.
 
-    Example:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yields what two signatures differ in: (`input k` or `output ids`, its spec before, its spec after), as text."""
+    for side in SIDES:
+        for key in sorted(before[side].keys() | after[side].keys()):
+            old, new = (written_spec(sides[side].get(key)) for sides in (before, after))
+            if old != new:
+                yield f"{side[:-1]} {key}", old, new
 
-    >>> side = {"text": {"dtype": "string", "shape": [None]}}
-    >>> changes({"encode_text": {"inputs": side, "outputs": {}}}, {})
-    ['the signature encode_text is gone']
-    """
+
+def changes(before: Contract, after: Contract) -> list[str]:
+    """Lists what clients of one export notice in the next: what is gone, and what is of another type or size."""
     found = []
-    for name, sides in before.items():
-        if name not in after:
+    for name, sides in before.signatures.items():
+        if name not in after.signatures:
             found.append(f"the signature {name} is gone")
             continue
-        for side in ("inputs", "outputs"):
+        for what, old, new in differences(sides, after.signatures[name]):
             # A client that knows nothing of a new output is served as before; a new input it does not send.
-            for key in sides[side].keys() | (after[name][side].keys() if side == "inputs" else set()):
-                old, new = sides[side].get(key), after[name][side].get(key)
-                if old != new:
-                    found.append(f"{name}: {side[:-1]} {key}: {_spec(old)} before, {_spec(new)} now")
-    return sorted(found)
-
-
-def _spec(spec: Mapping[str, Any] | None) -> str:
-    if spec is None:
-        return "none"
-    return f"{spec['dtype']} {written_shape(spec['shape'])}"
+            if old != "none" or what.startswith("input"):
+                found.append(f"{name}: {what}: {old} before, {new} now")
+    if before.tolerance != after.tolerance:
+        found.append(f"outputs are exact to {after.tolerance:.0e}, not {before.tolerance:.0e}")
+    # Where nothing is embedded any more, or yet, the signatures have said so.
+    if before.similarity and after.similarity and before.similarity != after.similarity:
+        found.append(f"the similarity is {after.similarity['name']}, not {before.similarity.get('name')}")
+    return found
 
 
 def publish_contract(contract: Contract, base: Path, report: Callable[[str], None]) -> None:
@@ -285,32 +290,41 @@ def publish_contract(contract: Contract, base: Path, report: Callable[[str], Non
         report: takes a line for each change.
     """
     path = contract_path(base)
-    if path.is_file():
-        try:
-            before = Contract.read(path)
-        except DataError as error:
-            report(f"{error} It is replaced.")
-        else:
-            for change in changes(before.signatures, contract.signatures):
-                report(f"clients of version {before.model_version} will notice: {change}")
-            if before.tolerance != contract.tolerance:
-                report(
-                    f"clients of version {before.model_version} will notice: outputs are exact to "
-                    f"{contract.tolerance:.0e}, not {before.tolerance:.0e}"
-                )
-            # Where nothing is embedded any more, or yet, the signatures have said so.
-            if before.similarity and contract.similarity and before.similarity != contract.similarity:
-                report(
-                    f"clients of version {before.model_version} will notice: the similarity is "
-                    f"{contract.similarity['name']}, not {before.similarity.get('name')}"
-                )
+    try:
+        before = Contract.read(path) if path.is_file() else contract
+    except DataError as error:
+        report(f"{error} It is replaced.")
+        before = contract
+    for change in changes(before, contract):
+        report(f"clients of version {before.model_version} will notice: {change}")
     contract.write(path)
 
 
-def interface(sides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a signature's inputs and outputs in a form that compares: name -> (dtype, sizes)."""
-    return {
-        f"{side[:-1]} {key}": (spec["dtype"], tuple(spec["shape"]))
-        for side in ("inputs", "outputs")
-        for key, spec in sides[side].items()
-    }
+def serving_command(path: str | os.PathLike[str]) -> str:
+    """Returns shell lines that verify a version's model, serve it and ask it once.
+
+    Args:
+        path: the directory of a version, with its contract.
+
+    Example:
+
+        print(serving_command("/models/flickr8k/1"))
+    """
+    path = Path(path).absolute()
+    base, instance = path.parent, Contract.read(version_contract_path(path)).instance
+    name, where = shlex.quote(base.name), shlex.quote(str(base))
+    url = shlex.quote(f"http://localhost:8501/v1/models/{base.name}:predict")
+    if isinstance(instance, dict) and "b64" in instance:
+        curl = (
+            f"""printf '{{"instances": [{{"b64": "%s"}}]}}' "$(base64 -w0 {instance["b64"]})" |\n    curl -d @- {url}"""
+        )
+    else:
+        curl = f"curl -d {shlex.quote(json.dumps({'instances': [instance]}))} {url}"
+    return (
+        f"  vsemb verify {where}\n"
+        f"  vsemb serve {where}\n"
+        f"  {curl}\n"
+        "or, with TensorFlow Serving, the same API:\n"
+        f"  tensorflow_model_server --rest_api_port=8501 \\\n"
+        f"    --model_name={name} --model_base_path={where}"
+    )

@@ -1,4 +1,4 @@
-"""What can be written as a SavedModel: its signatures, whatever they compute.
+"""What can be written as a SavedModel: signatures, whatever they compute, and how their rows go in and out of graphs.
 
 A system that serves something else than embeddings either adds a `Signature` to a `vsemb.export.ServedModel`, or
 writes an `Exportable` of its own.
@@ -6,16 +6,21 @@ writes an `Exportable` of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+import keras
 import tensorflow as tf
 
-from vsemb.export.contract import About, Golden
+from vsemb.export.contract import About
 from vsemb.export.reference_outputs import Arrays, Tie
-from vsemb.export.rows import Outputs, function_of
+
+#: Values by the name of an output, each with the batch as 0th dimension.
+Outputs = dict[str, tf.Tensor]
 
 # Largest difference from the Keras model that a reload may show, relative to the largest entry (1 for unit
 # vectors). A graph adds the same numbers in another order and over rows padded to another length: up to
@@ -105,21 +110,14 @@ class Exportable:
         """The largest relative difference that two computations of one row may show."""
         return tolerance_of(["float32"])
 
-    def promises(self, golden: Mapping[str, Golden]) -> dict[str, Any]:
-        """Returns the fields of the contract that only this kind of model knows.
-
-        Args:
-            golden: what each signature gave.
-        """
-        del golden
+    @property
+    def promises(self) -> dict[str, Any]:
+        """The fields of the contract that only this kind of model knows."""
         return {}
 
-    def about(self, golden: Mapping[str, Golden]) -> About:
-        """Returns what the model card says of the model.
-
-        Args:
-            golden: what each signature gave.
-        """
+    @property
+    def about(self) -> About:
+        """The model in sentences, for the model card."""
         raise NotImplementedError
 
 
@@ -143,3 +141,75 @@ def tables_of(holder: object) -> list[Any]:
 def tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
     """Returns arrays as TensorFlow's tensors."""
     return {key: tf.constant(values, tf.string if values.dtype == object else None) for key, values in inputs.items()}
+
+
+def function_of(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
+    """Returns a compiled function, traced once, whose inputs are named as the specs are."""
+    names = [spec.name for spec in inputs]
+
+    def compiled(*tensors: tf.Tensor) -> Outputs:
+        return rows(**dict(zip(names, tensors, strict=True)))
+
+    # TensorFlow reads names from here; inputs that `rows` may do without are none of these.
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    compiled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return tf.function(compiled, input_signature=inputs, autograph=False)
+
+
+def embedding_rows(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
+    """Returns embeddings as they are served: zeros where a row is not valid."""
+    here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
+    return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
+
+
+def one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
+    """Adds a row of zeros or "" to a batch of none.
+
+    TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph.
+    """
+    none = tf.cast(tf.equal(tf.shape(rows)[0], 0), tf.int32)
+    return tf.pad(rows, [[0, none], *[[0, 0]] * (rows.shape.rank - 1)])
+
+
+def first_rows(outputs: Outputs, rows: tf.Tensor) -> Outputs:
+    """Returns so many rows of each output."""
+    return {name: values[:rows] for name, values in outputs.items()}
+
+
+def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
+    """Fills rows up with zeros or "" to a fixed number of steps, and cuts longer ones.
+
+    Args:
+        values: (batch, any number, ...).
+        steps: of the result.
+
+    Returns:
+        (batch, steps, ...), the same type.
+
+    Example:
+
+    >>> filled_up(tf.constant([["a", "dog"]]), 3).numpy().tolist()
+    [[b'a', b'dog', b'']]
+    """
+    missing = tf.maximum(steps - tf.shape(values)[1], 0)
+    wider = tf.pad(values, [[0, 0], [0, missing], *[[0, 0]] * (values.shape.rank - 2)])
+    return tf.ensure_shape(wider[:, :steps], [values.shape[0], steps, *values.shape[2:]])
+
+
+@contextlib.contextmanager
+def kernels_for_any_device(*models: keras.layers.Layer) -> Iterator[None]:
+    """Keeps cuDNN out of what is traced inside.
+
+    On a machine with a GPU, Keras puts cuDNN's recurrent kernels into the graph, and a SavedModel
+    with them cannot be served without a GPU.
+    """
+    found = {id(layer): layer for model in models for layer in model._flatten_layers()}
+    layers = [layer for layer in found.values() if hasattr(layer, "use_cudnn")]
+    before = [layer.use_cudnn for layer in layers]
+    for layer in layers:
+        layer.use_cudnn = False
+    try:
+        yield
+    finally:
+        for layer, value in zip(layers, before, strict=True):
+            layer.use_cudnn = value

@@ -1,4 +1,4 @@
-"""Running the probes: each script in a process of its own, given a job and a time limit."""
+"""Running a SavedModel in a process of its own, given a job and a time limit, see `vsemb.export.probe`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tensorflow.core.framework import op_def_pb2
 
 from vsemb.errors import DataError
+from vsemb.export import probe
 
 #: What a probe is called in reports -> its script.
-PROBES = {
-    "TensorFlow without Keras": Path(__file__).parent / "probes" / "tensorflow_alone.py",
-    "TensorFlow's C library": Path(__file__).parent / "probes" / "c_library.py",
-}
-
-
-class ProbeError(DataError):
-    """A probe crashed, hung or found no TensorFlow."""
+PROBES = dict.fromkeys(probe.PROBES, Path(probe.__file__))
 
 
 def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -32,11 +26,11 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
 
     Args:
         script: the probe.
-        job: see `vsemb.export.probes`.
+        job: see `vsemb.export.probe`.
         timeout: seconds.
 
     Raises:
-        ProbeError: if the process ends badly, not at all within `timeout`, or says nothing readable.
+        DataError: if the process ends badly, not at all within `timeout`, or says nothing readable.
     """
     # Isolated: neither the directory at hand nor the environment decides what is imported.
     command = [sys.executable, "-I", str(script)]
@@ -45,15 +39,15 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
     try:
         done = subprocess.run(command, input=given, capture_output=True, timeout=timeout, env=environment)
     except subprocess.TimeoutExpired:
-        raise ProbeError(f"took more than {timeout:g} seconds") from None
+        raise DataError(f"took more than {timeout:g} seconds") from None
     if done.returncode < 0:
-        raise ProbeError(f"crashed with {signal.Signals(-done.returncode).name}")
+        raise DataError(f"crashed with {signal.Signals(-done.returncode).name}")
     if done.returncode:
-        raise ProbeError(f"failed: {_reason(done.stderr.decode(errors='replace'), done.returncode)}")
+        raise DataError(f"failed: {_reason(done.stderr.decode(errors='replace'), done.returncode)}")
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        raise ProbeError("wrote no result") from None
+        raise DataError("wrote no result") from None
 
 
 def _reason(said: str, status: int) -> str:
@@ -64,34 +58,11 @@ def _reason(said: str, status: int) -> str:
 
 
 @cache
-def known_operations() -> dict[str, frozenset[str]]:
-    """Returns the operations that TensorFlow's C library knows when nothing else is loaded, and others.
-
-    Returns:
-        library -> names of its operations, `tensorflow` for the C library's own.
+def known_operations() -> frozenset[str]:
+    """Returns the names of the operations that TensorFlow's C library has when nothing else is loaded.
 
     Raises:
-        ProbeError: if there is no C library.
+        DataError: if there is no C library.
     """
-    listed = run_probe(PROBES["TensorFlow's C library"], {"operations": True}, timeout=300)
-    return {library: frozenset(names) for library, names in listed.items()}
-
-
-def encode(array: np.ndarray, dtype: str) -> dict[str, Any]:
-    """Writes an array as a probe reads it."""
-    data: Any
-    if dtype == "string":
-        data = [base64.b64encode(value).decode() for value in array.reshape(-1)]
-    else:
-        data = base64.b64encode(np.ascontiguousarray(array, dtype).tobytes()).decode()
-    return {"dtype": dtype, "shape": list(array.shape), "data": data}
-
-
-def decode(values: dict[str, Any]) -> np.ndarray:
-    """Reads an array that a probe wrote."""
-    if values["dtype"] == "string":
-        strings = np.empty(len(values["data"]), object)
-        strings[:] = [base64.b64decode(value) for value in values["data"]]
-        return strings.reshape(values["shape"])
-    flat = np.frombuffer(base64.b64decode(values["data"]), values["dtype"])
-    return flat.reshape(values["shape"])
+    listed = base64.b64decode(run_probe(Path(probe.__file__), {}, timeout=300)["operations"])
+    return frozenset(operation.name for operation in op_def_pb2.OpList.FromString(listed).op)

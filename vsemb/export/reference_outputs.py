@@ -111,13 +111,12 @@ def from_json(values: Any, dtype: str, shape: Sequence[int | None] = ()) -> np.n
         if len(shape) > 2:
             values = [[vector or [0] * (shape[-1] or 0) for vector in row] for row in values]
         return np.array(values, dtype)
-    found = np.array([None] * len(values), object)
-    for place, value in enumerate(values):
-        if isinstance(value, list):
-            rows = [from_json(row, dtype) for row in values]
-            return np.stack(rows) if rows else found
-        is_text = isinstance(value, str)
-        found[place] = value.encode() if is_text else base64.b64decode(value["b64"], validate=True)
+    if values and isinstance(values[0], list):
+        return np.stack([from_json(row, dtype) for row in values])
+    found = np.empty(len(values), object)
+    found[:] = [
+        value.encode() if isinstance(value, str) else base64.b64decode(value["b64"], validate=True) for value in values
+    ]
     return found
 
 
@@ -219,19 +218,17 @@ def _is_nothing(values: np.ndarray) -> np.ndarray:
 def _same_width(wanted: Arrays, got: Arrays, ranked: Sequence[str]) -> tuple[Arrays, Arrays, str | None]:
     narrow: tuple[Arrays, Arrays] = ({}, {})
     for name in wanted:
-        pair = (wanted[name], got[name])
-        shapes = [values.shape for values in pair]
-        if pair[0].dtype != pair[1].dtype:
-            return wanted, got, f"gives {name} as {pair[1].dtype}, not {pair[0].dtype}"
-        if len(shapes[0]) != len(shapes[1]) or shapes[0][:1] != shapes[1][:1]:
-            return wanted, got, f"gives {name} of shape {shapes[1]}, not {shapes[0]}"
-        if shapes[0] != shapes[1] and (not ranked or len(shapes[0]) != 2):
-            return wanted, got, f"gives {name} of shape {shapes[1]}, not {shapes[0]}"
-        width = min(shape[1] for shape in shapes) if len(shapes[0]) > 1 else None
-        for side, values in zip(narrow, pair, strict=True):
-            side[name] = values if width is None else values[:, :width]
-            if width is not None and name in ranked and not _is_nothing(values[:, width:]).all():
+        here, there = wanted[name], got[name]
+        if here.dtype != there.dtype:
+            return wanted, got, f"gives {name} as {there.dtype}, not {here.dtype}"
+        if here.shape != there.shape:
+            if not ranked or not here.ndim == there.ndim == 2 or len(here) != len(there):
+                return wanted, got, f"gives {name} of shape {there.shape}, not {here.shape}"
+            width = min(here.shape[1], there.shape[1])
+            if name in ranked and not all(_is_nothing(values[:, width:]).all() for values in (here, there)):
                 return wanted, got, "gives another number of results"
+            here, there = here[:, :width], there[:, :width]
+        narrow[0][name], narrow[1][name] = here, there
     return *narrow, None
 
 

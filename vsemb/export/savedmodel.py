@@ -16,13 +16,14 @@ import tensorflow as tf
 
 from vsemb import __version__
 from vsemb.errors import DataError
-from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path, write_card
+from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.export.contract import Contract, Golden, hashes, publish_contract, version_contract_path
 from vsemb.export.exportable import REASON, Exportable, tensors
 from vsemb.export.reference_outputs import Arrays, compare, part
 from vsemb.export.servable import check_servable, signature_specs
 from vsemb.export.versions import publishing
 from vsemb.export.warmup import write_warmup
+from vsemb.files import write_text
 
 
 def export_savedmodel(
@@ -64,30 +65,43 @@ def export_savedmodel(
 
         export_savedmodel(ServedModel(run.model, run.tokenizer), "savedmodels/flickr8k")
     """
-    facts = ModelFacts() if card is None else card
-    base = Path(os.path.realpath(out))
+    base, facts = Path(os.path.realpath(out)), card or ModelFacts()
     with publishing(base, version) as publication:
-        write(served, publication.temporary)
-        check_servable(publication.temporary)
-        golden = verify(served, publication.temporary)
+        directory = publication.temporary
+        write(served, directory)
+        check_servable(directory)
+        golden = verify(served, directory)
         requests = [
             (name, part(rows.inputs, row))
             for name, rows in golden.items()
             for row in map(int, np.flatnonzero(rows.outputs["valid"]))
         ]
-        write_warmup(publication.temporary, base.name, requests)
-        contract = _contract(served, golden, base.name, fingerprint, publication.temporary)
+        write_warmup(directory, base.name, requests)
+        contract = Contract(
+            model=base.name,
+            model_version=0,
+            fingerprint=fingerprint,
+            signatures=signature_specs(directory),
+            golden=golden,
+            tolerance=served.tolerance,
+            tolerance_reason=REASON,
+            versions={"vsemb": __version__, "tensorflow": tf.__version__},
+            sha256=hashes(directory),
+            instance=served.default.instance,
+            about=served.about,
+            **served.promises,
+        )
 
         def write_numbered(number: int) -> None:
             numbered = replace(contract, model_version=number)
-            numbered.write(version_contract_path(publication.temporary))
-            write_card(model_card(numbered, facts), version_card_path(publication.temporary))
+            numbered.write(version_contract_path(directory))
+            write_text(version_card_path(directory), model_card(numbered, facts))
 
         publication.numbered = write_numbered
     assert publication.path is not None
     published = replace(contract, model_version=int(publication.path.name))
     publish_contract(published, base, report)
-    write_card(model_card(published, facts), card_path(base))
+    write_text(card_path(base), model_card(published, facts))
     return publication.path
 
 
@@ -139,25 +153,6 @@ def verify(served: Exportable, directory: Path) -> dict[str, Golden]:
             raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
         golden[name] = Golden(inputs, outputs, scale, signature.ties)
     return {"serving_default": golden[served.default.name], **golden}
-
-
-def _contract(
-    served: Exportable, golden: dict[str, Golden], name: str, fingerprint: str | None, directory: Path
-) -> Contract:
-    return Contract(
-        model=name,
-        model_version=0,
-        fingerprint=fingerprint,
-        signatures=signature_specs(directory),
-        golden=golden,
-        tolerance=served.tolerance,
-        tolerance_reason=REASON,
-        versions={"vsemb": __version__, "tensorflow": tf.__version__},
-        sha256=hashes(directory),
-        instance=served.default.instance,
-        about=served.about(golden),
-        **served.promises(golden),
-    )
 
 
 def _run(function: Any, inputs: Arrays) -> Arrays:

@@ -6,6 +6,8 @@ core TensorFlow operations only.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from vsemb.errors import DataError
+from vsemb.export.contract import SIDES, Signatures, written_shape
 from vsemb.export.isolated_checks import known_operations
 
 #: Types of inputs and outputs. No bfloat16, which few clients can read.
@@ -20,8 +23,6 @@ DTYPES = ("float32", "int64", "int32", "string", "bool")
 
 # Python functions would need the process that wrote them, and cuDNN a GPU.
 _NOT_SERVABLE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "Cudnn")
-
-Specs = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:
@@ -39,28 +40,53 @@ def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:
         raise DataError(f"{path} cannot be read: {error}.") from error
 
 
-def signature_specs(directory: Path) -> Specs:
+def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Signatures:
+    """Returns signature -> inputs, outputs -> name -> what `describe` makes of the TensorInfo.
+
+    Raises:
+        DataError: if the SavedModel cannot be read.
+    """
+    definitions = read_saved_model(directory).meta_graphs[0].signature_def
+    return {
+        name: {
+            side: {key: describe(info) for key, info in sorted(getattr(definitions[name], side).items())}
+            for side in SIDES
+        }
+        for name in sorted(definitions)
+        if not name.startswith("__saved_model")  # TensorFlow's own, which initialises the model.
+    }
+
+
+def _spec(info: Any) -> dict[str, Any]:
+    shape = [] if info.tensor_shape.unknown_rank else tf.TensorShape(info.tensor_shape).as_list()
+    return {"dtype": tf.dtypes.as_dtype(info.dtype).name, "shape": shape}
+
+
+def signature_specs(directory: Path) -> Signatures:
     """Returns signature -> inputs, outputs -> name -> `dtype` and `shape`, None for a size that is open.
 
     Raises:
         DataError: if the SavedModel cannot be read.
     """
-    saved = read_saved_model(directory)
-    found: Specs = {}
-    for name, signature in sorted(saved.meta_graphs[0].signature_def.items()):
-        if name.startswith("__saved_model"):  # TensorFlow's own, which initialises the model.
-            continue
-        found[name] = {
-            side: {
-                key: {
-                    "dtype": tf.dtypes.as_dtype(info.dtype).name,
-                    "shape": tf.TensorShape(info.tensor_shape).as_list() if not info.tensor_shape.unknown_rank else [],
-                }
-                for key, info in sorted(getattr(signature, side).items())
-            }
-            for side in ("inputs", "outputs")
+    return described_signatures(directory, _spec)
+
+
+def signature_table(path: str | os.PathLike[str]) -> dict[str, dict[str, list[list[str]]]]:
+    """Lists the signatures of a SavedModel: signature -> inputs, outputs -> [name, type, shape]s.
+
+    Args:
+        path: the directory of a version.
+
+    Returns:
+        Shapes are written as `[B, 512]`, see `written_shape`.
+    """
+    return {
+        name: {
+            side: [[key, spec["dtype"], written_shape(spec["shape"])] for key, spec in values.items()]
+            for side, values in sides.items()
         }
-    return found
+        for name, sides in signature_specs(Path(path)).items()
+    }
 
 
 def check_servable(directory: Path) -> None:
@@ -76,43 +102,37 @@ def check_servable(directory: Path) -> None:
 
         check_servable(Path("savedmodels/flickr8k/1"))
     """
-    for name, sides in signature_specs(directory).items():
-        for side, specs in sides.items():
-            for key, spec in specs.items():
-                dtype, shape = spec["dtype"], spec["shape"]
-                if dtype not in DTYPES:
-                    raise DataError(
-                        f"{name}: the {side[:-1]} {key} is {dtype}, which clients cannot take; "
-                        f"{', '.join(DTYPES)} are allowed. It was not published."
-                    )
-                if not isinstance(shape, list) or not shape or shape[0] is not None:
-                    raise DataError(
-                        f"{name}: the {side[:-1]} {key} has the shape {shape}, whose 0th dimension is not "
-                        "the batch. It was not published."
-                    )
-    foreign = foreign_operations(directory)
-    if foreign:
-        listed = "; ".join(f"{', '.join(names)} of {library}" for library, names in foreign.items())
+    specs = [
+        (f"{name}: the {side[:-1]} {key}", spec["dtype"], spec["shape"])
+        for name, sides in signature_specs(directory).items()
+        for side in SIDES
+        for key, spec in sides[side].items()
+    ]
+    for what, dtype, shape in specs:
+        if dtype not in DTYPES:
+            raise DataError(
+                f"{what} is {dtype}, which clients cannot take; {', '.join(DTYPES)} are allowed. It was not published."
+            )
+        if not shape or shape[0] is not None:
+            raise DataError(
+                f"{what} has the shape {shape}, whose 0th dimension is not the batch. It was not published."
+            )
+    if foreign := foreign_operations(directory):
         raise DataError(
-            f"The model holds operations that not every TensorFlow Serving has: {listed}. It was not published."
+            f"The model holds operations that not every TensorFlow Serving has: {', '.join(foreign)}. Operations must "
+            "be core TensorFlow's and need neither Python nor a GPU. It was not published."
         )
 
 
-def foreign_operations(directory: Path) -> dict[str, list[str]]:
-    """Returns the operations that are not core TensorFlow's, by what they come with.
+def foreign_operations(directory: Path) -> list[str]:
+    """Returns the operations of other libraries than core TensorFlow, and those that need Python or a GPU.
 
     Raises:
         DataError: if the SavedModel cannot be read.
     """
-    known = known_operations()
     graph = read_saved_model(directory).meta_graphs[0].graph_def
     # What `tf.data` maps over rows is a function of the same library.
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     names = {node.op for node in nodes} - {function.signature.name for function in graph.library.function}
-    found: dict[str, list[str]] = {}
-    for name in sorted(names):
-        if name in known["tensorflow"] and not name.startswith(_NOT_SERVABLE):
-            continue
-        library = "tensorflow_text" if name in known["tensorflow_text"] else "another library"
-        found.setdefault("a GPU or Python" if name in known["tensorflow"] else library, []).append(name)
-    return found
+    known = known_operations()
+    return sorted(name for name in names if name not in known or name.startswith(_NOT_SERVABLE))

@@ -15,17 +15,11 @@ import numpy as np
 from tqdm import tqdm
 
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.export.contract import (
-    Contract,
-    Golden,
-    contract_path,
-    hashes,
-    interface,
-    version_contract_path,
-    written_shape,
-)
-from vsemb.export.isolated_checks import PROBES, ProbeError, decode, encode, run_probe
-from vsemb.export.reference_outputs import Arrays, compare, part
+from vsemb.export.contract import Contract, Golden, contract_path, differences, hashes, version_contract_path
+from vsemb.export.isolated_checks import PROBES, run_probe
+from vsemb.export.probe import decode, encode
+from vsemb.export.reference_outputs import Arrays, compare
+from vsemb.export.servable import described_signatures, signature_specs
 from vsemb.export.versions import existing_versions
 
 # Packages that must not be imported in a probe, see its name.
@@ -148,10 +142,8 @@ def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None)
     if given is not None:
         return Path(given), Contract.read(given), []
     outer, inner = contract_path(base), version_contract_path(directory)
-    if not outer.is_file():
-        return inner, Contract.read(inner), []
-    agreed = Contract.read(outer)
-    if agreed.model_version != int(directory.name):
+    agreed = Contract.read(outer if outer.is_file() else inner)
+    if not outer.is_file() or agreed.model_version != int(directory.name):
         return inner, Contract.read(inner), []
     same = inner.is_file() and inner.read_bytes() == outer.read_bytes()
     problem = None if same else f"{outer} is not the copy inside the version, {inner}"
@@ -160,85 +152,70 @@ def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None)
 
 def _files(contract: Contract, directory: Path) -> Check:
     found = hashes(directory)
-    other = sorted(name for name in {*found, *contract.sha256} if found.get(name) != contract.sha256.get(name))
-    if not other:
-        return Check("files")
-    name = other[0]
-    what = "is missing" if name not in found else "is not in" if name not in contract.sha256 else "differs from"
-    return Check("files", problem=f"{name} {what}{'' if name not in found else ' the contract'}")
+    for name in sorted({*found, *contract.sha256}):
+        if name not in found:
+            return Check("files", problem=f"{name} is missing")
+        if found[name] != contract.sha256.get(name):
+            what = "differs from" if name in contract.sha256 else "is not in"
+            return Check("files", problem=f"{name} {what} the contract")
+    return Check("files")
 
 
 def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout: float) -> list[Check]:
-    runs = [(signature, rows) for signature in contract.golden for rows in _batches(contract, signature)]
-    job = {
-        "model": str(directory.absolute()),
-        "runs": [{"signature": signature, "inputs": _encoded(contract, signature, rows)} for signature, rows in runs],
-    }
+    tried = [(signature, *one) for signature, golden in contract.golden.items() for one in _tries(golden)]
+    runs = [
+        {"signature": signature, "inputs": {key: encode(values) for key, values in inputs.items()}}
+        for signature, _, inputs, _ in tried
+    ]
     try:
+        tensors = described_signatures(directory, lambda info: info.name)
+        job = {"probe": name, "model": str(directory.absolute()), "tensors": tensors, "runs": runs}
         found = run_probe(script, job, timeout)
-    except ProbeError as error:
+    except DataError as error:
         return [Check(name, problem=str(error))]
-    imported = _ABSENT.get(name, set()) & set(found["modules"])
-    if imported:
+    if imported := _ABSENT.get(name, set()) & set(found["modules"]):
         return [Check(name, problem=f"imported {', '.join(sorted(imported))}")]
-    results: dict[str, list[dict[str, Any]]] = {signature: [] for signature in contract.signatures}
-    for (signature, _), result in zip(runs, found["results"], strict=True):
-        results[signature].append(result)
-    checks = []
+    offered, checks = signature_specs(directory), []
     for signature, sides in contract.signatures.items():
-        problem = _interface_problem(sides, found["signatures"].get(signature))
-        if problem is not None:
-            checks.append(Check(name, signature, problem=problem))
-        elif signature in contract.golden:
-            checks.append(_compared(name, signature, contract, results[signature]))
-        else:
+        if signature not in offered:
+            checks.append(Check(name, signature, problem="is missing"))
+        elif other := next(differences(sides, offered[signature]), None):
+            checks.append(Check(name, signature, problem=f"{other[0]} is {other[2]}, not {other[1]}"))
+        elif signature not in contract.golden:
             checks.append(Check(name, signature, problem="has no golden rows in the contract"))
-    extra = sorted(set(found["signatures"]) - set(contract.signatures))
+        else:
+            answers = zip(tried, found["results"], strict=True)
+            own = [(what, outputs, answer) for (of, what, _, outputs), answer in answers if of == signature]
+            checks.append(_compared(name, signature, contract, own))
+    extra = sorted(set(offered) - set(contract.signatures))
     return checks + [Check(name, signature, problem="is not in the contract") for signature in extra]
 
 
-def _batches(contract: Contract, signature: str) -> list[Arrays]:
-    """Returns inputs: all rows, each row alone, none."""
-    inputs = contract.golden[signature].inputs
-    rows = len(next(iter(inputs.values())))
-    none = {name: values[:0] for name, values in inputs.items()}
-    return [inputs, *(part(inputs, row) for row in range(rows)), none]
+def _tries(golden: Golden) -> list[tuple[str, Arrays, Arrays]]:
+    """Returns (name, inputs, outputs): of all rows, of each row alone, of none."""
+    count = len(next(iter(golden.inputs.values())))
+    alone = {f"row {row} alone": slice(row, row + 1) for row in range(count)}
+    rows = {"all rows": slice(None), **alone, "an empty batch": slice(0)}
+
+    def chosen(values: Arrays, part: slice) -> Arrays:
+        return {key: value[part] for key, value in values.items()}
+
+    return [(name, chosen(golden.inputs, part), chosen(golden.outputs, part)) for name, part in rows.items()]
 
 
-def _encoded(contract: Contract, signature: str, inputs: Arrays) -> dict[str, Any]:
-    specs = contract.signatures[signature]["inputs"]
-    return {name: encode(values, specs[name]["dtype"]) for name, values in inputs.items()}
-
-
-def _interface_problem(wanted: dict[str, Any], found: dict[str, Any] | None) -> str | None:
-    if found is None:
-        return "is missing"
-    promised, offered = interface(wanted), interface(found)
-    for name in sorted(promised.keys() | offered.keys()):
-        if promised.get(name) != offered.get(name):
-            sides = [
-                "none" if spec is None else f"{spec[0]} {written_shape(spec[1])}"
-                for spec in (offered.get(name), promised.get(name))
-            ]
-            return f"{name} is {sides[0]}, not {sides[1]}".replace("'", "")
-    return None
-
-
-def _compared(name: str, signature: str, contract: Contract, results: list[dict[str, Any]]) -> Check:
-    golden: Golden = contract.golden[signature]
-    rows = len(next(iter(golden.inputs.values())))
-    what = ["all rows", *(f"row {row} alone" for row in range(rows)), "an empty batch"]
-    wanted = [golden.outputs, *(part(golden.outputs, row) for row in range(rows))]
-    wanted.append({key: values[:0] for key, values in golden.outputs.items()})
-    largest = 0.0
-    for place, result in enumerate(results):
-        if "error" in result:
-            reason = one_line(result["error"], 200)
-            return Check(name, signature, rows, problem=f"{what[place]}: {reason}")
-        got = {key: decode(values) for key, values in result["outputs"].items()}
-        difference, problem = compare(wanted[place], got, contract.tolerance, golden.scale, golden.ties)
+def _compared(
+    name: str, signature: str, contract: Contract, answers: list[tuple[str, Arrays, dict[str, Any]]]
+) -> Check:
+    """Compares (what was asked, the outputs wanted, what the probe found)."""
+    golden, largest = contract.golden[signature], 0.0
+    rows = len(answers) - 2
+    for what, wanted, answer in answers:
+        if "error" in answer:
+            return Check(name, signature, rows, problem=f"{what}: {one_line(answer['error'], 200)}")
+        got = {key: decode(values) for key, values in answer["outputs"].items()}
+        difference, problem = compare(wanted, got, contract.tolerance, golden.scale, golden.ties)
         largest = max(largest, difference)
         if problem:
             shown = float(largest) if np.isfinite(largest) else None
-            return Check(name, signature, rows, shown, f"{what[place]}: {problem}")
+            return Check(name, signature, rows, shown, f"{what}: {problem}")
     return Check(name, signature, rows, float(largest))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -65,35 +64,30 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
     # The temporary directory must lie on the file system of the real one, whatever links lead there.
     base = Path(os.path.realpath(base))
     _check(base, version)
-    temporary: Path | None = None
+    prefix = f".{base.name}."
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{base.name}.", suffix=".tmp", dir=base.parent))
-        temporary.chmod(0o755)
-        publication = Publication(temporary)
-        yield publication
-        sync_tree(temporary)
-        base.mkdir(exist_ok=True)
-        publication.path = _move(publication, base, version)
-        sync_tree(base)
+        with tempfile.TemporaryDirectory(".tmp", prefix, base.parent, ignore_cleanup_errors=True) as folder:
+            publication = Publication(Path(folder))
+            publication.temporary.chmod(0o755)
+            yield publication
+            sync_tree(folder)
+            base.mkdir(exist_ok=True)
+            publication.path = _move(publication, base, version)
+            sync_tree(base)
     except OSError as error:
         raise DataError(f"Cannot write {base}: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _check(base: Path, version: int | None) -> None:
     if version is not None and (isinstance(version, bool) or version < 1):
         raise invalid_argument("version", version, "an integer >= 1")
     if base.name.isdigit():
-        raise invalid_argument(
-            "out", str(base), "the model's directory, without a version", "Give the version by --version."
-        )
+        allowed, fix = "the model's directory, without a version", "Give the version by --version."
+        raise invalid_argument("out", str(base), allowed, fix)
     if base.name == CONTRACTS:
-        raise invalid_argument(
-            "out", str(base), "another name", f"Beside the models, {CONTRACTS} holds their contracts."
-        )
+        fix = f"Beside the models, {CONTRACTS} holds their contracts."
+        raise invalid_argument("out", str(base), "another name", fix)
     if base.exists() and not base.is_dir():
         raise DataError(f"{base} is a file; name a directory for the model's versions.")
     if version is not None and version in existing_versions(base):

@@ -16,7 +16,7 @@ from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.errors import DataError, invalid_argument
-from vsemb.export.image_input import ImageInput
+from vsemb.export.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone

@@ -15,7 +15,7 @@ import keras
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
-from vsemb.export.signatures import ServedModel
+from vsemb.export.served_model import ServedModel
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale

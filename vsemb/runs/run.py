@@ -32,7 +32,7 @@ from vsemb import registry
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
-from vsemb.export.image_input import ImageInput
+from vsemb.export.served_model import ImageInput
 from vsemb.files import read_json, sha256_bytes, sha256_file
 from vsemb.parts import Part, rebuilt
 from vsemb.recipes.schema import Recipe

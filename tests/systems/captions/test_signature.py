@@ -141,7 +141,7 @@ def test_the_card_tells_what_it_writes_and_what_not(exported):
 )
 def test_the_card_of_other_captioners(facts, said, served):
     captioner = SimpleNamespace(n_best=1)
-    about = ServedCaptioner(captioner, served.image_input, facts).about({})  # type: ignore[arg-type]
+    about = ServedCaptioner(captioner, served.image_input, facts).about
     assert said in about.reading and "writes a caption." in about.what
 
 

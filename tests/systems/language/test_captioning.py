@@ -13,7 +13,7 @@ from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import export_savedmodel
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.image_input import ImageInput
+from vsemb.export.served_model import ImageInput
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts

@@ -118,7 +118,7 @@ def test_classify_is_a_signature_where_there_are_classes():
     assert list(served.signatures)[-1] == "classify"
     with pytest.raises(InvalidArgumentError, match=r"classes=\['dog', 'Katze', '鳥'\].*no image network"):
         ServedModel(model, WORDS, extras=[classes.signature])
-    sets = SimpleNamespace(image_input=object(), multi_vector=True)
+    sets = SimpleNamespace(image=object(), multi_vector=True)
     with pytest.raises(InvalidArgumentError, match=r"classes=.*one vector.*vsemb classify RUN"):
         classes.signature(sets)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="prompts, dim"):

@@ -16,7 +16,7 @@ from vsemb.data.batches import BatchSource
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine
 from vsemb.errors import invalid_argument
-from vsemb.export.image_input import ImageInput
+from vsemb.export.served_model import ImageInput
 from vsemb.parts import NonNegative
 from vsemb.recipes.image_towers import CachedImages, refuse_service
 from vsemb.runs.run import Run, read_status

@@ -11,10 +11,15 @@ import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export import About, Exportable, ImageInput, Signature
-from vsemb.export.contract import Golden
-from vsemb.export.exportable import tables_of, tolerance_of
+from vsemb.export.exportable import (
+    Outputs,
+    first_rows,
+    kernels_for_any_device,
+    one_row_at_least,
+    tables_of,
+    tolerance_of,
+)
 from vsemb.export.reference_outputs import Arrays, Tie, golden_images
-from vsemb.export.rows import Outputs, first_rows, kernels_for_any_device, one_row_at_least
 from vsemb.image.decode import MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -115,12 +120,14 @@ class ServedCaptioner(Exportable):
         rows = [first, b"not an image", second, second[: len(second) // 2], b""]
         return {"image_bytes": np.array(rows, object)}
 
-    def promises(self, golden: Mapping[str, Golden]) -> dict[str, Any]:
-        """Returns what the contract says of the captions."""
+    @property
+    def promises(self) -> dict[str, Any]:
+        """The fields of the contract about captions."""
         return {"max_pixels": MAX_PIXELS, "settings": self.facts}
 
-    def about(self, golden: Mapping[str, Golden]) -> About:
-        """Returns what the model card says of the captions."""
+    @property
+    def about(self) -> About:
+        """The model in sentences, for the model card."""
         facts = self.facts
         most = facts["n_best"]
         each = "a caption" if most == 1 else f"captions, up to {most} an image, the best first"

@@ -15,7 +15,7 @@ import tensorflow as tf
 from vsemb.data.features.files import CLASSIFIER_NAME
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
-from vsemb.export.image_input import ImageInput
+from vsemb.export.served_model import ImageInput
 from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.parts import Count, Positive

@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.export import ImageInput, ServedModel, Signature
-from vsemb.export.exportable import tensors
+from vsemb.export.exportable import Outputs, embedding_rows, filled_up, first_rows, one_row_at_least, tensors
 from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_texts
-from vsemb.export.rows import Outputs, embedding_rows, filled_up, first_rows, one_row_at_least
-from vsemb.export.signatures import score_scale
+from vsemb.export.served_model import score_scale
 from vsemb.similarities import Similarity
 from vsemb.systems.regions.image import RegionExtractor, Regions
 from vsemb.systems.regions.set_scores import item_mask
@@ -114,10 +113,9 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
         return first_rows(found, count)
 
     def scale() -> dict[str, float]:
-        texts = served.default
-        words = texts.function(**tensors(texts.examples()))["embedding"].numpy()
-        images = next(signature for signature in served.offered if signature.name == "encode_image")
-        return {"scores": score_scale(images, words)}
+        assert served.image is not None
+        words = served.text.function(**tensors(served.text.examples()))["embedding"].numpy()
+        return score_scale(served.image, words)
 
     bytes_spec, *boxes = image_input.specs
     return Signature(

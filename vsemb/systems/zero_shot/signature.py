@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.export import ServedModel, Signature, TextInput
-from vsemb.export.rows import Outputs
-from vsemb.export.signatures import score_scale
+from vsemb.export.exportable import Outputs
+from vsemb.export.served_model import score_scale
 from vsemb.similarities import Similarity
 
 
@@ -85,13 +86,13 @@ class ClassPrompts:
             InvalidArgumentError: where images cannot be embedded, or become sets of vectors.
         """
         names = list(self.names)
-        if served.image_input is None:
+        images = served.image
+        if images is None:
             fix = "A run on precomputed features, or one for sentences alone, holds no image network."
             raise invalid_argument("classes", names, "none where images cannot be embedded", fix)
         if served.multi_vector:
             allowed = "no classes, since a served class is one vector, and the model embeds images as sets of vectors"
             raise invalid_argument("classes", names, allowed, "Classify with the run: vsemb classify RUN")
-        images = next(signature for signature in served.offered if signature.name == "encode_image")
 
         def rows(image_bytes: tf.Tensor) -> Outputs:
             outputs = images.rows(image_bytes=image_bytes)
@@ -100,7 +101,5 @@ class ClassPrompts:
             classes = tf.tile(tf.constant([self.names], tf.string), [tf.shape(scores)[0], 1])
             return {"classes": classes, "scores": scores, "valid": outputs["valid"]}
 
-        def scale() -> dict[str, float]:
-            return {"scores": score_scale(images, self.embeddings)}
-
+        scale = partial(score_scale, images, self.embeddings)
         return Signature("classify", images.inputs, rows, images.examples, scale)
