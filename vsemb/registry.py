@@ -358,7 +358,7 @@ BASE = System(
         "validation": {"recall": "vsemb.training.validation"},
         "initialization": dict.fromkeys(("random", "cca"), "vsemb.training.initialization"),
     },
-    searchers={"vector": "vsemb.runs.searching:IndexSearcher"},
+    searchers={"vector": "vsemb.runs.searching:Searcher"},
     report_sections=("vsemb.report.retrieval:sections",),
     demo_tabs=("vsemb.demo.tabs:tabs",),
     modes={

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import pytest
 
-from vsemb.runs.loop import fit_run
+from vsemb.runs.train import fit_run
 
 
 class StopAt(keras.callbacks.Callback):
@@ -28,8 +28,9 @@ class StopAt(keras.callbacks.Callback):
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Trainings in this context end so."""
 
-    def fit(*arguments: Any, **options: Any) -> None:
-        fit_run(*arguments, **{**options, "checks": [StopAt()]})
+    def fit(recipe: Any, job: Any, *arguments: Any, **options: Any) -> None:
+        job.checks = lambda batch_size: [StopAt()]
+        fit_run(recipe, job, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr("vsemb.runs.train.fit_run", fit)

@@ -20,10 +20,9 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
-from vsemb.runs import run_directory
+from vsemb.runs import run as run_module
 from vsemb.runs.measure import evaluate_run
-from vsemb.runs.run import Run
-from vsemb.runs.run_directory import enter_run
+from vsemb.runs.run import Run, enter_run
 from vsemb.runs.train import train
 from vsemb.text.vocabulary import Vocabulary
 
@@ -149,7 +148,7 @@ def test_what_a_task_of_ones_own_is_made_of_is_compared(tmp_path: Path) -> None:
 )
 def test_what_runs_are_made_of(name: str, variant: str | None, names: set[str]) -> None:
     recipe = recipes.get(name, variant)
-    assert set(run_directory._made_of(recipe)) == {"dataset", "features", "vocabulary"} | names
+    assert set(run_module._made_of(recipe)) == {"dataset", "features", "vocabulary"} | names
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path, tiny_recipe, scenes) -> None:
@@ -203,7 +202,7 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
     class Killed(BaseException):
         pass
 
-    real = run_directory.write_json
+    real = run_module.write_json
     for fatal in (1, 2):
         calls = []
 
@@ -213,7 +212,7 @@ def test_a_kill_while_the_run_is_made_can_be_repeated(tmp_path, scenes, tiny_rec
                 raise Killed
             real(path, value)
 
-        monkeypatch.setattr(run_directory, "write_json", write)
+        monkeypatch.setattr(run_module, "write_json", write)
         with pytest.raises(Killed):
             enter_run(tiny_recipe, job.info, out, job.vocabulary, job.keep)
     monkeypatch.undo()

@@ -21,8 +21,8 @@ from vsemb.encoders import ProjectionMLP, SequenceAndBagEncoder, TransformerSent
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.measure import evaluate_run
-from vsemb.runs.queries import embed_text
 from vsemb.runs.run import Run
+from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
 from vsemb.text import BPETokenizer, UnigramTokenizer, WordPieceTokenizer

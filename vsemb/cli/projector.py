@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
     import shlex
 
     from vsemb.data.store import Dataset
-    from vsemb.runs.projecting import project_run
+    from vsemb.runs.projector import project_run
     from vsemb.runs.run import Run
 
     opened = Run.open(arguments.run, "retrieval")

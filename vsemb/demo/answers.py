@@ -13,9 +13,8 @@ from vsemb.demo.demonstration import Demonstration, Written
 from vsemb.errors import InvalidArgumentError, invalid_argument
 from vsemb.runs.images import embed_new_image
 from vsemb.runs.indexing import ALL
-from vsemb.runs.queries import Query, embed_text
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Result, Searchable, nearest, searcher_of
+from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
 from vsemb.runs.serve import run_encoders
 from vsemb.search import abstract, combine, compose
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from vsemb.data.all_images import filled_splits
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
@@ -33,11 +34,15 @@ def embed_image(
     Raises:
         DataError: if the image cannot be read or embedded.
     """
-    found = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
-    if dataset is not None and found is not None:
-        return embed_dataset_image(run, dataset, *found, encoders), found
-    encoded = read_image_file(image, dataset).encoded
-    return embed_new_image(run, encoders, encoded, image), encoded
+    found = find_key(dataset, image)
+    if dataset is None or found is None:
+        encoded = read_image_file(image, dataset).encoded
+        return embed_new_image(run, encoders, encoded, image), encoded
+    split, row = found
+    if not run.has_features(dataset):
+        return embed_new_image(run, encoders, split.read_image(row), image), found
+    features = run.images_of(dataset, split).gather(np.array([row]))
+    return run.model.encode_images(tf.constant(features)).numpy()[0], found
 
 
 def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) -> np.ndarray:
@@ -59,12 +64,12 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
     return embed_image_bytes(encoders, tf.constant([encoded]), [name], **further)[0]
 
 
-def find_key(dataset: Dataset, key: str) -> tuple[Split, int] | None:
-    """Returns the split and row of the image of a dataset that has a key, or None."""
-    for name in dataset.splits:
-        if dataset.manifest["splits"][name]["images"] and key in dataset.split(name).keys:
-            return dataset.split(name), dataset.split(name).keys.index(key)
-    return None
+def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
+    """Returns the split and row of the image of a dataset that has a key; None where there is none, or a file."""
+    if dataset is None or os.path.isfile(image):
+        return None
+    splits = (dataset.split(name) for name in filled_splits(dataset))
+    return next(((split, split.keys.index(image)) for split in splits if image in split.keys), None)
 
 
 def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
@@ -92,11 +97,6 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
         raise DataError(f"The image {image!r} is unreadable: {error}.") from error
 
 
-def has_features(run: Run, dataset: Dataset) -> bool:
-    """Whether the run takes images from the dataset's cached features."""
-    return run.recipe.image.has_cache(dataset, run.info, run.path)
-
-
 def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
     """Embeds image bytes, all of which must decode.
 
@@ -122,18 +122,3 @@ def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str
     if not valid.all():
         raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
     return outputs["embedding"].numpy()
-
-
-def embed_dataset_image(run: Run, dataset: Dataset, split: Split, row: int, encoders: ServedModel) -> np.ndarray:
-    """Embeds one image of a dataset, from its cached features where those are used.
-
-    Returns:
-        (dim,) float32; (regions, dim) for a run of several vectors an item.
-
-    Raises:
-        DataError: if it cannot be embedded.
-    """
-    if not has_features(run, dataset):
-        return embed_new_image(run, encoders, split.read_image(row), split.keys[row])
-    features = run.images_of(dataset, split).gather(np.array([row]))
-    return run.model.encode_images(tf.constant(features)).numpy()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from vsemb.data.store import Dataset
 from vsemb.evaluation import Embedder, RetrievalMetrics, evaluate_retrieval
@@ -36,19 +37,10 @@ def evaluate_run(
         VsembError: if run and dataset do not fit, the split is not there, or the protocol cannot be.
     """
     part = dataset.split(split)
-    check_protocol(len(part), folds=folds, bootstrap=bootstrap, recalls=recalls, pairs=pairs)
+    protocol: dict[str, Any] = {"folds": folds, "bootstrap": bootstrap, "recalls": recalls, "pairs": pairs}
+    check_protocol(len(part), **protocol)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
     captions, rows = run.texts_of(part)
     texts = embedder.texts(*run.encode(captions))
-    return evaluate_retrieval(
-        images,
-        texts,
-        part.ids,
-        part.ids[rows],
-        run.model.similarity,
-        folds=folds,
-        bootstrap=bootstrap,
-        recalls=recalls,
-        pairs=pairs,
-    )
+    return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)

@@ -36,8 +36,7 @@ from vsemb.recipes.image_towers import Pixels
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.text_tower import Text
-from vsemb.runs.run import BEST, RECIPE, STATUS, Run
-from vsemb.runs.run_directory import enter_run
+from vsemb.runs.run import BEST, RECIPE, STATUS, Run, enter_run
 from vsemb.text.preset_tokenizers import PresetText, PresetTokens
 from vsemb.training.selection import save_weights
 

@@ -1,4 +1,4 @@
-"""A run: a trained recipe and what it reads, opened from its directory.
+"""A run: a trained recipe and what it reads, in a directory that is made, entered again and opened.
 
 recipe.json          the recipe, complete
 run.json             dataset, features, versions, status, the selected epoch
@@ -19,9 +19,10 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,8 +34,8 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
 from vsemb.export.served_model import ImageInput
-from vsemb.files import read_json, sha256_bytes, sha256_file
-from vsemb.parts import Part, rebuilt
+from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.parts import Part, rebuilt, walk
 from vsemb.recipes.schema import Recipe
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -255,6 +256,10 @@ class Run:
             opened[dataset.path] = self.recipe.image.open_for(dataset, self.info, self.path)
         return opened[dataset.path]
 
+    def has_features(self, dataset: Dataset) -> bool:
+        """Whether the run takes images from the dataset's cached features, and not from their bytes."""
+        return self.recipe.image.has_cache(dataset, self.info, self.path)
+
     def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
         """Returns a split's images as the model wants them.
 
@@ -300,3 +305,91 @@ class Run:
     def shown_texts_of(self, split: Split) -> list[str]:
         """Returns what `texts_of` returns as people write it: captions, not their parses."""
         return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]
+
+
+def check_out(out: Path) -> None:
+    """Refuses a directory that holds something else than a run.
+
+    Raises:
+        DataError: if it does.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise DataError(f"{out} must be a run directory or not exist; it holds something else. Choose another --out.")
+
+
+def enter_run(
+    recipe: Recipe,
+    info: dict[str, Any],
+    out: Path,
+    vocabulary: Vocabulary,
+    keep: Callable[[Path], None],
+) -> dict[str, Any]:
+    """Makes or re-enters a run directory.
+
+    Args:
+        recipe: the recipe.
+        info: what `run.json` says about the data; fingerprints in it must not change.
+        out: the directory.
+        vocabulary: that of the training texts.
+        keep: writes what the run needs beside its weights into the new directory.
+
+    Returns:
+        The contents of `run.json`.
+
+    Raises:
+        DataError: if `out` holds something else, or a run of another recipe or dataset.
+    """
+    info = info | {
+        "vocabulary": vocabulary.fingerprint,
+        "vocabulary_size": len(vocabulary),
+        "versions": {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")},
+        "status": "running",
+    }
+    if (out / RECIPE).exists():
+        return _check_same(recipe, info, out)
+    check_out(out)
+    # Whole or not at all: half of it would be refused when the same command comes again.
+    with replacing_directory(out) as folder:
+        (folder / "checkpoints").mkdir()
+        vocabulary.save(folder / VOCABULARY)
+        for part in walk(recipe):
+            part.keep_files(folder)
+        keep(folder)
+        write_json(folder / STATUS, info)
+        write_json(folder / RECIPE, recipe.to_json())
+    return info
+
+
+def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
+    differences = _differences(read_recipe(out).to_json(), recipe.to_json())
+    if differences:
+        path, old, new = differences[0]
+        raise DataError(
+            f"{out} holds a run of another recipe: {path} is {old!r} there and {new!r} now"
+            f"{f' ({len(differences) - 1} more differ)' if len(differences) > 1 else ''}. "
+            "Choose another --out, or remove it."
+        )
+    made_of = {name: other for name, other in _made_of(recipe).items() if name in info}
+    status = read_status(out, (*made_of, "status"))
+    for name, other in made_of.items():
+        if status[name] != info[name]:
+            raise DataError(
+                f"{out} was trained on {other} ({str(status[name])[:12]} there, "
+                f"{str(info[name])[:12]} now). Choose another --out."
+            )
+    return status
+
+
+def _made_of(recipe: Recipe) -> dict[str, str]:
+    """Returns the names of fingerprints in `run.json`, and what other ones are called."""
+    classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
+    return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
+
+
+def _differences(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for name in sorted({*old, *new}):
+            found += _differences(old.get(name), new.get(name), f"{path}.{name}".lstrip("."))
+        return found
+    return [] if old == new else [(path, old, new)]

@@ -1,25 +1,214 @@
-"""Answering a search over a dataset, or over an index by itself."""
+"""Searching a dataset, or an index by itself: queries, their embeddings, and the items nearest to them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import tensorflow as tf
 
 from vsemb import registry
+from vsemb.data.all_images import filled_splits
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export import ServedModel
+from vsemb.files import sha256_bytes
+from vsemb.runs.images import embed_image, find_key
 from vsemb.runs.indexing import ALL, index_directory, open_index, split_names
-from vsemb.runs.queries import EmbeddedQuery, Query
 from vsemb.runs.run import Run
-from vsemb.runs.serve import check_run
-from vsemb.search import IndexSource, Item, SearchIndex, check_candidates
+from vsemb.runs.serve import check_run, run_encoders
+from vsemb.search import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
-__all__ = ["Query", "Result", "Searchable", "Searcher", "nearest", "search_index", "search_run", "searcher_of"]
+_UNKNOWN = 1
+_OPERATIONS = {"compose": compose, "abstract": abstract}
+# What ends so is no text, even where there is no such file.
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is looked for: a text, an image or several at once, and words taken away from it and added.
+
+    Attributes:
+        text: a sentence.
+        image: path of an image file, or the key of an image of the dataset.
+        minus: words (or phrases) whose embeddings are subtracted.
+        plus: words (or phrases) whose embeddings are added.
+        compose: two or more of which all is wanted, each a text, the path of an image file or the key of
+            an image of the dataset.
+        abstract: two or more of which what they have in common is wanted.
+
+    Raises:
+        InvalidArgumentError: unless there is exactly one of text, image, compose and abstract.
+    """
+
+    text: str | None = None
+    image: str | None = None
+    minus: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
+    compose: tuple[str, ...] = ()
+    abstract: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        given = self._given
+        if len(given) != 1:
+            allowed = "one of a text or an image (--image), --compose and --abstract"
+            raise invalid_argument("query", given or None, allowed)
+        name, values = self.operands
+        if name in _OPERATIONS and len(values) == 1:
+            raise invalid_argument(name, values, "two or more texts or images")
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        kinds = {name: getattr(self, name) for name in ("text", "image", "compose", "abstract")}
+        return {name: value for name, value in kinds.items() if value not in (None, ())}
+
+    @property
+    def operands(self) -> tuple[str, tuple[str, ...]]:
+        """The attribute that is given, and the texts or images in it."""
+        ((name, value),) = self._given.items()
+        return name, (value,) if isinstance(value, str) else tuple(value)
+
+
+class EmbeddedQuery:
+    """A query as an embedding.
+
+    Args:
+        run: what embeds it.
+        dataset: where keys of images are looked up; None for the index.
+        index: what will be searched, where it is open already.
+        query: what is looked for.
+        report: called with a line worth showing.
+
+    Attributes:
+        vector: (dim,) float32; (items, dim) for a run of several vectors an item.
+        own: ids of the images that it is made of.
+        by_image: whether there are images in it.
+        encoders: the run's.
+
+    Raises:
+        VsembError: as `search_run`.
+
+    Example:
+
+        asked = EmbeddedQuery(run, dataset, None, Query("a dog on a beach"), print)
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset | None,
+        index: SearchIndex | None,
+        query: Query,
+        report: Callable[[str], None],
+    ) -> None:
+        self.run, self.dataset, self.index, self.report = run, dataset, index, report
+        similarity, (name, values) = run.recipe.similarity, query.operands
+        if name in _OPERATIONS and not similarity.composes:
+            fix = f"That of {run.path} is {similarity.kind!r}; the recipe order-embedding has one."
+            raise invalid_argument(name, values, "a run whose similarity is 'order'", fix)
+        are_images = [name == "image" or (name in _OPERATIONS and self._names_image(value)) for value in values]
+        self.by_image = any(are_images)
+        self.encoders = run_encoders(run, images=self.by_image)
+        self.own: set[int] = set()
+        vectors = [
+            self._embed_image(value) if is_image else self._embed_text(value, "query" if name == "text" else name)
+            for value, is_image in zip(values, are_images, strict=True)
+        ]
+        self.vector = _OPERATIONS[name](*vectors) if name in _OPERATIONS else vectors[0]
+        minus = [self._embed_text(text, "minus") for text in query.minus]
+        plus = [self._embed_text(text, "plus") for text in query.plus]
+        if minus or plus:
+            self.vector = combine(self.vector, minus, plus, run.model.similarity.normalize)
+
+    def _embed_text(self, text: str, name: str) -> np.ndarray:
+        return embed_text(self.encoders, self.run, text, name, self.report)
+
+    def _names_image(self, value: str) -> bool:
+        if Path(value).suffix.lower() in _IMAGE_SUFFIXES or os.path.isfile(value):
+            return True
+        return (self._row_of(value) if self.dataset is None else find_key(self.dataset, value)) is not None
+
+    def _row_of(self, key: str) -> int | None:
+        """Returns the row of an image in the index."""
+        if self.index is None or self.index.source.kind != "image" or key not in self.index.keys:
+            return None
+        return self.index.keys.index(key)
+
+    def _embed_image(self, image: str) -> np.ndarray:
+        row = self._row_of(image)
+        if self.index is not None and row is not None and self.dataset is None and not os.path.isfile(image):
+            self.own.add(int(self.index.ids[row]))
+            return self.index.embedding(row)
+        vector, source = embed_image(self.run, self.dataset, self.encoders, image)
+        if isinstance(source, tuple):
+            split, place = source
+            self.own.add(int(split.ids[place]))
+        elif self.dataset is not None:
+            digest = sha256_bytes(source)
+            entries = (entry for name in filled_splits(self.dataset) for entry in self.dataset.split(name).entries)
+            self.own |= {int(entry["id"]) for entry in entries if entry.get("sha256") == digest}
+        return vector
+
+
+def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
+    """Embeds a text that someone typed, and says which of it the run does not know.
+
+    Args:
+        encoders: the run's.
+        run: the run.
+        text: the text.
+        name: what it is called in an error.
+        report: called with a line about words that are not known.
+
+    Returns:
+        (dim,) float32; (words, dim) for a run of several vectors an item.
+
+    Raises:
+        InvalidArgumentError: if there is nothing in it that the run was trained with.
+        DataError: if it has to be parsed and the run knows no parser.
+    """
+    return encoders.encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
+
+
+def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
+    """Reads a text that someone typed as the run takes it, and says which of it the run does not know.
+
+    Args:
+        run: the run.
+        text: the text.
+        name: what it is called in an error.
+        report: called with a line about words that are not known.
+
+    Returns:
+        string (1,), what `encode_text` takes.
+
+    Raises:
+        InvalidArgumentError: if there is nothing in it that the run was trained with.
+        DataError: if it has to be parsed and the run knows no parser.
+    """
+    tokenizer = run.tokenizer
+    read = tf.constant(run.reader([text]))
+    words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]
+    ids = tokenizer.word_ids(tokenizer.ragged(read).flat_values.numpy())
+    unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
+    unit, units = tokenizer.unit
+    if not words:
+        raise invalid_argument(name, text, f"a text with at least one {unit}")
+    if len(unknown) == len(words):
+        raise invalid_argument(
+            name,
+            text,
+            f"at least one {unit} that the run was trained with",
+            f"Not known: {', '.join(dict.fromkeys(unknown))}. The run's vocabulary.txt lists its {units}.",
+        )
+    if unknown:
+        report(f"Warning: not known to the run: {', '.join(dict.fromkeys(unknown))}.")
+    return read
 
 
 class Searchable(Protocol):
@@ -65,16 +254,17 @@ class Searchable(Protocol):
         """Frees what is held."""
 
 
-class Searcher(Protocol):
+class Searcher:
     """How the items of a dataset are searched with runs whose similarity accepts one form of embeddings.
 
-    A system names such a class in `vsemb.registry.System.searchers`.
+    This one is for one vector an item: it has an index in the run directory, made where it is missing or stale. A
+    system names a subclass in `vsemb.registry.System.searchers`.
 
-    Attributes:
+    Class attributes:
         combines: whether embeddings can be added, subtracted and averaged.
     """
 
-    combines: ClassVar[bool]
+    combines: ClassVar[bool] = True
 
     @classmethod
     def check(
@@ -91,6 +281,10 @@ class Searcher(Protocol):
         Raises:
             InvalidArgumentError: naming the argument.
         """
+        del query
+        if candidates is not None and not index.exists():
+            # It would be built to score every item; refused before the work of embedding.
+            check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
 
     @classmethod
     def open(
@@ -118,34 +312,6 @@ class Searcher(Protocol):
         Raises:
             VsembError: if run and dataset do not fit.
         """
-
-
-class IndexSearcher:
-    """One vector an item: an index in the run directory, made where it is missing or stale."""
-
-    combines: ClassVar[bool] = True
-
-    @classmethod
-    def check(
-        cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
-    ) -> None:
-        del query
-        if candidates is not None and not index.exists():
-            # It would be built to score every item; refused before the work of embedding.
-            check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
-
-    @classmethod
-    def open(
-        cls,
-        run: Run,
-        dataset: Dataset,
-        split: str,
-        kind: str,
-        *,
-        encoders: ServedModel | None = None,
-        report: Callable[[str], None] = print,
-        keep: int = 0,
-    ) -> SearchIndex:
         del keep
         return open_index(run, dataset, split, kind, encoders, report)
 
@@ -172,15 +338,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values."""
-        item = self.item
-        return {
-            "rank": self.rank,
-            "score": self.score,
-            "key": item.key,
-            "id": item.id,
-            "split": item.split,
-            "caption": item.caption,
-        }
+        shown = {name: getattr(self.item, name) for name in ("key", "id", "split", "caption")}
+        return {"rank": self.rank, "score": self.score, **shown}
 
 
 def search_run(

@@ -12,10 +12,9 @@ from keras import ops
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.indexing import build_index, open_index
-from vsemb.runs.projecting import project_run
-from vsemb.runs.queries import Query
+from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
-from vsemb.runs.searching import search_run
+from vsemb.runs.searching import Query, search_run
 from vsemb.systems.regions import set_search
 from vsemb.systems.regions.run import regions_of
 from vsemb.systems.regions.set_search import MultiVectorSearch

@@ -18,9 +18,8 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import build_index, open_index, open_indexed
 from vsemb.runs.measure import evaluate_run
-from vsemb.runs.queries import embed_text
 from vsemb.runs.run import Run
-from vsemb.runs.searching import Query, search_run
+from vsemb.runs.searching import Query, embed_text, search_run
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
 from vsemb.search import StaleIndexError

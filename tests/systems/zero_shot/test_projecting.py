@@ -11,7 +11,7 @@ from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
-from vsemb.runs.projecting import project_run
+from vsemb.runs.projector import project_run
 from vsemb.runs.train import train
 
 

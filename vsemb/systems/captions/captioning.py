@@ -268,7 +268,7 @@ def caption_images(
 
 
 def _captions_of(writer: CaptionWriter, image: str, dataset: Dataset | None) -> list[Written]:
-    place = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
+    place = find_key(dataset, image)
     if dataset is not None and place is not None:
         return writer.of_split_row(dataset, *place)
     return writer.of_bytes(read_image_file(image, dataset).encoded, image)

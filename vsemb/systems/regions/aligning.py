@@ -17,8 +17,8 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.pictures import Rectangle, pixel_box, read_picture
-from vsemb.runs.queries import read_text
 from vsemb.runs.run import Run
+from vsemb.runs.searching import read_text
 from vsemb.runs.serve import run_encoders
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.regions.drawing import FADE, draw_alignment
@@ -203,7 +203,7 @@ class GivenImage:
         Raises:
             DataError: if it cannot be read.
         """
-        found = None if dataset is None or os.path.isfile(image) else find_key(dataset, image)
+        found = find_key(dataset, image)
         if found is not None:
             split, row = found
             encoded = split.read_image(row)

@@ -15,8 +15,8 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, decimals, pixel_box, read_picture
-from vsemb.runs.queries import read_text
 from vsemb.runs.run import Run
+from vsemb.runs.searching import read_text
 from vsemb.runs.serve import run_encoders
 from vsemb.systems.regions.run import regions_of, require_regions
 

@@ -22,8 +22,8 @@ from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import captions_read, index_items, index_source
-from vsemb.runs.queries import Query
 from vsemb.runs.run import Run
+from vsemb.runs.searching import Query, Searcher
 from vsemb.search.source import items_are_images
 
 # Numbers in a block of embeddings, or of the features they are made from, and captions in one.
@@ -33,7 +33,7 @@ _MOST_IMAGES = 256
 Block = tuple[np.ndarray, np.ndarray]
 
 
-class MultiVectorSearch:
+class MultiVectorSearch(Searcher):
     """The images or captions of a dataset, each a set of vectors, to be scored against a query.
 
     Stands in the place of a `vsemb.search.SearchIndex` for a run of several vectors an
@@ -83,15 +83,7 @@ class MultiVectorSearch:
     def check(
         cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
     ) -> None:
-        """Refuses arithmetic, several texts or images, re-sorting and candidates.
-
-        Args:
-            run, index, k, resort, candidates: as `vsemb.runs.searching.Searcher.check`.
-            query: what is looked for.
-
-        Raises:
-            InvalidArgumentError: naming the argument.
-        """
+        # Arithmetic, several texts or images, re-sorting and candidates.
         del run, index, k
         given = {"resort": resort, "candidates": candidates}
         asked = {name: given[name] if name in given else getattr(query, name) for name in _WHY}
@@ -111,7 +103,6 @@ class MultiVectorSearch:
         report: Callable[[str], None] = print,
         keep: int = 0,
     ) -> MultiVectorSearch:
-        """Opens items, see `vsemb.runs.searching.Searcher.open`."""
         del encoders, report
         return cls(run, dataset, split, kind, keep=keep)
 

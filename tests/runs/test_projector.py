@@ -1,7 +1,8 @@
-"""The projector's folder: its files, what TensorBoard reads in them, and what a browser shows."""
+"""The projector's folder: what of a run is in it, what TensorBoard reads there, and what a browser shows."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -10,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -19,16 +21,11 @@ import pytest
 from PIL import Image
 
 from tests.browser import WEBGL, headless_chromium
-from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import projector
-from vsemb.export.projector import (
-    MAX_POINTS,
-    MAX_SHEET,
-    ProjectorTensor,
-    sprite_sheet,
-    thumbnail_side,
-    write_projector,
-)
+from vsemb.errors import DataError
+from vsemb.evaluation import Embedder
+from vsemb.runs import projector
+from vsemb.runs.projector import MAX_POINTS, MAX_SHEET, ProjectorTensor, project_run, thumbnail_side, write_projector
+from vsemb.text.normalize import split_words
 
 COLOURS = ["#d02020", "#d04020", "#d02040", "#c03030", "#e02020"]
 
@@ -211,31 +208,67 @@ def test_as_many_thumbnails_as_fit(count: int) -> None:
     assert columns * side <= MAX_SHEET and (side == 96 or columns * (side + 1) > MAX_SHEET)
 
 
-def test_refuses_what_cannot_be_shown() -> None:
-    for count in (0, MAX_POINTS + 1):
-        with pytest.raises(InvalidArgumentError, match="`count`"):
-            thumbnail_side(count)
-    with pytest.raises(InvalidArgumentError, match="one size"):
-        sprite_sheet([Image.new("RGB", (4, 4)), Image.new("RGB", (4, 5))])
-    with pytest.raises(InvalidArgumentError, match="8192 x 8192"):
-        sprite_sheet([Image.new("RGB", (4097, 1))] * 2)
-    vectors = np.zeros((2, 3), np.float32)
-    for name, embeddings, columns in (
-        ("Words", vectors, {"word": ["a", "b"]}),
-        ("../words", vectors, {"word": ["a", "b"]}),
-        ("words", vectors, {"word": ["a"]}),
-        ("words", vectors, {}),
-        ("words", vectors[:0], {"word": []}),
-        ("words", vectors[0], {"word": ["a", "b", "c"]}),
-    ):
-        with pytest.raises(InvalidArgumentError):
-            ProjectorTensor(name, embeddings, columns)
+def test_refuses_embeddings_that_are_not_finite() -> None:
     with pytest.raises(DataError, match="NaN"):
-        ProjectorTensor("words", vectors + np.inf, {"word": ["a", "b"]})
+        ProjectorTensor("words", np.full((2, 3), np.inf, np.float32), {"word": ["a", "b"]})
 
 
-def test_refuses_no_tensors_and_two_of_one_name(tmp_path) -> None:
-    for tensors in ([], [words_tensor(), words_tensor()]):
-        with pytest.raises(InvalidArgumentError, match="`tensors`"):
-            write_projector(tmp_path / "projector", tensors)
-    assert not list(tmp_path.iterdir())
+def table(path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def test_images_sentences_and_words_lie_in_one_space(tiny_run, scenes, tmp_path) -> None:
+    out, shapes = project_run(tiny_run, scenes, "val", tmp_path / "projector", images=7, sentences=16, words=9, seed=4)
+    assert out == tmp_path / "projector"
+    assert shapes == {"everything": (23, 16), "images": (7, 16), "sentences": (16, 16), "words": (9, 16)}
+    vectors = {name: np.loadtxt(out / f"{name}.tsv", delimiter="\t") for name in shapes}
+    tables = {name: table(out / f"{name}.metadata.tsv") for name in shapes}
+    part, embedder = scenes.split("val"), Embedder(tiny_run.model)
+    embedded = embedder.images(tiny_run.images_of(scenes, part), len(part))
+    rows = [part.keys.index(line["key"]) for line in tables["images"]]
+    assert rows == sorted(set(rows))
+    np.testing.assert_allclose(vectors["images"], embedded[rows], atol=1e-5)
+    for row, line in zip(rows, tables["images"], strict=True):
+        assert line["caption"] == max(part.entries[row]["captions"], key=len)
+    assert [line["class"] for line in tables["images"]] == [part.class_names[row] for row in rows]
+    for name, column in (("sentences", "sentence"), ("words", "word")):
+        texts = [line[column] for line in tables[name]]
+        wanted = embedder.texts(*tiny_run.tokenizer.encode(texts))
+        np.testing.assert_allclose(vectors[name], wanted, atol=1e-5)
+    # In turns: every image has its first two sentences, two have three.
+    each = Counter(line["key"] for line in tables["sentences"])
+    assert sorted(each.values()) == [2, 2, 2, 2, 2, 3, 3] and set(each) == {part.keys[row] for row in rows}
+    for line in tables["sentences"]:
+        assert line["sentence"] in part.entries[part.keys.index(line["key"])]["captions"]
+        assert int(line["words"]) == len(line["sentence"].split())
+    counts = Counter(split_words(part.captions).flat_values.numpy().tolist())
+    assert [int(line["count"]) for line in tables["words"]] == [n for _, n in counts.most_common(9)]
+    assert all(counts[line["word"].encode()] == int(line["count"]) for line in tables["words"])
+    together = np.concatenate([vectors["images"], vectors["sentences"]])
+    np.testing.assert_array_equal(vectors["everything"], together)
+    assert [line["kind"] for line in tables["everything"]] == ["image"] * 7 + ["sentence"] * 16
+    sheets = sorted(path.name for path in out.glob("*.jpg"))
+    assert sheets == ["everything.sprite.jpg", "images.sprite.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "names"),
+    [
+        ((3, 0, 0), {"images": 3}),
+        ((0, 8, 0), {"sentences": 8}),
+        ((0, 0, 4), {"words": 4}),
+        ((99, 999, 0), {"everything": 72, "images": 12, "sentences": 60}),
+    ],
+)
+def test_some_of_them(tiny_pixel_run, scenes, tmp_path, counts, names) -> None:
+    kinds = dict(zip(("images", "sentences", "words"), counts, strict=True))
+    _, shapes = project_run(tiny_pixel_run, scenes, "val", tmp_path / "projector", **kinds)
+    assert {name: points for name, (points, _) in shapes.items()} == names
+
+
+def test_without_image_bytes_there_are_points(tiny_run, scenes_copy, tmp_path) -> None:
+    scenes_copy.split("val").has_images = False
+    out, shapes = project_run(tiny_run, scenes_copy, "val", tmp_path / "projector")
+    assert shapes["everything"] == (72, 16)
+    assert not list(out.glob("*.jpg")) and "sprite" not in (out / "projector_config.pbtxt").read_text()

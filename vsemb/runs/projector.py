@@ -1,0 +1,300 @@
+"""A run's words, sentences and images for TensorBoard's embedding projector.
+
+    <directory>/
+      projector_config.pbtxt      which tensors there are
+      NAME.tsv                    vectors, one a line
+      NAME.metadata.tsv           what each of them stands for, one a line, with a header
+      NAME.sprite.jpg             their thumbnails, row by row in one sheet
+      events.out.tfevents.…       a line of text
+
+A directory without an event file is no run to TensorBoard, and invisible. Vectors are written as text:
+TensorBoard takes a file for binary only where reading it as text fails, which a binary file may not do.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+from tqdm import tqdm
+
+from vsemb.data.store import Dataset, Split
+from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation import Embedder
+from vsemb.files import replacing_directory
+from vsemb.runs.indexing import require_single_vector
+from vsemb.runs.pictures import square_thumbnail, text_tile
+from vsemb.runs.run import Run
+from vsemb.text.normalize import words_of
+
+#: The folder inside a run where the projector's files lie.
+PROJECTOR = "projector"
+#: Longest side of a sprite sheet in pixels, beyond which browsers' graphics refuse it.
+MAX_SHEET = 8192
+#: Largest and smallest side of a thumbnail in pixels.
+MAX_SIDE, MIN_SIDE = 96, 64
+#: So many thumbnails of the smallest side fit.
+MAX_POINTS = (MAX_SHEET // MIN_SIDE) ** 2
+
+CONFIG = "projector_config.pbtxt"
+_QUALITY = 88
+_EVENTS = "events.out.tfevents."
+# Those that Python and JavaScript take for the end of a line, and NUL.
+_SEPARATORS = re.compile(r"[\t-\r\x00\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def project_run(
+    run: Run,
+    dataset: Dataset,
+    split: str = "val",
+    out: str | os.PathLike[str] | None = None,
+    *,
+    images: int = 1000,
+    sentences: int = 1000,
+    words: int = 500,
+    seed: int = 0,
+) -> tuple[Path, dict[str, tuple[int, int]]]:
+    """Writes the projector's folder for a split.
+
+    There is a tensor for each of three kinds, and one, `everything`, with images and sentences together.
+    Words are embedded as sentences of one word, and so lie in the same space; they are the most frequent
+    of the split's captions that the run knows. A run that reads the names of classes has no words.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: name of the split.
+        out: the directory; None for `projector` inside the run.
+        images: images, drawn at random; fewer where the split has fewer, 0 for none.
+        sentences: sentences of these images (of drawn images, where there are none), one an image in
+            turns; 0 for none.
+        words: words; 0 for none.
+        seed: of the draw, >= 0.
+
+    Returns:
+        path: the directory.
+        shapes: name of a tensor -> its shape.
+
+    Raises:
+        InvalidArgumentError: for a number out of range, or nothing to show.
+        DataError: if run and dataset do not fit, the run has several vectors an item, `out` holds something else,
+            or the file system refuses.
+
+    Example:
+
+        project_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val", images=500)
+    """
+    require_single_vector(run, "The projector", "`vsemb report` shows what its words describe.")
+    for name, value in (("images", images), ("sentences", sentences), ("words", words)):
+        if not 0 <= value <= MAX_POINTS:
+            raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")
+    if seed < 0:
+        raise invalid_argument("seed", seed, "an integer >= 0")
+    if not images + sentences + words:
+        raise invalid_argument("images, sentences, words", (0, 0, 0), "at least one above 0")
+    out = run.path / PROJECTOR if out is None else Path(out)
+    check_projector_directory(out)
+    part = dataset.split(split)
+    rows = np.random.default_rng(seed).permutation(len(part))
+    rows = np.sort(rows[: images or sentences])
+    pictured = [_images(run, dataset, part, rows)] if images else []
+    said = [_sentences(run, part, rows, sentences)] if sentences else []
+    together = [_everything(*pictured, *said)] if pictured and said else []
+    tensors = [*together, *pictured, *said, *(_words(run, part, words) if words else [])]
+    if not tensors:
+        raise invalid_argument("words", words, "images or sentences above 0 for a run that knows no words")
+    write_projector(out, tensors, f"{run.recipe.name} on {dataset.name}, {split}")
+    return out, {tensor.name: tensor.embeddings.shape for tensor in tensors}
+
+
+def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> ProjectorTensor:
+    embedded = Embedder(run.model).images(run.images_of(dataset, part), rows)
+    # The longest caption tells most.
+    captions = [max(part.entries[row]["captions"], key=len) for row in rows]
+    thumbnails = None
+    if part.has_images:
+        side = thumbnail_side(len(rows))
+        bar = tqdm(rows.tolist(), desc=f"thumbnails of {part.name}", unit="image", disable=None)
+        thumbnails = [square_thumbnail(part, row, side) for row in bar]
+    return ProjectorTensor("images", embedded, {"caption": captions, **_columns(part, rows)}, thumbnails)
+
+
+def _sentences(run: Run, part: Split, rows: np.ndarray, count: int) -> ProjectorTensor:
+    read, read_rows = run.texts_of(part)
+    texts = run.shown_texts_of(part)
+    of_rows: list[list[int]] = [[] for _ in range(len(part))]
+    for text, row in enumerate(read_rows):
+        of_rows[row].append(text)
+    most = max(len(own) for own in of_rows)
+    turns = [(row, of_rows[row][turn]) for turn in range(most) for row in rows if turn < len(of_rows[row])]
+    chosen = sorted(turns[:count])
+    said = [texts[text] for _, text in chosen]
+    embedded = Embedder(run.model).texts(*run.encode([read[text] for _, text in chosen]))
+    columns = {"sentence": said, **_columns(part, [row for row, _ in chosen])}
+    return ProjectorTensor("sentences", embedded, {**columns, "words": [len(text.split()) for text in said]})
+
+
+def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequence[object]]:
+    columns: dict[str, Sequence[object]] = {
+        "key": [part.keys[row] for row in rows],
+        "split": [part.name] * len(rows),
+    }
+    return {**columns, "class": [part.class_names[row] for row in rows]} if all(part.class_names) else columns
+
+
+def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
+    """Images and sentences in one tensor, so that an image is seen beside its sentences."""
+    # A sheet holds so many; images come first.
+    images = len(pictured.embeddings)
+    kept = min(len(said.embeddings), MAX_POINTS - images)
+    thumbnails = None
+    if pictured.thumbnails is not None:
+        side = thumbnail_side(images + kept)
+        thumbnails = [
+            *(image.resize((side, side), Image.Resampling.LANCZOS) for image in pictured.thumbnails),
+            *(text_tile(str(text), side) for text in said.columns["sentence"][:kept]),
+        ]
+    columns = {
+        "label": [*pictured.columns["caption"], *said.columns["sentence"][:kept]],
+        "kind": ["image"] * images + ["sentence"] * kept,
+        "key": [*pictured.columns["key"], *said.columns["key"][:kept]],
+    }
+    embeddings = np.concatenate([pictured.embeddings, said.embeddings[:kept]])
+    return ProjectorTensor("everything", embeddings, columns, thumbnails)
+
+
+def _words(run: Run, part: Split, count: int) -> list[ProjectorTensor]:
+    counts = Counter(word for words in words_of(part.captions) for word in words)
+    chosen = sorted(filter(run.reader.knows, counts), key=lambda word: (-counts[word], word))[:count]
+    if not chosen:
+        return []
+    embedded = Embedder(run.model).texts(*run.encode(chosen))
+    columns: dict[str, Sequence[object]] = {"word": chosen, "count": [counts[word] for word in chosen]}
+    if not run.recipe.similarity.unit_length:
+        columns["norm"] = [f"{norm:.4g}" for norm in np.linalg.norm(embedded, axis=1)]
+    return [ProjectorTensor("words", embedded, columns)]
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectorTensor:
+    """Vectors and what they stand for.
+
+    Attributes:
+        name: lower-case letters, digits and hyphens.
+        embeddings: (n, dim) float32, finite.
+        columns: name of a column -> n values; the first column labels the points.
+        thumbnails: n images, all of one size, or None for points.
+    """
+
+    name: str
+    embeddings: np.ndarray
+    columns: Mapping[str, Sequence[object]]
+    thumbnails: Sequence[Image.Image] | None = None
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.embeddings).all():
+            raise DataError(f"The embeddings of {self.name!r} hold NaN or infinity; nothing was written.")
+
+
+def thumbnail_side(count: int) -> int:
+    """Returns the side in pixels with which so many thumbnails, `MAX_POINTS` at most, fit a sprite sheet.
+
+    Example:
+
+    >>> thumbnail_side(100), thumbnail_side(10_000)
+    (96, 81)
+    """
+    return min(MAX_SIDE, MAX_SHEET // _sheet_columns(count))
+
+
+def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
+    """Puts thumbnails of one size into a sheet, row by row, with as many places in a row as rows."""
+    width, height = thumbnails[0].size
+    columns = _sheet_columns(len(thumbnails))
+    # Square, even where rows stay empty: TensorBoard 2.20 takes the number of rows for that of columns.
+    sheet = Image.new("RGB", (columns * width, columns * height))
+    for place, image in enumerate(thumbnails):
+        sheet.paste(image, (place % columns * width, place // columns * height))
+    return sheet
+
+
+def check_projector_directory(out: str | os.PathLike[str]) -> None:
+    """Refuses a directory that holds something else than what `write_projector` writes.
+
+    Raises:
+        DataError: if it does.
+    """
+    out = Path(out)
+    if not out.exists():
+        return
+    ours = out.is_dir() and all(
+        entry.is_file() and (entry.suffix in (".tsv", ".jpg", ".pbtxt") or entry.name.startswith(_EVENTS))
+        for entry in out.iterdir()
+    )
+    if not ours or (any(out.iterdir()) and not (out / CONFIG).exists()):
+        raise DataError(f"{out} exists and is no folder of the projector. Choose another --out.")
+
+
+def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
+    """Writes the folder, whole or not at all; an earlier one of the projector is replaced.
+
+    Args:
+        out: the directory.
+        tensors: the first is shown first; their names are distinct.
+        title: what the vectors are, shown among TensorBoard's texts.
+
+    Returns:
+        The directory.
+
+    Raises:
+        DataError: if `out` holds something else, or the file system refuses.
+
+    Example:
+
+        words = ProjectorTensor("words", vectors, {"word": ["dog", "cat"], "count": [20, 10]})
+        write_projector("runs/vsepp/projector", [words])
+    """
+    from google.protobuf import text_format
+    from tensorboard.plugins.projector import ProjectorConfig
+
+    check_projector_directory(out)
+    config = ProjectorConfig()
+    with replacing_directory(out, overwrite=True) as folder:
+        for tensor in tensors:
+            shown = config.embeddings.add(
+                tensor_name=tensor.name,
+                tensor_path=f"{tensor.name}.tsv",
+                metadata_path=f"{tensor.name}.metadata.tsv",
+                tensor_shape=tensor.embeddings.shape,
+            )
+            np.savetxt(folder / shown.tensor_path, tensor.embeddings, fmt="%.7g", delimiter="\t")
+            (folder / shown.metadata_path).write_text(_metadata(tensor.columns), encoding="utf-8")
+            if tensor.thumbnails is not None:
+                shown.sprite.image_path = f"{tensor.name}.sprite.jpg"
+                shown.sprite.single_image_dim.extend(tensor.thumbnails[0].size)
+                sprite_sheet(tensor.thumbnails).save(folder / shown.sprite.image_path, quality=_QUALITY)
+        (folder / CONFIG).write_text(text_format.MessageToString(config), encoding="utf-8")
+        writer = tf.summary.create_file_writer(str(folder))
+        with writer.as_default():
+            tf.summary.text("projector", f"{title}: {', '.join(tensor.name for tensor in tensors)}", step=0)
+        writer.close()
+    return Path(out)
+
+
+def _sheet_columns(count: int) -> int:
+    return math.isqrt(count - 1) + 1
+
+
+def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
+    """Returns the lines; a single column has no header, since TensorBoard would take it for a value."""
+    lines = [list(columns)] if len(columns) > 1 else []
+    lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
+    return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)
