@@ -336,7 +336,7 @@ BASE = System(
             "projection-mlp": "vsemb.encoders.projection_mlp",
             "preset": "vsemb.encoders.preset_text",
         },
-        "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.image_towers"),
+        "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.towers"),
         "projection": {
             **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
             "mlp": "vsemb.encoders.projection_mlp",

@@ -10,7 +10,7 @@ from vsemb.encoders.linear import Linear
 from vsemb.encoders.words import WordVectors
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Text
 from vsemb.similarities import Dot
 from vsemb.training.optimizers import Adam
 

@@ -16,8 +16,8 @@ from vsemb.data.features.compute import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig
 from vsemb.losses import InfoNCE, PairwiseRanking, SigmoidLoss
-from vsemb.recipes.image_towers import kept_backbone
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
+from vsemb.recipes.towers import kept_backbone
 from vsemb.text.tokenizers import Words
 
 ALL = [(name, variant) for name, reference in registry.BASE.recipes.items() for variant in registry.load(reference)]

@@ -181,7 +181,7 @@ class TensorFlowAlone:
 
 
 #: Name in reports -> what runs the model.
-PROBES = {"TensorFlow without Keras": TensorFlowAlone, "TensorFlow's C library": CLibrary}
+PROBES: dict[str, Any] = {"TensorFlow without Keras": TensorFlowAlone, "TensorFlow's C library": CLibrary}
 
 
 def encode(array: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from vsemb.encoders.words import WordVectors
 from vsemb.losses.contrastive import Contrastive
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Text
 from vsemb.text.piece_learning import WordPiece
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import Adam, Cosine

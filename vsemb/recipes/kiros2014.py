@@ -41,10 +41,9 @@ from vsemb.encoders.linear import Linear
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.ranking import Ranking
-from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Features, Text
 from vsemb.training.optimizers import SGD, Adam, Exponential
 
 _PAPER = "Kiros, Salakhutdinov, Zemel 2014, arXiv:1411.2539"

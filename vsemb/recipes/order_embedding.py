@@ -42,10 +42,9 @@ from vsemb.data.batches import Pairs
 from vsemb.encoders.image import Affine
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.losses.ranking import Ranking
-from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Features, Text
 from vsemb.recipes.vsepp import VSEPP
 from vsemb.similarities import Cosine, OrderViolation
 from vsemb.training.optimizers import Adam

@@ -5,26 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import keras
 
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
-from vsemb.export.served_model import ServedModel
 from vsemb.losses.in_batch import InBatchLoss, LossPart
 from vsemb.losses.ranking import Ranking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.parts import Count, NonNegative, Size
-from vsemb.recipes.image_towers import Features, ImageTower
-from vsemb.recipes.schema import Recipe
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.schema import Job, Recipe
+from vsemb.recipes.towers import Features, ImageTower, Text
 from vsemb.similarities import Cosine, Similarity
-from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
@@ -87,11 +83,14 @@ class Retrieval(Recipe, kind="retrieval"):
     def open_data(self, path: str | os.PathLike[str]) -> Dataset:
         return Dataset.open(path)
 
-    def prepare(
-        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
-    ) -> RetrievalJob:
+    def with_pixels(self, image: Any) -> Self:
+        # Closed-form starts read cached features, which there are none of.
+        dim = self.embedding_dim if image.projection.keeps_size else self.embedding_dim or 1024
+        return replace(self, image=image, initialization=Random(), embedding_dim=dim)
+
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> RetrievalJob:
         del out, inputs
-        return RetrievalJob(self, data, data_service)
+        return RetrievalJob(self, data)
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> DualEncoder:
         keras.utils.set_random_seed(self.training.seed)
@@ -118,14 +117,6 @@ class Retrieval(Recipe, kind="retrieval"):
         model.build({"image": self.image.input_shape(info), "text": tokens})
         return model
 
-    def served(
-        self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
-    ) -> ServedModel:
-        if options:
-            raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
-        text_input = self.text.tokenizer.text_input(run.tokenizer, run.reader)
-        return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
-
     def card_facts(self, run: Any) -> dict[str, Any]:
         facts = super().card_facts(run)
         if "preset" in run.info:
@@ -142,42 +133,29 @@ class Retrieval(Recipe, kind="retrieval"):
         ]
 
 
-class RetrievalJob:
-    """What `Retrieval` makes of a dataset, see `vsemb.recipes.schema.Job`.
+class RetrievalJob(Job):
+    """What `Retrieval` makes of a dataset.
 
     Args:
         recipe: the recipe.
         dataset: with splits `train` and `val`.
-        data_service: address of a tf.data service whose workers decode images.
 
     Raises:
         VsembError: if the dataset lacks what the recipe reads.
     """
 
-    unit = "captions"
-
-    def __init__(self, recipe: Retrieval, dataset: Dataset, data_service: str | None = None) -> None:
+    def __init__(self, recipe: Retrieval, dataset: Dataset) -> None:
         self.recipe = recipe
         self.dataset = dataset
         self.monitor = recipe.validation.monitor
-        self._data_service = data_service
         recipe.validation.check_data(dataset)
         part = recipe.text.tokenizer
         said = part.describe(dataset)
         self.train = first_captions(part.select(dataset.split("train")), recipe.batches.captions_per_image)
         self.val = part.select(dataset.split("val"))
         self.store = recipe.image.open(dataset)
-        self.vocabulary: Vocabulary = part.learn(self.train.captions, dataset)
-        self.info: dict[str, Any] = {
-            **described(dataset),
-            **recipe.image.describe(self.store),
-            **said,
-        }
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        """The recipe's tokenizer."""
-        return self.recipe.text.tokenizer.build(self.vocabulary)
+        self.vocabulary = part.learn(self.train.captions, dataset)
+        self.info = {**described(dataset), **recipe.image.describe(self.store), **said}
 
     def keep(self, folder: Path) -> None:
         """Writes the backbone behind the features, and what reads raw texts."""
@@ -187,7 +165,7 @@ class RetrievalJob:
     def batches(self) -> PairBatches:
         """Returns the training batches."""
         recipe = self.recipe
-        images = recipe.image.images(self.train, self.store, training=True, data_service=self._data_service)
+        images = recipe.image.images(self.train, self.store, training=True, service=self.data_service)
         views = getattr(self.store, "training_views", None)
         advice = None if views is None else recipe.batches.advice(len(views))
         if advice is not None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Self
 
 import keras
 
 from vsemb.data.batches import BatchSource
-from vsemb.errors import DataError, invalid_argument
+from vsemb.errors import invalid_argument
+from vsemb.export.served_model import ServedModel
 from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
+from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 from vsemb.training.optimizers import Adam, OptimizerPart
 
@@ -52,27 +55,37 @@ class Training(Part):
         return self.precision
 
 
-class Job(Protocol):
+class Job:
     """What a recipe makes of its data: everything that a training needs of it.
 
     Attributes:
+        recipe: the recipe.
         vocabulary: of the training texts.
         info: what `run.json` says of the data; a run that is resumed must have the same of what the recipe's parts
             name in `made_of`.
         unit: what a row of a batch is called, for the progress bar.
         monitor: name in the logs that decides which epoch is kept; the highest value is best.
+        data_service: address of a tf.data service whose workers decode images, where they are decoded.
     """
 
+    recipe: Any
     vocabulary: Vocabulary
     info: dict[str, Any]
-    unit: str
+    unit: str = "captions"
     monitor: str
+    data_service: str | None = None
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The recipe's tokenizer."""
+        return self.recipe.text.tokenizer.build(self.vocabulary)
 
     def keep(self, folder: Path) -> None:
-        """Writes into a new run directory what the run needs beside its weights."""
+        """Writes into a new run directory what the run needs beside its weights and the vocabulary."""
 
     def batches(self) -> BatchSource:
         """Returns the training batches."""
+        raise NotImplementedError
 
     def model(self, recipe: Any, dtype: str) -> keras.Model:
         """Builds and initializes the model; called in the scope of the strategy.
@@ -81,15 +94,20 @@ class Job(Protocol):
             recipe: the job's own, with the weights that training starts from as files.
             dtype: dtype policy.
         """
+        raise NotImplementedError
 
     def loss(self, steps_per_epoch: int) -> keras.losses.Loss:
         """Returns the loss to compile the model with."""
+        raise NotImplementedError
 
     def validation(self) -> keras.callbacks.Callback:
         """Returns the callback that adds `monitor` to the logs of an epoch."""
+        raise NotImplementedError
 
     def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
         """Returns further callbacks."""
+        del batch_size
+        return ()
 
 
 @dataclass(frozen=True)
@@ -159,14 +177,22 @@ class Recipe(Part, family="task"):
             DataError: if they have changed.
         """
 
-    def prepare(self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None) -> Job:
+    @property
+    def image_tower(self) -> Any:
+        """The image tower; None for a recipe without images."""
+        return getattr(self, "image", None)
+
+    def with_pixels(self, image: Any) -> Self:
+        """Returns the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""
+        return replace(self, image=image)
+
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> Job:
         """Reads the data and checks that the recipe can be trained on it.
 
         Args:
             data: what `open_data` returns.
             out: the run directory, where a training that goes on finds what it kept.
             inputs: runs by name, see `inputs`.
-            data_service: address of a tf.data service whose workers decode images.
 
         Raises:
             VsembError: if recipe, data and inputs do not fit.
@@ -189,7 +215,7 @@ class Recipe(Part, family="task"):
         return []
 
     def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
-        """Returns what a run is searched and exported with.
+        """Returns what a run is searched and exported with: here its embeddings.
 
         Args:
             run: the run, a `vsemb.runs.run.Run`.
@@ -205,8 +231,10 @@ class Recipe(Part, family="task"):
             DataError: if runs of this task cannot be exported.
             InvalidArgumentError: for what this task does not take.
         """
-        del images, corpus, extras, options
-        raise DataError(f"{run.path} cannot be exported: it is for {self.kind}. Export a run of another task.")
+        if options:
+            raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
+        text_input = run.recipe.text.tokenizer.text_input(run.tokenizer, run.reader)
+        return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:
         """Returns fields of `vsemb.export.ModelFacts` that the task knows: `images`, `features_fingerprint`, `notes`.
@@ -214,7 +242,7 @@ class Recipe(Part, family="task"):
         Args:
             run: the run, a `vsemb.runs.run.Run`.
         """
-        if not run.sees_images:
+        if self.image_tower is None:
             return {"images": "none, sentences alone"}
         return {
             "images": run.recipe.image.facts(run.path),

@@ -21,7 +21,7 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.losses.sigmoid import Sigmoid
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Text
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import Adam, Cosine
 

@@ -34,10 +34,9 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.combined import RankingInfoNCE
 from vsemb.losses.ranking import Hardest, Ranking
-from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Features, Text
 from vsemb.text.tokenizers import Words
 from vsemb.training.initialization import CCA
 from vsemb.training.optimizers import Adam, Cosine, Step

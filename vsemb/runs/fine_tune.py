@@ -16,13 +16,15 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, save_backbone_weights
+from vsemb.parts import fields_of
 from vsemb.presets import display_name, is_preset
-from vsemb.recipes.image_towers import Pixels
 from vsemb.recipes.schema import Recipe
+from vsemb.recipes.towers import PUBLISHED, Pixels
 from vsemb.runs.run import Run
-from vsemb.training.initialization import Random
 
 FROM_SCRATCH = ("SmallConvNet",)
+# Fields of an image tower that stay when its images become pixels through another backbone.
+_KEPT = ("dropout", "augment", "augmentation", "erasing", "pooling", "projection")
 
 
 def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None) -> Recipe:
@@ -38,31 +40,27 @@ def with_backbone(recipe: Recipe, dataset: Dataset, backbone: str | None = None)
         DataError: if no backbone is given and the features name none, or a preset cannot be opened.
         InvalidArgumentError: for an unknown backbone, or a recipe without images.
     """
-    image = getattr(recipe, "image", None)
+    image = recipe.image_tower
     if image is None:
         raise invalid_argument("fine_tune", backbone, f"nothing: {recipe.name!r} reads no images")
-    given = {name: getattr(image, name) for name in ("dropout", "augment", "augmentation") if hasattr(image, name)}
-    projection = getattr(image, "projection", None)
+    given = {name: getattr(image, name) for name in fields_of(type(image)) if name in _KEPT}
     # Features that are the embedding are none that a backbone was trained for; one that is replaced by another stays.
-    if projection is not None and (image.from_pixels or not projection.keeps_size):
-        given["projection"] = projection
-    if image.from_pixels:
-        given |= {"pooling": image.pooling, "erasing": image.erasing}
+    if not image.from_pixels and "projection" in given and given["projection"].keeps_size:
+        del given["projection"]
     if backbone is not None and backbone not in ARCHITECTURES and not is_preset(backbone):
         if Path(backbone).is_dir():
             config, _ = run_backbone(backbone, "fine_tune")
-            weights = str(Path(backbone).resolve())
-            return _from_pixels(recipe, _named(_pixels(config, weights, given)))
+            return recipe.with_pixels(_named(_pixels(config, str(Path(backbone).resolve()), given)))
         if Path(backbone).name != backbone:
             raise DataError(f"{backbone} must be a backbone or a run that was trained from pixels; there is no run.")
     if backbone is not None:
         BackboneConfig(backbone)
         tower = Pixels(backbone, **given, weights="preset" if is_preset(backbone) else None)
-        return _from_pixels(recipe, _named(tower))
+        return recipe.with_pixels(_named(tower))
     store = FeatureStore.find(dataset, getattr(image, "fingerprint", None))
     if store.backbone is None or store.weights_path is None:
         raise DataError(f"The features of {dataset.path} name no backbone; give one: --fine-tune MobileNetV2.")
-    return _from_pixels(recipe, _pixels(store.backbone, str(store.weights_path.resolve()), given))
+    return recipe.with_pixels(_pixels(store.backbone, str(store.weights_path.resolve()), given))
 
 
 def _pixels(config: BackboneConfig, weights: str, given: Mapping[str, Any]) -> Pixels:
@@ -74,16 +72,6 @@ def _named(tower: Pixels) -> Pixels:
     """Returns a tower whose backbone was named: augmented and with stored statistics, unless it starts from scratch."""
     pretrained = tower.backbone not in FROM_SCRATCH
     return replace(tower, frozen_statistics=pretrained, augment=pretrained)
-
-
-def _from_pixels(recipe: Any, image: Pixels) -> Recipe:
-    changes: dict[str, Any] = {"image": image}
-    if hasattr(recipe, "initialization"):
-        # Closed-form starts read cached features, which there are none of.
-        changes["initialization"] = Random()
-    if getattr(recipe, "embedding_dim", 0) is None and not image.projection.keeps_size:
-        changes["embedding_dim"] = 1024
-    return replace(recipe, **changes)
 
 
 def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[BackboneConfig, keras.Model]:
@@ -98,7 +86,7 @@ def run_backbone(path: str | os.PathLike[str], name: str = "weights") -> tuple[B
         DataError: for a directory that is not a run, or has no selected weights yet.
     """
     run = Run.open(path)
-    tower = getattr(run.recipe, "image", None)
+    tower = run.recipe.image_tower
     if tower is None or not tower.from_pixels:
         fix = "Train one: vsemb train RECIPE --fine-tune SmallConvNet"
         raise invalid_argument(name, str(path), "a weights file, or a run that was trained from pixels", fix)
@@ -122,16 +110,15 @@ def starting_weights(recipe: Any) -> Iterator[Any]:
         InvalidArgumentError: for a run of another network, or of none.
         DataError: for a directory that is not a run.
     """
-    image = getattr(recipe, "image", None)
-    weights = getattr(image, "weights", None)
-    if weights in (None, "imagenet", "preset", "random") or not Path(weights).is_dir():
+    image = recipe.image_tower
+    run = None if image is None else image.starting_run
+    if run is None:
         yield recipe
         return
-    assert isinstance(image, Pixels)
     config = image.config
-    found, trained = run_backbone(weights, "image.weights")
+    found, trained = run_backbone(run, "image.weights")
     if replace(found, pooling=config.pooling).identity() != config.identity():
-        received, allowed = f"{weights}, with {_described(found)}", f"a run with {_described(config)}"
+        received, allowed = f"{run}, with {_described(found)}", f"a run with {_described(config)}"
         raise invalid_argument("image.weights", received, allowed)
     with kept_weights(trained) as file:
         yield replace(recipe, image=replace(image, weights=str(file)))
@@ -163,7 +150,7 @@ def lent_backbone(
     """
     given = {name: value for name, value in network.items() if value is not None}
     path = Path(weights)
-    if str(weights) in ("imagenet", "preset", "random") or not path.is_dir():
+    if str(weights) in PUBLISHED or not path.is_dir():
         name = given.pop("backbone", "MobileNetV2")
         yield BackboneConfig(name, **given), weights if isinstance(weights, str) else path
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,12 +11,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from vsemb.data.all_images import filled_splits
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel
 from vsemb.files import sha256_bytes
-from vsemb.runs.images import embed_image_bytes, has_features
+from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
 from vsemb.search import (
@@ -40,7 +42,7 @@ def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     """Returns the splits that `split` names: itself, or with `all` every one that has images."""
     if split != ALL or ALL in dataset.splits:
         return (dataset.split(split).name,)
-    return tuple(name for name in dataset.splits if dataset.manifest["splits"][name]["images"])
+    return tuple(filled_splits(dataset))
 
 
 def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
@@ -70,9 +72,8 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
 def _content(run: Run, dataset: Dataset, kind: str) -> str:
     """Returns a fingerprint of what is embedded, which annotations that captions are read with are a part of."""
     annotated = run.recipe.text.tokenizer.describe(dataset) if kind == "text" else {}
-    if not annotated:
-        return dataset.fingerprint
-    return sha256_bytes(" ".join([dataset.fingerprint, *map(str, annotated.values())]).encode())
+    parts = [dataset.fingerprint, *map(str, annotated.values())]
+    return sha256_bytes(" ".join(parts).encode()) if annotated else dataset.fingerprint
 
 
 def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
@@ -147,12 +148,8 @@ def build_index(
     source = index_source(run, dataset, split, kind)
     directory = Path(out) if out is not None else index_directory(run, dataset, split, kind)
     check_index_directory(directory, settings)
-    parts = [dataset.split(name) for name in source.splits]
-    if kind == "image":
-        embedded = [_embed_images(run, dataset, part, encoders) for part in parts]
-    else:
-        embedder = Embedder(run.model)
-        embedded = [_embed_captions(run, embedder, part) for part in parts]
+    embed = _embed_images if kind == "image" else _embed_captions
+    embedded = [block for name in source.splits for block in embed(run, dataset, dataset.split(name), encoders)]
     items = index_items(dataset, source.splits, kind)
     return write_index(
         directory,
@@ -191,40 +188,34 @@ def open_indexed(
     """
     index = SearchIndex.open(directory)
     try:
-        opened = _run_of(index, directory, run)
+        path = Path(index.recorded.get("run", "") if run is None else run)
+        if run is None and not path.is_dir():
+            raise DataError(f"The run of the index {directory} is no longer at {path}. Name it with --run.")
+        opened = Run.open(path)
+        check_run(index, opened)
         return index, opened, _dataset_of(index, opened, data)
     except BaseException:
         index.close()
         raise
 
 
-def _run_of(index: SearchIndex, directory: str | os.PathLike[str], run: str | os.PathLike[str] | None) -> Run:
-    path = Path(run if run is not None else index.recorded.get("run", ""))
-    if run is None and not path.is_dir():
-        raise DataError(f"The run of the index {directory} is no longer at {path}. Name it with --run.")
-    opened = Run.open(path)
-    check_run(index, opened)
-    return opened
-
-
 def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | None) -> Dataset | None:
-    if data is None:
-        try:
-            dataset = Dataset.open(index.recorded.get("data", ""))
-            content = _content(run, dataset, index.source.kind)
-        except VsembError:
+    try:
+        dataset = Dataset.open(index.recorded.get("data", "") if data is None else data)
+        content = _content(run, dataset, index.source.kind)
+    except VsembError:
+        if data is None:
             return None
-        return dataset if content == index.source.dataset else None
-    dataset = Dataset.open(data)
-    content = _content(run, dataset, index.source.kind)
-    if content != index.source.dataset:
-        annotations = " or annotations" if content != dataset.fingerprint else ""
-        raise StaleIndexError(
-            f"The index was made from another dataset{annotations} than {dataset.path} "
-            f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it "
-            "again."
-        )
-    return dataset
+        raise
+    if content == index.source.dataset:
+        return dataset
+    if data is None:
+        return None
+    annotations = " or annotations" if content != dataset.fingerprint else ""
+    raise StaleIndexError(
+        f"The index was made from another dataset{annotations} than {dataset.path} "
+        f"({index.source.dataset[:12]}, not {content[:12]}). Name the right one with --data, or make it again."
+    )
 
 
 def open_index(
@@ -332,10 +323,12 @@ def _caption_queries(
     run: Run, dataset: Dataset, index: SearchIndex, queries: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
-    parts = [dataset.split(name) for name in index.source.splits]
-    read = [run.texts_of(part) for part in parts]
-    captions = [text for texts, _ in read for text in texts]
-    own = np.concatenate([part.ids[rows] for part, (_, rows) in zip(parts, read, strict=True)])
+    captions: list[str] = []
+    own = np.empty(0, np.int64)
+    for part in map(dataset.split, index.source.splits):
+        texts, rows = run.texts_of(part)
+        captions += texts
+        own = np.append(own, part.ids[rows])
     drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
     embedded = Embedder(run.model).texts(*run.encode([captions[row] for row in drawn]))
     return np.asarray(embedded), own[drawn]
@@ -352,26 +345,23 @@ def captions_read(run: Run, split: Split) -> list[str]:
     return run.texts_of(split)[0]
 
 
-def _embed_captions(run: Run, embedder: Embedder, split: Split) -> np.ndarray:
-    captions = captions_read(run, split)
-    blocks = []
-    with tqdm(total=len(split.captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
+def _embed_captions(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
+    del dataset, encoders
+    captions, embedder = captions_read(run, split), Embedder(run.model)
+    with tqdm(total=len(captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
         for start in range(0, len(captions), _TEXTS):
             texts = captions[start : start + _TEXTS]
-            blocks.append(embedder.texts(*run.encode(texts)))
+            yield embedder.texts(*run.encode(texts))
             bar.update(len(texts))
-    return np.concatenate(blocks)
 
 
-def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> np.ndarray:
-    if has_features(run, dataset):
-        return Embedder(run.model).images(run.images_of(dataset, split), len(split))
+def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
+    if run.has_features(dataset):
+        yield Embedder(run.model).images(run.images_of(dataset, split), len(split))
+        return
     encoders = encoders or run_encoders(run)
-    blocks: list[np.ndarray] = []
-    done = 0
+    keys = iter(split.keys)
     with tqdm(total=len(split), desc=f"images of {split.name}", unit="image", disable=None) as bar:
         for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
-            blocks.append(embed_image_bytes(encoders, encoded, split.keys[done : done + len(encoded)]))
-            done += len(encoded)
+            yield embed_image_bytes(encoders, encoded, list(itertools.islice(keys, len(encoded))))
             bar.update(len(encoded))
-    return np.concatenate(blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import bisect
 import io
 import math
 import os
@@ -26,7 +27,7 @@ PAPER, INK = "#faf7f0", "#2b2926"
 
 _FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 _QUALITY, _SMALL_QUALITY = 92, 80
-_TILE_PAPER, _TILE_INK = "#f4efe6", "#2b2926"
+_TILE_PAPER = "#f4efe6"
 Rectangle = tuple[int, int, int, int]
 Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
@@ -60,18 +61,21 @@ def save_picture(picture: Image.Image, path: str | os.PathLike[str]) -> None:
         picture.save(temporary, kind, **({"quality": _QUALITY} if kind == "JPEG" else {}))
 
 
-def read_picture(encoded: bytes, name: str) -> Image.Image:
+def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Image:
     """Decodes an image of a dataset: RGB.
 
     Args:
         encoded: JPEG or PNG bytes.
         name: what the image is called in an error.
+        side: the side in pixels that it is shrunk to later, for which a fraction of a JPEG is decoded; None for all.
 
     Raises:
         DataError: if it is damaged.
     """
     try:
         with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
+            if side is not None:
+                image.draft("RGB", (2 * side, 2 * side))
             return image.convert("RGB")
     except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         raise DataError(f"The image {name!r} does not decode: {error}.") from error
@@ -139,14 +143,8 @@ def cut_text(text: str, font: Font, width: float) -> str:
     text = drawable(text)
     if font.getlength(text) <= width:
         return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if font.getlength(text[:middle] + "…") <= width:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low] + "…"
+    kept = bisect.bisect(range(1, len(text)), width, key=lambda count: font.getlength(text[:count] + "…"))
+    return text[:kept] + "…"
 
 
 def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> Image.Image:
@@ -192,17 +190,7 @@ def thumbnail(split: Split, row: int, side: int) -> Image.Image:
     Raises:
         DataError: if the image is damaged, or the dataset holds precomputed features only.
     """
-    encoded = split.read_image(row)
-    try:
-        with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
-            # Lets JPEG decode at a fraction of its size.
-            image.draft("RGB", (2 * side, 2 * side))
-            small = image.convert("RGB")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise DataError(f"The image {split.keys[row]!r} of {split.name!r} does not decode: {error}.") from error
-    scale = side / max(small.size)
-    width, height = (max(1, round(length * scale)) for length in small.size)
-    return small.resize((width, height), Image.Resampling.LANCZOS)
+    return scaled_to(read_picture(split.read_image(row), split.keys[row], side), side)
 
 
 def square_thumbnail(split: Split, row: int, side: int) -> Image.Image:
@@ -226,7 +214,7 @@ def text_tile(text: str, side: int) -> Image.Image:
     font = ImageFont.load_default(size=size)
     lines = textwrap.wrap(text, max(1, round(1.75 * side / size)), max_lines=max(1, side // (size + 2)))
     pen = ImageDraw.Draw(tile)
-    pen.multiline_text((side // 2, side // 2), "\n".join(lines), _TILE_INK, font, "mm", spacing=1, align="center")
+    pen.multiline_text((side // 2, side // 2), "\n".join(lines), INK, font, "mm", spacing=1, align="center")
     return tile
 
 

@@ -32,10 +32,9 @@ from vsemb.presets import (
     source_of,
     text_network,
 )
-from vsemb.recipes.image_towers import Pixels
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Pixels, Text
 from vsemb.runs.run import BEST, RECIPE, STATUS, Run, enter_run
 from vsemb.text.preset_tokenizers import PresetText, PresetTokens
 from vsemb.training.selection import save_weights
@@ -83,17 +82,10 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     keras.utils.set_random_seed(seed)
     network = load_network(name) if weights == "preset" else build_network(images.network)
     recipe = pretrained_recipe(name, network, texts, weights, seed)
-    vocabulary = texts.vocabulary
-    info: dict[str, Any] = {
-        "dataset": "",
-        "dataset_name": "",
-        "data": None,
-        "features": None,
-        "feature_dim": None,
-        "preset": display_name(name),
-    }
+    info: dict[str, Any] = {"dataset": "", "dataset_name": "", "preset": display_name(name)}
+    info |= dict.fromkeys(("data", "features", "feature_dim"))
     there = (out / RECIPE).exists()
-    info = enter_run(recipe, info, out, vocabulary, keep=lambda folder: None)
+    info = enter_run(recipe, info, out, texts.vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":
         print(f"{out} is finished already.", file=sys.stderr)
         return Run.open(out)
@@ -101,7 +93,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     def localized(part: Part) -> Part:
         return part.localized(out).without_downloads()
 
-    model = rebuilt(recipe, localized).build(len(vocabulary), info, "float32")
+    model = rebuilt(recipe, localized).build(len(texts.vocabulary), info, "float32")
     if weights == "preset":
         towers = ((model.image_encoder.backbone, image_network), (model.text_encoder, text_network))
         for holder, part in towers:

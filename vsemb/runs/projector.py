@@ -162,7 +162,7 @@ def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTe
             *(image.resize((side, side), Image.Resampling.LANCZOS) for image in pictured.thumbnails),
             *(text_tile(str(text), side) for text in said.columns["sentence"][:kept]),
         ]
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "label": [*pictured.columns["caption"], *said.columns["sentence"][:kept]],
         "kind": ["image"] * images + ["sentence"] * kept,
         "key": [*pictured.columns["key"], *said.columns["key"][:kept]],

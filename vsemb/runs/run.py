@@ -238,7 +238,7 @@ class Run:
     @property
     def sees_images(self) -> bool:
         """Whether the run embeds images of its own."""
-        return hasattr(self.recipe, "image")
+        return self.recipe.image_tower is not None
 
     @cached_property
     def image_input(self) -> ImageInput | None:

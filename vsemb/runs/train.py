@@ -68,7 +68,11 @@ def train(
         check_out(out)
     if isinstance(data, str | os.PathLike):
         data = recipe.open_data(data)
-    job = recipe.prepare(data, out, inputs=inputs, data_service=data_service)
+    if data_service is not None and not (recipe.image_tower and recipe.image_tower.from_pixels):
+        fix = "Train from pixels with --fine-tune."
+        raise invalid_argument("data_service", data_service, "null for a recipe that decodes no images", fix)
+    job = recipe.prepare(data, out, inputs)
+    job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)
     if (out / RECIPE).exists() and enter()["status"] == "finished":
         print(f"{out} is finished already.", file=sys.stderr)

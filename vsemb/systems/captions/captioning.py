@@ -17,7 +17,7 @@ from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, printable
-from vsemb.runs.images import find_key, has_features, read_image_file
+from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, Captions
 from vsemb.systems.captions.signature import ServedCaptioner
@@ -136,7 +136,7 @@ class CaptionWriter:
         Raises:
             DataError: if it does not decode, or run and dataset do not fit.
         """
-        if not has_features(self.images, dataset):
+        if not self.images.has_features(dataset):
             return self.of_bytes(split.read_image(row), split.keys[row])
         place = (dataset.path, split.name)
         if place not in self._sources:

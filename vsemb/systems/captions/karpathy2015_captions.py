@@ -39,8 +39,8 @@ from dataclasses import replace
 
 from vsemb.encoders.image import Affine, NoProjection
 from vsemb.encoders.words import WordVectors
-from vsemb.recipes.image_towers import Features, Pixels
 from vsemb.recipes.schema import Training
+from vsemb.recipes.towers import Features, Pixels
 from vsemb.systems.captions.attentive_rnn import AttentiveDecoder
 from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
 from vsemb.systems.captions.recipe import Captioning, CaptionText, PairBatchesOfCaptions

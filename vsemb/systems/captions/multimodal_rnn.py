@@ -191,7 +191,7 @@ class Decoder(Part, family="decoder"):
         """Checks that the decoder can read what an image tower gives.
 
         Args:
-            image: a `vsemb.recipes.image_towers.ImageTower`.
+            image: a `vsemb.recipes.towers.ImageTower`.
 
         Raises:
             InvalidArgumentError: naming the field of the tower.
@@ -202,7 +202,7 @@ class Decoder(Part, family="decoder"):
         """Builds the layer from images to what the decoder reads of them.
 
         Args:
-            image: a `vsemb.recipes.image_towers.ImageTower`.
+            image: a `vsemb.recipes.towers.ImageTower`.
             info: what `run.json` says.
             seed: of a backbone's random weights.
             dtype: dtype policy of the layer.

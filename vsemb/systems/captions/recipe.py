@@ -16,7 +16,7 @@ from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.encoders.words import WordVectors
 from vsemb.errors import invalid_argument
 from vsemb.parts import NonNegative, Part, between
-from vsemb.recipes.image_towers import Features, ImageTower
+from vsemb.recipes.towers import Features, ImageTower
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions, NeuralCaptioner
 from vsemb.systems.captions.decoding import Sampler, SearchOptions
@@ -150,9 +150,9 @@ class Captioning(CaptionTask, kind="captions"):
             raise invalid_argument("image", self.image.kind, "a part that makes one vector per image")
         self.decoder.check_image(self.image)
 
-    def prepare(self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None) -> ImageJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> ImageJob:
         del out, inputs
-        return ImageJob(self, data, data_service)
+        return ImageJob(self, data)
 
     def best(self, info: Mapping[str, Any]) -> str:
         return self.validation.describe(info)
@@ -201,18 +201,16 @@ class ImageJob(CaptionJob):
     Args:
         recipe: the recipe.
         dataset: with splits `train` and `val`.
-        data_service: address of a tf.data service whose workers decode images.
     """
 
-    def __init__(self, recipe: Captioning, dataset: Dataset, data_service: str | None = None) -> None:
+    def __init__(self, recipe: Captioning, dataset: Dataset) -> None:
         super().__init__(recipe, dataset)
         self.monitor = recipe.validation.monitor
-        self._data_service = data_service
 
     def batches(self) -> BatchSource:
         """Returns the training batches."""
         recipe = self.recipe
-        images = recipe.image.images(self.train, self.store, training=True, data_service=self._data_service)
+        images = recipe.image.images(self.train, self.store, training=True, service=self.data_service)
         return PairBatches(
             self.train,
             images,

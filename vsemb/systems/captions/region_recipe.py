@@ -18,7 +18,7 @@ from vsemb.encoders.image import Affine
 from vsemb.errors import invalid_argument
 from vsemb.export.served_model import ImageInput
 from vsemb.parts import NonNegative
-from vsemb.recipes.image_towers import CachedImages, refuse_service
+from vsemb.recipes.towers import CachedImages
 from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.cut_snippets import stored_snippets
 from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
@@ -80,10 +80,8 @@ class SnippetRegions(CachedImages, kind="snippet-regions"):
     def keep(self, store: Any, folder: Path) -> None:
         self.regions.keep(store, folder)
 
-    def images(
-        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
-    ) -> WholeImages:
-        refuse_service(data_service)
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> WholeImages:
+        del training, service
         return WholeImages(store, split, 1)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
@@ -120,10 +118,7 @@ class RegionCaptioning(CaptionTask, kind="region-captions"):
     decoder: RecurrentDecoder = field(default_factory=RecurrentDecoder)
     affinity: NonNegative | None = None
 
-    def prepare(
-        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
-    ) -> SnippetJob:
-        refuse_service(data_service)
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> SnippetJob:
         return SnippetJob(self, data, out, inputs.get("alignment"))
 
     def card_facts(self, run: Any) -> dict[str, Any]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
-
-import keras
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described, first_captions
-from vsemb.recipes.schema import Recipe
+from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
@@ -22,7 +19,7 @@ from vsemb.systems.captions.perplexity import Likelihood
 from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.validation import Perplexity
-from vsemb.text.tokenizers import Tokenizer, Words
+from vsemb.text.tokenizers import Words
 
 
 @dataclass(frozen=True)
@@ -165,15 +162,14 @@ class NextWordTask(Recipe):
         return Perplexity().describe(info)
 
 
-class NextWordJob:
-    """What a task makes of a dataset, see `vsemb.recipes.schema.Job`.
+class NextWordJob(Job):
+    """What a task makes of a dataset.
 
     Args:
         recipe: the recipe.
         dataset: with splits `train` and `val`.
     """
 
-    unit = "captions"
     monitor = Perplexity.monitor
 
     def __init__(self, recipe: Any, dataset: Dataset) -> None:
@@ -182,18 +178,9 @@ class NextWordJob:
         self.train = recipe.batches.training_split(dataset)
         self.val = dataset.split("val")
         self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
-        self.tokenizer: Tokenizer = recipe.text.tokenizer.build(self.vocabulary)
-        self.info: dict[str, Any] = described(dataset)
-
-    def keep(self, folder: Path) -> None:
-        """Writes what the run needs beside its weights."""
+        self.info = described(dataset)
 
     def loss(self, steps_per_epoch: int) -> NextWordCrossEntropy:
         """Returns the loss."""
         del steps_per_epoch
         return NextWordCrossEntropy()
-
-    def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
-        """Returns no further callbacks."""
-        del batch_size
-        return ()

@@ -52,7 +52,7 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.max_margin import MaxMarginSettings
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Text
 from vsemb.similarities import Cosine, OrderViolation
 from vsemb.systems.entailment.batches import PairBatching
 from vsemb.systems.entailment.task import Entailment

@@ -19,11 +19,10 @@ import numpy as np
 from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.binary import find_threshold
-from vsemb.export import ServedModel
 from vsemb.losses.max_margin import MaxMargin, MaxMarginSettings
 from vsemb.parts import Seed, Size
-from vsemb.recipes.schema import Recipe
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.schema import Job, Recipe
+from vsemb.recipes.towers import Text
 from vsemb.runs.run import Run
 from vsemb.similarities import OrderViolation, Similarity
 from vsemb.systems.entailment.batches import PairBatching, SentencePairBatches
@@ -31,8 +30,6 @@ from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit
 from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.systems.entailment.validation import EntailmentValidation
-from vsemb.text.tokenizers import Tokenizer
-from vsemb.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -78,12 +75,8 @@ class Entailment(Recipe, kind="entailment"):
                 f"{data.fingerprint[:12]}. Restore it, or name other pairs with --data."
             )
 
-    def prepare(
-        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
-    ) -> EntailmentJob:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> EntailmentJob:
         del out, inputs
-        if data_service is not None:
-            raise invalid_argument("data_service", data_service, "null for a recipe without images")
         if data.grouped and data.split_seed != self.split_seed:
             fix = f"Set split_seed={data.split_seed}."
             raise invalid_argument("split_seed", self.split_seed, f"{data.split_seed}, as the data were opened", fix)
@@ -96,15 +89,6 @@ class Entailment(Recipe, kind="entailment"):
         model.build()
         return model
 
-    def served(
-        self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
-    ) -> ServedModel:
-        del images
-        if options:
-            raise invalid_argument("options", sorted(options), f"none of a task other than {self.kind}")
-        text_input = self.text.tokenizer.text_input(run.tokenizer, run.reader)
-        return ServedModel(run.model, text_input, corpus=corpus, extras=extras)
-
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
         del data
         return [
@@ -114,8 +98,8 @@ class Entailment(Recipe, kind="entailment"):
         ]
 
 
-class EntailmentJob:
-    """What `Entailment` makes of sentence pairs, see `vsemb.recipes.schema.Job`.
+class EntailmentJob(Job):
+    """What `Entailment` makes of sentence pairs.
 
     Args:
         recipe: the recipe.
@@ -128,8 +112,8 @@ class EntailmentJob:
     def __init__(self, recipe: Entailment, data: EntailmentData) -> None:
         self.recipe = recipe
         self.data = data
-        self.vocabulary: Vocabulary = recipe.text.tokenizer.learn(data.texts("train"))
-        self.info: dict[str, Any] = {
+        self.vocabulary = recipe.text.tokenizer.learn(data.texts("train"))
+        self.info = {
             "dataset": data.fingerprint,
             "dataset_name": data.path.name,
             "data": str(data.path.resolve()),
@@ -143,8 +127,7 @@ class EntailmentJob:
         Raises:
             DataError: if one has pairs of one class only.
         """
-        tokenizer: Tokenizer = self.recipe.text.tokenizer.build(self.vocabulary)
-        splits = self.data.encode(tokenizer, ("train", "val"))
+        splits = self.data.encode(self.tokenizer, ("train", "val"))
         for name, split in splits.items():
             if len(np.unique(split.labels)) < 2:
                 raise DataError(
@@ -157,9 +140,6 @@ class EntailmentJob:
         print(f"pairs        {counts} ({dropped:,} without gold label dropped)", file=sys.stderr)
         print(f"splits       {self.data.protocol}", file=sys.stderr)
         return splits
-
-    def keep(self, folder: Path) -> None:
-        """Writes nothing: the weights and the vocabulary are all that a run needs."""
 
     def batches(self) -> SentencePairBatches:
         """Returns the training batches."""
@@ -188,11 +168,6 @@ class EntailmentJob:
     def validation(self) -> EntailmentValidation:
         """Returns the callback that measures the split `val`."""
         return EntailmentValidation(self.splits["val"])
-
-    def checks(self, batch_size: int) -> list[keras.callbacks.Callback]:
-        """Returns no further callbacks."""
-        del batch_size
-        return []
 
 
 def evaluate_entailment_run(run: Run, data: EntailmentData, split: str = "test") -> EntailmentMetrics:

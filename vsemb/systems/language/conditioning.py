@@ -12,8 +12,8 @@ from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import hard_link_or_copy, replacing_directory
 from vsemb.presets.directories import KEPT
-from vsemb.recipes.image_towers import BACKBONE
 from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.towers import BACKBONE
 from vsemb.runs.run import BEST, RECIPE, STATUS, VOCABULARY, Run
 from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.language.tags import CaptionTags

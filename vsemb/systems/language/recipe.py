@@ -20,7 +20,6 @@ import keras
 from vsemb.data.batches import BatchSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
-from vsemb.recipes.image_towers import refuse_service
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioner import Captioner, CaptionOptions
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
@@ -71,10 +70,7 @@ class Language(NextWordTask, kind="language"):
     def how_written(self) -> str:
         return self.model.how_written
 
-    def prepare(
-        self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None
-    ) -> LanguageJob:
-        refuse_service(data_service)
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> LanguageJob:
         return LanguageJob(self, data, _find_encoder(self, out, inputs.get("encoder")))
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> ContextModel:

@@ -41,7 +41,7 @@ from vsemb.losses.combined import RankingInfoNCE
 from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Text
 from vsemb.systems.regions.contextual_tokens import ContextualTokens
 from vsemb.systems.regions.image_tower import Regions
 from vsemb.systems.regions.similarities import CrossAttention, LateInteraction, MaxSim

@@ -19,7 +19,7 @@ from vsemb.export.served_model import ImageInput
 from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.parts import Count, Positive
-from vsemb.recipes.image_towers import BACKBONE, CachedImages, kept_backbone, refuse_service
+from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.pictures import read_picture
 from vsemb.systems.regions.image import RegionConfig, RegionExtractor, build_classifier, propose_boxes
 from vsemb.systems.regions.region_encoder import RegionEncoder
@@ -94,10 +94,8 @@ class Regions(CachedImages, kind="regions"):
         if store.classifier_path is not None:
             shutil.copyfile(store.classifier_path, folder / BACKBONE / CLASSIFIER_NAME)
 
-    def images(
-        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
-    ) -> RegionImages:
-        refuse_service(data_service)
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> RegionImages:
+        del training, service
         return RegionImages(store, split, self.max_regions)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:

@@ -64,10 +64,9 @@ from vsemb.data.batches import Pairs
 from vsemb.encoders.hybrid import SequenceAndBag
 from vsemb.encoders.projection_mlp import MLP, MLPText
 from vsemb.losses.ranking import Ranking
-from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Features, Text
 from vsemb.recipes.vsepp import VSEPP
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees

@@ -47,10 +47,9 @@ from vsemb.encoders.linear import Linear
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.words import WordVectors
 from vsemb.losses.ranking import All, Hardest
-from vsemb.recipes.image_towers import Features
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Features, Text
 from vsemb.similarities import Dot
 from vsemb.systems.zero_shot.attribute_encoder import Attributes
 from vsemb.systems.zero_shot.binary_bag_of_words import BinaryBagOfWordsPart

@@ -16,12 +16,11 @@ from keras import ops
 from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation.embed import Embedder
-from vsemb.export import ServedModel
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.parts import Count, Part, Size
 from vsemb.recipes.retrieval import described
-from vsemb.recipes.schema import Recipe, Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.schema import Job, Recipe, Training
+from vsemb.recipes.towers import Text
 from vsemb.similarities import Cosine
 from vsemb.training.optimizers import Adam
 
@@ -120,7 +119,7 @@ class Paraphrase(Recipe, kind="paraphrase"):
     def open_data(self, path: str | os.PathLike[str]) -> Dataset:
         return Dataset.open(path)
 
-    def prepare(self, data: Any, out: Path, *, inputs: Mapping[str, Any], data_service: str | None = None) -> Any:
+    def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> ParaphraseJob:
         return ParaphraseJob(self, data)
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> ParaphraseModel:
@@ -129,13 +128,9 @@ class Paraphrase(Recipe, kind="paraphrase"):
         model.build()
         return model
 
-    def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
-        text_input = self.text.tokenizer.text_input(run.tokenizer, run.reader)
-        return ServedModel(run.model, text_input, None, corpus=corpus, extras=extras)
 
-
-class ParaphraseJob:
-    """What the task makes of a dataset, see `vsemb.recipes.schema.Job`."""
+class ParaphraseJob(Job):
+    """What the task makes of a dataset."""
 
     unit, monitor = "images", "val_paraphrase"
 
@@ -143,7 +138,6 @@ class ParaphraseJob:
         self.recipe, self.dataset = recipe, dataset
         self.train, self.val = (dataset.split(name) for name in ("train", "val"))
         self.vocabulary = recipe.text.tokenizer.learn(self.train.captions)
-        self.tokenizer = recipe.text.tokenizer.build(self.vocabulary)
         self.info = described(dataset)
 
     def keep(self, folder: Path) -> None:
@@ -161,9 +155,6 @@ class ParaphraseJob:
 
     def validation(self) -> ParaphraseValidation:
         return ParaphraseValidation(self.val, self.tokenizer)
-
-    def checks(self, batch_size: int) -> list[keras.callbacks.Callback]:
-        return []
 
 
 PARAPHRASE = {

@@ -6,10 +6,9 @@ from outsider.soft_margin import SoftMargin
 from outsider.trigrams import Trigrams
 from vsemb.data.batches import Pairs
 from vsemb.encoders.words import WordVectors
-from vsemb.recipes.image_towers import Pixels
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
-from vsemb.recipes.text_tower import Text
+from vsemb.recipes.towers import Pixels, Text
 from vsemb.training.optimizers import Adam
 
 OUTSIDER = {

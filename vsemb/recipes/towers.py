@@ -1,4 +1,4 @@
-"""The image towers of a recipe: cached features, or pixels through a backbone that is trained."""
+"""The towers of a recipe: texts through a tokenizer and an encoder; images from cached features or from pixels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from vsemb.data.pixel_service import ServicePixels
 from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
-from vsemb.errors import DataError, invalid_argument
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
+from vsemb.errors import DataError
 from vsemb.export.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
@@ -23,9 +25,45 @@ from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.parts import Part, Probability, Share, Size
 from vsemb.presets import display_name, is_preset, keep_preset, kept_name
 from vsemb.presets.directories import IMAGE, KEPT
+from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
+#: Names of weights that are no file or run.
+PUBLISHED = ("imagenet", "preset", "random")
 #: Files of the backbone behind cached features, in a run directory.
 BACKBONE, BACKBONE_CONFIG, BACKBONE_WEIGHTS = "backbone", "backbone.json", "backbone.weights.h5"
+
+
+@dataclass(frozen=True)
+class Text(Part):
+    """The text tower.
+
+    Attributes:
+        tokenizer: turns texts into token ids.
+        encoder: turns token ids into the embedding.
+    """
+
+    tokenizer: TokenizerPart = field(default_factory=Words)
+    encoder: TextEncoderPart = field(default_factory=Recurrent)
+
+    def check(self) -> None:
+        self.encoder.check_tokenizer(self.tokenizer)
+
+    def build(self, dim: int | None, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> keras.layers.Layer:
+        """Builds the encoder, see `TextEncoderPart.build`."""
+        return self.encoder.build(dim, TextSpec(vocabulary_size, self.tokenizer.length, info), dtype)
+
+    def corpus(self, tokenizer: Tokenizer, texts: list[str], seed: int, dataset: Any = None) -> TextCorpus:
+        """Returns training texts as ids, from which the encoder is initialized.
+
+        Args:
+            tokenizer: what the recipe's tokenizer built.
+            texts: the training texts, as the tokenizer reads them.
+            seed: of random draws.
+            dataset: their dataset, where there is one.
+        """
+        tokens, offsets = tokenizer.encode(texts)
+        ids, whole = tokenizer.word_ids(tokens), self.tokenizer.whole_words
+        return TextCorpus(tokenizer.vocabulary, ids, offsets, whole, seed, dataset)
 
 
 @dataclass(frozen=True)
@@ -40,13 +78,18 @@ class ImageTower(Part, family="image tower"):
     produces: ClassVar[str] = "vector"
     from_pixels: ClassVar[bool] = False
 
+    @property
+    def starting_run(self) -> Path | None:
+        """The run whose backbone this one starts from, if any."""
+        return None
+
     def open(self, dataset: Dataset) -> Any:
         """Opens what is cached of a dataset's images; None where images are decoded.
 
         Raises:
             DataError: if there is no such cache.
         """
-        raise NotImplementedError
+        del dataset
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
         """Opens what a run reads of a dataset's images; None where they are decoded.
@@ -59,27 +102,23 @@ class ImageTower(Part, family="image tower"):
         Raises:
             DataError: if the dataset lacks it.
         """
-        raise NotImplementedError
+        del dataset, info, path
 
-    def images(
-        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
-    ) -> ImageSource:
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
         """Returns where a split's images come from.
 
         Args:
             split: the split.
             store: what `open` returned.
             training: whether training batches are made, which see augmented images.
-            data_service: address of a tf.data service whose workers decode.
-
-        Raises:
-            InvalidArgumentError: for a service where images are not decoded.
+            service: address of a tf.data service whose workers decode, where images are decoded.
         """
         raise NotImplementedError
 
     def describe(self, store: Any) -> dict[str, Any]:
         """Returns what `run.json` says of the images: `features`, a fingerprint, and `feature_dim`."""
-        raise NotImplementedError
+        del store
+        return {"features": None, "feature_dim": None}
 
     def keep(self, store: Any, folder: Path) -> None:
         """Writes into a new run directory what new images are embedded with."""
@@ -189,9 +228,7 @@ class CachedImages(ImageTower):
 
     def has_cache(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> bool:
         # Where the backbone is not known the cache is the only way, and `open_for` says what is wrong with it.
-        return (
-            not (path / BACKBONE / BACKBONE_CONFIG).exists() or (dataset.path / self.folder / info["features"]).is_dir()
-        )
+        return kept_backbone(path) is None or (dataset.path / self.folder / info["features"]).is_dir()
 
     def check_dim(self, store: Any, dataset: Dataset, info: Mapping[str, Any]) -> None:
         """Refuses features of another size than the run was trained on.
@@ -223,15 +260,13 @@ class Features(CachedImages, kind="features"):
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> FeatureStore:
         # Precomputed features name no backbone; their size is all that can be compared.
-        same = dataset.fingerprint == info["dataset"] or (path / BACKBONE / BACKBONE_CONFIG).exists()
+        same = dataset.fingerprint == info["dataset"] or kept_backbone(path) is not None
         store = FeatureStore.find(dataset, info["features"] if same else None)
         self.check_dim(store, dataset, info)
         return store
 
-    def images(
-        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
-    ) -> ImageSource:
-        refuse_service(data_service)
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
+        del service
         return FeatureImages(store, split, augment=training and self.augment)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
@@ -255,17 +290,6 @@ class Features(CachedImages, kind="features"):
         if kept is None:
             return "precomputed features of an unknown network"
         return f"features of {kept[0].name}, images of {kept[0].size} pixels a side"
-
-
-def refuse_service(data_service: str | None) -> None:
-    """Refuses a tf.data service where images are not decoded.
-
-    Raises:
-        InvalidArgumentError: if one is named.
-    """
-    if data_service is not None:
-        fix = "Train from pixels with --fine-tune."
-        raise invalid_argument("data_service", data_service, "null for a recipe on cached features", fix)
 
 
 def kept_backbone(path: Path) -> tuple[BackboneConfig, Path] | None:
@@ -324,11 +348,10 @@ class Pixels(ImageTower, kind="pixels"):
             # Names, sizes and poolings that do not go together.
             _ = self.config
 
-    def open(self, dataset: Dataset) -> None:
-        del dataset
-
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> None:
-        del dataset, info, path
+    @property
+    def starting_run(self) -> Path | None:
+        named = self.weights is None or self.weights in PUBLISHED
+        return None if named or not Path(self.weights).is_dir() else Path(self.weights)
 
     def augmenter(self) -> ImageAugmenter | None:
         """Returns what augments training images beyond crops and mirror images.
@@ -341,39 +364,27 @@ class Pixels(ImageTower, kind="pixels"):
         options = {} if self.augmentation is None else self.augmentation.options()
         return ImageAugmenter(self.config.size, erasing=self.erasing, **options)
 
-    def images(
-        self, split: Split, store: Any, *, training: bool = False, data_service: str | None = None
-    ) -> ImageSource:
+    def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
         augmenter = self.augmenter() if training else None
         augment, size = training and self.augment, self.config.size
-        if data_service is not None:
-            return ServicePixels(split, size, address=data_service, augment=augment, augmenter=augmenter)
+        if service is not None:
+            return ServicePixels(split, size, address=service, augment=augment, augmenter=augmenter)
         return PixelImages(split, size, augment=augment, augmenter=augmenter)
-
-    def describe(self, store: Any) -> dict[str, Any]:
-        return {"features": None, "feature_dim": None}
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, self.config.size, self.config.size, 3
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": False, "dtype": dtype}
-        early = dim is not None and not self.projection.needs_size
-        # A map is made before the backbone, since random weights follow from the order too.
-        head = self.projection.build(None, dim, **options) if early and dim is not None else None
-        backbone = self.starting_backbone(seed)
+        head = None
+        if dim is not None and not self.projection.needs_size:
+            # A map is made before the backbone, since random weights follow from the order too.
+            head = self.projection.build(None, dim, **options)
+        backbone = build_backbone(self.config, self.weights, seed=seed)
         if head is None:
             size = backbone.output_shape[-1]
             head = self.projection.build(size, size if dim is None else dim, **options)
         return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, dtype=dtype)
-
-    def starting_backbone(self, seed: int) -> keras.Model:
-        """Builds the network with the weights that training starts from.
-
-        Raises:
-            DataError: for weights that cannot be read.
-        """
-        return build_backbone(self.config, self.weights, seed=seed)
 
     def keep_files(self, folder: Path) -> None:
         if is_preset(self.backbone):
