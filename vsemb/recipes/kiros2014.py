@@ -35,6 +35,8 @@ training loss, only at test time; we normalise in both.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from vsemb.data.batches import Pairs
 from vsemb.encoders.image import Affine
 from vsemb.encoders.linear import Linear
@@ -47,9 +49,6 @@ from vsemb.recipes.towers import Features, Text
 from vsemb.training.optimizers import SGD, Adam, Exponential
 
 _PAPER = "Kiros, Salakhutdinov, Zemel 2014, arXiv:1411.2539"
-_SGD = SGD(learning_rate=1.0, schedule=Exponential(factor=0.9, every=1.0), global_clipnorm=2.0)
-_ADAM = Adam(learning_rate=2e-4, global_clipnorm=2.0)
-_IMAGE = Features(projection=Affine(use_bias=False, init_scale=0.08), augment=False)
 
 KIROS2014 = {
     "paper": Retrieval(
@@ -62,9 +61,9 @@ KIROS2014 = {
                 words=WordVectors(dim=300, init_scale=0.08), cell="peephole-lstm", units=300, init_scale=0.08
             )
         ),
-        image=_IMAGE,
+        image=Features(projection=Affine(use_bias=False, init_scale=0.08), augment=False),
         loss=Ranking(margin=0.2),
-        optimizer=_SGD,
+        optimizer=SGD(learning_rate=1.0, schedule=Exponential(factor=0.9, every=1.0), global_clipnorm=2.0),
         batches=Pairs(size=40),
         training=Training(epochs=30, patience=5),
     ),
@@ -76,35 +75,23 @@ KIROS2014 = {
         text=Text(encoder=Recurrent(cell="gru", units=1024)),
         image=Features(augment=False),
         loss=Ranking(margin=0.2),
-        optimizer=_ADAM,
+        optimizer=Adam(learning_rate=2e-4, global_clipnorm=2.0),
         batches=Pairs(size=128),
         training=Training(epochs=15, patience=5),
     ),
 }
 
 KIROS2014_LINEAR = {
-    "paper": Retrieval(
+    "paper": replace(
+        KIROS2014["paper"],
         name="kiros2014-linear",
-        variant="paper",
         paper=_PAPER + ", section 3.2",
-        embedding_dim=300,
         text=Text(encoder=Linear(words=WordVectors(dim=300, init_scale=0.08))),
-        image=_IMAGE,
-        loss=Ranking(margin=0.2),
-        optimizer=_SGD,
-        batches=Pairs(size=40),
-        training=Training(epochs=30, patience=5),
     ),
-    "released": Retrieval(
+    "released": replace(
+        KIROS2014["released"],
         name="kiros2014-linear",
-        variant="released",
         paper=_PAPER + ", section 3.2",
-        embedding_dim=1024,
         text=Text(encoder=Linear(words=WordVectors(dim=1024))),
-        image=Features(augment=False),
-        loss=Ranking(margin=0.2),
-        optimizer=_ADAM,
-        batches=Pairs(size=128),
-        training=Training(epochs=15, patience=5),
     ),
 }

@@ -184,7 +184,8 @@ class Recipe(Part, family="task"):
 
     def with_pixels(self, image: Any) -> Self:
         """Returns the recipe with an image tower from pixels, a `vsemb.recipes.towers.Pixels`."""
-        return replace(self, image=image)
+        recipe: Any = self
+        return replace(recipe, image=image)
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> Job:
         """Reads the data and checks that the recipe can be trained on it.

@@ -16,30 +16,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vsemb.data.batches import Pairs
-from vsemb.encoders.recurrent import Recurrent
 from vsemb.losses.sigmoid import Sigmoid
-from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.contrastive import CONTRASTIVE
 from vsemb.recipes.schema import Training
-from vsemb.recipes.towers import Text
-from vsemb.text.tokenizers import Words
-from vsemb.training.optimizers import Adam, Cosine
 
 # Both directions are one sum over all pairs, so one of them is the paper's loss.
 _LOSS = Sigmoid(temperature=0.1, bias=-5.5, learn_temperature=True, text_weight=0.0)
 
-_DEFAULT = Retrieval(
+_DEFAULT = replace(
+    CONTRASTIVE["default"],
     name="sigmoid",
-    variant="default",
     paper="Zhai et al. 2023, arXiv:2303.15343",
-    embedding_dim=512,
-    text=Text(
-        tokenizer=Words(min_count=2),
-        encoder=Recurrent(cell="gru", units=512, directions="average", pooling="mean+max"),
-    ),
     loss=_LOSS,
-    optimizer=Adam(learning_rate=1e-3, schedule=Cosine(warmup_epochs=0.5), global_clipnorm=2.0),
-    batches=Pairs(size=256),
     training=Training(epochs=15),
 )
 

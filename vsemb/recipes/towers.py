@@ -350,8 +350,9 @@ class Pixels(ImageTower, kind="pixels"):
 
     @property
     def starting_run(self) -> Path | None:
-        named = self.weights is None or self.weights in PUBLISHED
-        return None if named or not Path(self.weights).is_dir() else Path(self.weights)
+        if self.weights is None or self.weights in PUBLISHED or not Path(self.weights).is_dir():
+            return None
+        return Path(self.weights)
 
     def augmenter(self) -> ImageAugmenter | None:
         """Returns what augments training images beyond crops and mirror images.
