@@ -99,7 +99,7 @@ def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
 def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
     from vsemb.errors import invalid_argument
     from vsemb.runs.indexing import open_indexed
-    from vsemb.runs.searching import search_index
+    from vsemb.runs.searching import search_run
 
     index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
     with closing(index):
@@ -109,5 +109,4 @@ def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
-        options = picked(arguments, *_OPTIONS)
-        return search_index(opened, index, query, dataset=dataset, report=say, **options)
+        return search_run(opened, dataset, query, index=index, report=say, **picked(arguments, *_OPTIONS))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -69,12 +70,8 @@ class Corpus:
     @classmethod
     def of(cls, index: SearchIndex) -> Corpus:
         """Returns the items of an index."""
-        return cls(
-            np.asarray(index.embeddings, np.float32),
-            np.asarray(index.ids, np.int64),
-            list(index.keys),
-            index.source.kind,
-        )
+        embeddings, ids = np.asarray(index.embeddings, np.float32), np.asarray(index.ids, np.int64)
+        return cls(embeddings, ids, list(index.keys), index.source.kind)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -130,6 +127,7 @@ class Corpus:
         self, queries: tf.Tensor, most: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns rows int32 and scores float32, (batch, most), a few queries at a time."""
+        items, as_images = self._variables[0], items_are_images(self.kind, query_kind)
         inner, narrowed = similarity.inner_product, similarity.candidates_by_inner_product
         candidates = tf.minimum(tf.maximum(EACH * most, FEWEST), len(self)) if narrowed and not inner else most
         # Scores, or the embeddings of what is scored otherwise.
@@ -139,18 +137,19 @@ class Corpus:
         total = tf.shape(queries)[0]
         steps = tf.maximum(1, (total + step - 1) // step)
 
-        def body(
-            number: tf.Tensor, rows: tf.TensorArray, scores: tf.TensorArray
-        ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
+        def body(number: tf.Tensor, rows: tf.TensorArray, scores: tf.TensorArray) -> tuple[Any, ...]:
             here = queries[number * step : (number + 1) * step]
             if inner or narrowed:
-                scored = tf.matmul(here, self._variables[0], transpose_b=True)
+                scored = tf.matmul(here, items, transpose_b=True)
+            elif as_images:
+                scored = tf.transpose(similarity.scores(tf.convert_to_tensor(items), here))
             else:
-                scored = self._scores(here, similarity, query_kind)
+                scored = similarity.scores(here, tf.convert_to_tensor(items))
             best, found = tf.math.top_k(scored, candidates)
             if narrowed and not inner:
                 found = tf.sort(found)  # The earlier of two equal items comes first.
-                exact = self._pair_scores(here, found, similarity, query_kind)
+                others, each = tf.gather(items, found), here[:, None]
+                exact = similarity.pair_scores(*((others, each) if as_images else (each, others)))
                 best, places = tf.math.top_k(exact, most)
                 found = tf.gather(found, places, batch_dims=1)
             return number + 1, rows.write(number, found), scores.write(number, best)
@@ -163,14 +162,3 @@ class Corpus:
             lambda number, *_: number < steps, body, [tf.constant(0), *arrays], parallel_iterations=1
         )
         return found.concat(), best.concat()
-
-    def _scores(self, queries: tf.Tensor, similarity: Similarity, query_kind: str) -> tf.Tensor:
-        items = tf.convert_to_tensor(self._variables[0])
-        if items_are_images(self.kind, query_kind):
-            return tf.transpose(similarity.scores(items, queries))
-        return similarity.scores(queries, items)
-
-    def _pair_scores(self, queries: tf.Tensor, rows: tf.Tensor, similarity: Similarity, query_kind: str) -> tf.Tensor:
-        items, queries = tf.gather(self._variables[0], rows), queries[:, None]
-        as_images = items_are_images(self.kind, query_kind)
-        return similarity.pair_scores(*((items, queries) if as_images else (queries, items)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
 from vsemb.losses.contrastive import Contrastive
 from vsemb.losses.sigmoid import Sigmoid
-from vsemb.parts import Part, rebuilt
+from vsemb.parts import rebuilt
 from vsemb.presets import (
     DUAL,
     PREFIX,
@@ -89,11 +90,8 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     if there and info["status"] == "finished":
         print(f"{out} is finished already.", file=sys.stderr)
         return Run.open(out)
-
-    def localized(part: Part) -> Part:
-        return part.localized(out).without_downloads()
-
-    model = rebuilt(recipe, localized).build(len(texts.vocabulary), info, "float32")
+    recipe = rebuilt(rebuilt(recipe, methodcaller("localized", out)), methodcaller("without_downloads"))
+    model = recipe.build(len(texts.vocabulary), info, "float32")
     if weights == "preset":
         towers = ((model.image_encoder.backbone, image_network), (model.text_encoder, text_network))
         for holder, part in towers:

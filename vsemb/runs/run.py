@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +36,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
 from vsemb.export.served_model import ImageInput
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
-from vsemb.parts import Part, rebuilt, walk
+from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
@@ -114,11 +115,7 @@ class Run:
         info = read_status(path, (*FIELDS, *recipe.run_fields))
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
-
-        def localized(part: Part) -> Part:
-            return part.localized(path)
-
-        return cls(path, rebuilt(recipe, localized), info)
+        return cls(path, rebuilt(recipe, methodcaller("localized", path)), info)
 
     def computed_in(self, precision: str) -> Self:
         """Returns the run with a model that computes in another precision, from the same weights.
@@ -146,11 +143,7 @@ class Run:
     @cached_property
     def model(self) -> Any:
         """The Keras model with the selected weights."""
-
-        def without_downloads(part: Part) -> Part:
-            return part.without_downloads()
-
-        recipe = rebuilt(self.recipe, without_downloads)
+        recipe = rebuilt(self.recipe, methodcaller("without_downloads"))
         model = recipe.build(len(self.vocabulary), self.info, self.recipe.training.dtype)
         self._load_best(model)
         return model
@@ -192,13 +185,8 @@ class Run:
     def fingerprint(self) -> str:
         """Hex that changes with the selected weights, the recipe, the vocabulary, the features and other runs in it."""
         # The recipe as it was written, not as it is read here.
-        files = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
-        parts = [
-            *files,
-            self.info["vocabulary"],
-            self.info.get("features"),
-            *self.recipe.fingerprints(self.info),
-        ]
+        parts = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
+        parts += [self.info["vocabulary"], self.info.get("features"), *self.recipe.fingerprints(self.info)]
         return sha256_bytes(json.dumps(parts).encode())
 
     @property
@@ -293,15 +281,6 @@ class Run:
         self.reader.check(read.captions, self.path)
         return read.captions, read.caption_rows
 
-    def captions_of(self, split: Split) -> list[str]:
-        """Returns a split's captions as `encode` takes them, such as the stored parses of them.
-
-        Raises:
-            DataError: if the dataset lacks what the model reads.
-        """
-        tokenizer = self.recipe.text.tokenizer
-        return tokenizer.select(split).captions if tokenizer.per_caption else split.captions
-
     def shown_texts_of(self, split: Split) -> list[str]:
         """Returns what `texts_of` returns as people write it: captions, not their parses."""
         return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]
@@ -318,11 +297,7 @@ def check_out(out: Path) -> None:
 
 
 def enter_run(
-    recipe: Recipe,
-    info: dict[str, Any],
-    out: Path,
-    vocabulary: Vocabulary,
-    keep: Callable[[Path], None],
+    recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, keep: Callable[[Path], None]
 ) -> dict[str, Any]:
     """Makes or re-enters a run directory.
 

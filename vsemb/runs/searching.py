@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -344,9 +345,10 @@ class Result:
 
 def search_run(
     run: Run,
-    dataset: Dataset,
+    dataset: Dataset | None,
     query: Query,
     *,
+    index: SearchIndex | None = None,
     k: int = 10,
     split: str = ALL,
     captions: bool = False,
@@ -355,10 +357,10 @@ def search_run(
     candidates: int | None = None,
     report: Callable[[str], None] = print,
 ) -> list[Result]:
-    """Finds the images (or captions) of a dataset nearest to a query.
+    """Finds the images (or captions) of a dataset, or the items of an index, nearest to a query.
 
-    The query goes through the same functions as in a SavedModel of the run. The index is built on first use; a
-    run of several vectors an item has none, and scores all items each time. An image of the dataset that is the
+    The query goes through the same functions as in a SavedModel of the run. The index of a dataset is built on first
+    use; a run of several vectors an item has none, and scores all items each time. An image of the dataset that is the
     query itself, by its key or its bytes, is left out.
 
     With an order, the captions that a text finds say what the text says and perhaps more, and those that
@@ -367,11 +369,13 @@ def search_run(
 
     Args:
         run: the run.
-        dataset: the dataset searched.
+        dataset: the dataset searched; with an index, that which was embedded, or None where it is not at hand: then
+            keys of images are looked up in the index, and image files are not compared with the items.
         query: what is looked for.
+        index: an index that the run made, which is searched in place of the dataset.
         k: results wanted.
-        split: the split searched, or `all`.
-        captions: search captions instead of images.
+        split: the split of the dataset searched, or `all`.
+        captions: search captions of the dataset instead of images.
         resort: re-sort the best so many by their distance to their mean (Kiros et al. 2014, section
             3.2); those after them keep their places.
         keep_query: whether the query's own image may be found.
@@ -383,94 +387,42 @@ def search_run(
         InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
             composition and abstraction, candidates are of no use in it, or it has several
             vectors an item, with which only one text or image can be looked for.
+        StaleIndexError: if the index was made with another run.
         DataError: if the image cannot be read or embedded, or run and dataset do not fit.
 
     Example:
 
         query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
         results = search_run(run, dataset, query, k=5, resort=20)
-    """
-    _check_counts(k, resort)
-    split_names(dataset, split)
-    kind = "text" if captions else "image"
-    searcher = searcher_of(run)
-    searcher.check(run, query, index_directory(run, dataset, split, kind), k, resort, candidates)
-    asked = EmbeddedQuery(run, dataset, None, query, report)
-    encoders = asked.encoders if asked.by_image else None
-    items = searcher.open(run, dataset, split, kind, encoders=encoders, report=report)
-    try:
-        return _answer(items, asked, k, resort, keep_query, candidates)
-    finally:
-        items.close()
-
-
-def search_index(
-    run: Run,
-    index: SearchIndex,
-    query: Query,
-    *,
-    dataset: Dataset | None = None,
-    k: int = 10,
-    resort: int | None = None,
-    keep_query: bool = False,
-    candidates: int | None = None,
-    report: Callable[[str], None] = print,
-) -> list[Result]:
-    """Finds the items of an index nearest to a query; the dataset that was embedded is not needed.
-
-    Args:
-        run: the run that made the index.
-        index: the index, which says what its rows stand for.
-        query: what is looked for. Without the dataset, keys of images are looked up in the index.
-        dataset: the dataset, where it is at hand: an image file that is one of its images is then left out
-            too.
-        k: results wanted.
-        resort: as `search_run`.
-        keep_query: as `search_run`.
-        candidates: score exactly only so many; None for what the index does unless told, see
-            `SearchIndex.search`.
-        report: as `search_run`.
-
-    Raises:
-        StaleIndexError: if the index was made with another run.
-        VsembError: as `search_run`.
-
-    Example:
 
         index, run, dataset = open_indexed("indexes/flickr8k")
-        results = search_index(run, index, Query("a dog on a beach"), dataset=dataset)
+        results = search_run(run, dataset, Query("a dog on a beach"), index=index)
     """
-    check_run(index, run)
-    _check_counts(k, resort)
-    return _answer(index, EmbeddedQuery(run, dataset, index, query, report), k, resort, keep_query, candidates)
-
-
-def _check_counts(k: int, resort: int | None) -> None:
-    for name, value in (("k", k), ("resort", 1 if resort is None else resort)):
-        if value < 1:
+    for name, value in (("k", k), ("resort", resort)):
+        if value is not None and value < 1:
             raise invalid_argument(name, value, "an integer >= 1")
-
-
-def _answer(
-    index: Searchable,
-    asked: EmbeddedQuery,
-    k: int,
-    resort: int | None,
-    keep_query: bool,
-    candidates: int | None,
-) -> list[Result]:
-    exclude: list[int] = []
-    if asked.own and index.source.kind == "image" and not keep_query:
-        exclude = np.flatnonzero(np.isin(index.ids, list(asked.own))).tolist()
-    return nearest(
-        index,
-        asked.vector,
-        k,
-        query_kind="image" if asked.by_image else "text",
-        exclude=exclude,
-        resort=resort,
-        candidates=candidates,
-    )
+    items: Searchable
+    with contextlib.ExitStack() as opened:
+        if index is not None:
+            check_run(index, run)
+            asked, items = EmbeddedQuery(run, dataset, index, query, report), index
+        elif dataset is not None:
+            split_names(dataset, split)
+            kind, searcher = "text" if captions else "image", searcher_of(run)
+            searcher.check(run, query, index_directory(run, dataset, split, kind), k, resort, candidates)
+            asked = EmbeddedQuery(run, dataset, None, query, report)
+            encoders = asked.encoders if asked.by_image else None
+            items = searcher.open(run, dataset, split, kind, encoders=encoders, report=report)
+            opened.callback(items.close)
+        else:
+            raise invalid_argument("dataset", dataset, "a dataset where no index is given")
+        exclude: list[int] = []
+        if asked.own and items.source.kind == "image" and not keep_query:
+            exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
+        query_kind = "image" if asked.by_image else "text"
+        return nearest(
+            items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
+        )
 
 
 def nearest(
@@ -492,7 +444,7 @@ def nearest(
         query_kind: what the embedding is of, `"image"` or `"text"`.
         exclude: rows never to return.
         resort: as `search_run`.
-        candidates: as `search_index`.
+        candidates: as `search_run`.
 
     Raises:
         DataError: if the index does not say what its rows stand for.

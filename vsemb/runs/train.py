@@ -196,11 +196,13 @@ def fit_run(
     if select.best is None:
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:
+        # Of all epochs, those of earlier sessions included.
+        rows = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
         info |= {
             "status": "finished",
             "best_epoch": select.best_epoch,
             monitor.replace("val_", "best_", 1): select.best,
-            "seconds": _seconds(out / METRICS),
+            "seconds": round(sum(row["seconds"] for row in rows), 1),
         }
         write_json(out / STATUS, info)
     # The others may open the run from here on.
@@ -217,9 +219,3 @@ def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int
             f"Worker {devices.worker} of {devices.workers} does not see in {out} what worker 0 does. Name a "
             "directory of a file system that all workers share with --out."
         )
-
-
-def _seconds(metrics: Path) -> float:
-    """Returns the time of all epochs, those of earlier sessions included."""
-    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    return round(sum(row["seconds"] for row in rows), 1)

@@ -79,7 +79,7 @@ def test_captions_are_read_with_the_parses_of_the_dataset(tree_run, parsed_scene
 def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes) -> None:
     split = parsed_scenes.split("val")
     embedder = Embedder(tree_run.model)
-    stored = embedder.texts(*tree_run.encode(tree_run.captions_of(split)))
+    stored = embedder.texts(*tree_run.encode(tree_run.texts_of(split)[0]))
     anew = embedder.texts(*tree_run.encode(split.captions))
     # Bucketed into other batches, the same float32 sums are added up in another order.
     np.testing.assert_allclose(anew, stored, rtol=1e-4, atol=1e-5)
@@ -148,7 +148,7 @@ def test_measuring_and_searching(tree_run, parsed_scenes, capsys) -> None:
 def test_the_index_of_captions_holds_the_parsed_ones(tree_run, parsed_scenes) -> None:
     index = open_index(tree_run, parsed_scenes, "val", "text", None, print)
     split = parsed_scenes.split("val")
-    wanted = Embedder(tree_run.model).texts(*tree_run.encode(tree_run.captions_of(split)))
+    wanted = Embedder(tree_run.model).texts(*tree_run.encode(tree_run.texts_of(split)[0]))
     np.testing.assert_allclose(index.embeddings, wanted, rtol=1e-4, atol=1e-5)
     index.close()
 
