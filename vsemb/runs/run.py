@@ -185,7 +185,7 @@ class Run:
     def fingerprint(self) -> str:
         """Hex that changes with the selected weights, the recipe, the vocabulary, the features and other runs in it."""
         # The recipe as it was written, not as it is read here.
-        parts = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
+        parts: list[Any] = [sha256_file(self.path / name) for name in (BEST, RECIPE)]
         parts += [self.info["vocabulary"], self.info.get("features"), *self.recipe.fingerprints(self.info)]
         return sha256_bytes(json.dumps(parts).encode())
 
