@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -39,3 +40,24 @@ def test_an_id_that_several_have_is_refused(tiny, tmp_path) -> None:
     with pytest.raises(DataError, match="several captions whose id in their source is 'same'.*'KEY#0'"):
         captions.find("same")
     assert captions.find("0.jpg#0") == 0
+
+
+class Line(NamedTuple):
+    id: str
+    line: int
+
+
+def test_entries_of_a_file_find_their_captions(tiny, tmp_path) -> None:
+    captions = CaptionIndex(tiny.write(tiny.records(3), tmp_path / "out"))
+    lines = [Line(name, number) for number, name in enumerate(captions.ids, 1)]
+    said: list[str] = []
+    assert captions.match([Line("x", 9), *reversed(lines)], "line", said.append) == lines
+    assert said == ["1 lines left out whose ids the dataset does not have, first 'x' (line 9)."]
+    with pytest.raises(DataError, match=r"'2.jpg#2' .line 6. is of the same caption as the line of line 6"):
+        captions.match([*lines, lines[-1]], "line", said.append)
+    with pytest.raises(
+        DataError, match="No line for the caption '0.jpg#0' .*, and for 1 more. The file must hold every"
+    ):
+        captions.match(lines[2:], "line", said.append)
+    with pytest.raises(DataError, match="look like 'x', those of captions like '0.jpg#0'. Look again.$"):
+        captions.match([Line("x", 1)], "line", said.append, "Look again.")

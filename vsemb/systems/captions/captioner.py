@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -78,29 +78,38 @@ class Captions(NamedTuple):
     log_probs: Tensor
 
 
-class Captioner(Protocol):
-    """What writes captions; usable inside `tf.function`.
+class Captioner(tf.Module):
+    """Base of the captioners: from rows of images to captions; usable inside `tf.function`.
+
+    Args:
+        n_best: captions of an image.
+        autograph: whether control flow of `_write` depends on tensors.
+
+    Call args:
+        images: (rows, ...), the model's input of each image: features, or pixels. The number of rows may be 0, and
+            unknown in a graph.
 
     Attributes:
-        n_best: captions of an image.
-        facts: how they are written, for a contract: numbers such as `beam` and `max_words`.
+        n_best: as given.
+        facts: numbers for a contract, such as `beam` and `max_words`.
     """
 
-    n_best: int
+    facts: dict[str, int | float]
 
-    @property
-    def facts(self) -> dict[str, int | float]: ...
+    def __init__(self, n_best: int, *, autograph: bool = True) -> None:
+        super().__init__()
+        self.n_best = n_best
+        # Without, a batch that is not captioned inside a graph would take its time for each of its words.
+        self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=autograph)
 
     def __call__(self, images: Tensor) -> Captions:
-        """Writes captions.
+        return self._in_graph(tf.convert_to_tensor(images))
 
-        Args:
-            images: (rows, ...), what the model takes of an image: features, or pixels. Rows may be none.
-        """
-        ...
+    def _write(self, images: Tensor) -> Captions:
+        raise NotImplementedError
 
 
-class NeuralCaptioner(tf.Module):
+class NeuralCaptioner(Captioner):
     """Writes captions by a model of the next word that sees the image.
 
     Args:
@@ -128,28 +137,12 @@ class NeuralCaptioner(tf.Module):
         search: SearchOptions = _FIVE,
         sampler: Sampler | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(search.n_best)
         self.model = model
         self.search = search
-        self.n_best = search.n_best
+        self.facts = {name: getattr(search, name) for name in ("beam", "length_penalty", "max_words")}
         self._tokens = vocabulary.tokens
         self._sampler = sampler
-        # Without, a batch that is not captioned inside a graph would take its time for each of its words.
-        self._in_graph = tf.function(self._write, reduce_retracing=True)
-
-    @property
-    def facts(self) -> dict[str, int | float]:
-        """How captions are searched for."""
-        return {name: getattr(self.search, name) for name in ("beam", "length_penalty", "max_words")}
-
-    def __call__(self, images: Tensor) -> Captions:
-        """Writes captions.
-
-        Args:
-            images: (rows, ...), what the model takes of an image. Rows may be none, and need not be known
-                while a graph is made.
-        """
-        return self._in_graph(tf.convert_to_tensor(images))
 
     def _write(self, images: Tensor) -> Captions:
         state, rows = self.model.start({"image": images}), tf.shape(images)[0]

@@ -20,7 +20,7 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.parts import NonNegative, Part
-from vsemb.systems.captions.captioner import Captions, detokenize
+from vsemb.systems.captions.captioner import Captioner, Captions, detokenize
 from vsemb.systems.captions.decoding import SearchOptions, beam_search
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
@@ -81,7 +81,7 @@ class Candidates(NamedTuple):
         return ranking_scores(self.cosine, self.penalty, self.language, targets, weights)
 
 
-class StructureContentCaptioner(tf.Module):
+class StructureContentCaptioner(Captioner):
     """Writes captions of images with an SC-NLM, a dual encoder and a trigram model, in graph.
 
     Images are captioned one after another, so that memory does not grow with their number. A `Multiplicative`
@@ -140,14 +140,15 @@ class StructureContentCaptioner(tf.Module):
         neighbours: int = 5,
         beam: int = 1,
     ) -> None:
-        super().__init__()
+        # No control flow depends on tensors, and rewriting all code below for some takes seconds.
+        super().__init__(n_best, autograph=False)
         numbers = {"n_best": n_best, "candidates": candidates, "neighbours": neighbours, "beam": beam}
         for name, value in numbers.items():
             if value < 1:
                 raise invalid_argument(name, value, "an integer >= 1")
         self.model, self.encoder, self.vocabulary = model, encoder, vocabulary
         self.trigrams, self.weights = trigrams, weights
-        self.n_best, self.candidates, self.neighbours, self.beam = n_best, candidates, neighbours, beam
+        self.candidates, self.neighbours, self.beam = candidates, neighbours, beam
         tags, self._lengths = _longest_first(sequences, candidates)
         places = {word: place for place, word in enumerate(encoder_vocabulary.words, start=2)}
         known = [0, 1, *(places.get(word, 1) for word in vocabulary.words)]
@@ -158,21 +159,12 @@ class StructureContentCaptioner(tf.Module):
         self._encoder_ids = _fixed(known, tf.int32)
         self._may_repeat = _fixed(may_repeat, tf.bool)
         self._words, self._sentences = _fixed(_unit(words)), _fixed(_unit(sentences))
-        # No control flow depends on tensors, and rewriting all code below for some takes seconds.
-        self._in_graph = tf.function(self._write, reduce_retracing=True, autograph=False)
-
-    @property
-    def facts(self) -> dict[str, int | float]:
-        """How captions are written, for a contract."""
-        return {"candidates": self.candidates, "beam": self.beam, "max_words": self.longest}
+        self.facts = {"candidates": candidates, "beam": beam, "max_words": self.longest}
 
     @property
     def longest(self) -> int:
         """Words of the longest caption that is written."""
         return int(self._lengths[0])
-
-    def __call__(self, images: Tensor) -> Captions:
-        return self._in_graph(tf.convert_to_tensor(images))
 
     def _write(self, images: Tensor) -> Captions:
         embeddings = tf.cast(self.encoder.encode_images(images), tf.float32)
