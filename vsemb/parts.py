@@ -195,21 +195,16 @@ def fields_of(cls: type[Part]) -> Mapping[str, Any]:
     return _FIELDS[cls]
 
 
-@dataclass(frozen=True)
-class _CliValue:
-    """A value as it was typed, whose type the field decides: a fingerprint may be all digits."""
-
-    text: str
-
-    def value(self, accepted: tuple[Any, ...]) -> Any:
-        words = {"true": True, "false": False, "null": None, "none": None}
-        if self.text.lower() in words and not (str in accepted and types.NoneType not in accepted):
-            return words[self.text.lower()]
-        try:
-            parsed = json.loads(self.text)
-        except ValueError:
-            return self.text
-        return self.text if str in accepted and not isinstance(parsed, str) else parsed
+def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
+    """Returns the value of a text that was typed; the accepted types decide, since a fingerprint may be all digits."""
+    words = {"true": True, "false": False, "null": None, "none": None}
+    if text.lower() in words and not (str in accepted and types.NoneType not in accepted):
+        return words[text.lower()]
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return text
+    return text if str in accepted and not isinstance(parsed, str) else parsed
 
 
 @dataclass(frozen=True)
@@ -259,12 +254,8 @@ def read_hint(hint: Any) -> Hint:
 
 
 def _checked(hint: Any, value: Any, path: str) -> Any:
-    """Returns a value as a field of this type holds it, from plain or typed values or from parts."""
+    """Returns a value as a field of this type holds it, from a plain value or a part."""
     read = read_hint(hint)
-    if isinstance(value, _CliValue):
-        value = value.value(
-            (str,) if read.part is not None and not read.accepted else read.accepted or (str, type(None))
-        )
     if value is None and types.NoneType in read.accepted:
         return None
     if read.part is not None:
@@ -348,7 +339,8 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
     if name not in hints:
         prefix = f"{parents}." if parents else ""
         raise _unknown_field(cls, prefix, name)
-    part = read_hint(hints[name]).part
+    read = read_hint(hints[name])
+    part = read.part
     if rest:
         if part is None or plain[name] is None:
             raise invalid_argument("set", f"{full}.{'.'.join(rest)}", f"{full}=value: it has no fields")
@@ -356,12 +348,12 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
         return
     if part is not None and part.family is None:
         raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in fields_of(part))}")
-    chosen = _CliValue(text).value((str,) if not read_hint(hints[name]).accepted else (str, types.NoneType))
-    if part is not None and isinstance(chosen, str):
+    value = _typed(text, read.accepted if part is None else (str, *read.accepted))
+    if part is not None and isinstance(value, str):
         # With its defaults, some of which may have to be set before the part can be made.
-        plain[name] = _defaults(registry.find_part(part.family or "", chosen, full))
+        plain[name] = _defaults(registry.find_part(part.family or "", value, full))
         return
-    value = _checked(hints[name], _CliValue(text), full)
+    value = _checked(hints[name], value, full)
     plain[name] = value.to_json() if isinstance(value, Part) else value
 
 
