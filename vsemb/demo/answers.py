@@ -62,7 +62,7 @@ class Answer:
 class Demo(Demonstration):
     """A run that answers over a dataset; encoders and indexes are made once, here.
 
-    A run of several vectors an item has no index: they are made with the first answer, and kept if they fit.
+    A run of several vectors per item has no index: they are made with the first answer, and kept if they fit.
 
     An image is given as bytes, of any format that a dataset takes, or as the key of one of the dataset's.
 
@@ -173,7 +173,7 @@ class Demo(Demonstration):
 
         Raises:
             InvalidArgumentError: for an unknown key or words, nothing left of the image, another k, or a run
-                of several vectors an item.
+                of several vectors per item.
             DataError: if the image cannot be decoded or embedded.
         """
         asked = Query(image="image", minus=tuple(minus), plus=tuple(plus))

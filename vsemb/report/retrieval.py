@@ -23,7 +23,7 @@ def sections(view: View) -> list[Section]:
     """Returns the sections about a run that is trained for retrieval, see `vsemb.report.page.SectionMaker`.
 
     Of a run that reads the names of classes there is neither recall, since images of a class share their text, nor
-    anything about words. Arithmetic and the plane want one vector an image and a sentence.
+    anything about words. Arithmetic and the plane want one vector per image and per sentence.
 
     Raises:
         InvalidArgumentError: for an example that cannot be shown.
