@@ -162,8 +162,8 @@ def region_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
     """A copy of `scenes` with six regions an image; treat it as read-only."""
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
-    from vsemb.systems.regions.image import RegionConfig
-    from vsemb.systems.regions.regions import cache_regions
+    from vsemb.systems.regions.compute import cache_regions
+    from vsemb.systems.regions.config import RegionConfig
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "regions"))
     backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")

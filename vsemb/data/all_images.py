@@ -54,3 +54,13 @@ def readable(batches: Any, dataset: Dataset) -> Iterator[tuple[Any, ...]]:
     except tf.errors.OpError as error:
         reason = error.message.splitlines()[0]
         raise DataError(f"Images of {dataset.path} cannot be read: {reason} Prepare it again.") from error
+
+
+def refuse_undecodable(ids: np.ndarray, dataset: Dataset) -> None:
+    """Refuses images that do not decode, by their ids.
+
+    Raises:
+        DataError: if there are any.
+    """
+    if len(ids):
+        raise DataError(f"Images of {dataset.path} do not decode: {name_images(dataset, ids)}.")

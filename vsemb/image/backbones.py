@@ -256,9 +256,17 @@ def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -
         backbone: what `build_backbone` returned.
         path: a name that ends in `.weights.h5`.
     """
-    base = _base(backbone)
-    require_space(path, sum(math.prod(weight.shape) * 4 for weight in base.weights) + (1 << 20))
-    base.save_weights(path)
+    save_weights(_base(backbone), path)
+
+
+def save_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Writes the weights of any network to a `.weights.h5` file.
+
+    Raises:
+        DataError: if the disk is too full.
+    """
+    require_space(path, sum(math.prod(weight.shape) * 4 for weight in network.weights) + (1 << 20))
+    network.save_weights(path)
 
 
 def weights_sha256(backbone: keras.Model) -> str:
@@ -325,7 +333,7 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
     if path.suffix != ".h5":
         raise DataError(f"The weights file {path} has an unknown ending. Expected: .weights.h5 or .h5.")
     try:
-        _load_all(base, path)
+        load_all_weights(base, path)
         return
     except Exception as error:  # h5py and Keras raise many types for a file that does not fit
         reason = one_line(error, 200)
@@ -334,13 +342,18 @@ def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:
     try:
         # A file of the whole network, classifier included: the classifier's weights come last.
         network = _network(dataclasses.replace(config, size=ARCHITECTURES[config.name].size), include_top=True)
-        _load_all(network, path)
+        load_all_weights(network, path)
         base.set_weights([keras.ops.convert_to_numpy(w) for w in network.weights[: len(base.weights)]])
     except Exception as error:
         raise DataError(f"The weights in {path} do not fit {config.name} at size {config.size}: {reason}") from error
 
 
-def _load_all(network: keras.Model, path: Path) -> None:
+def load_all_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
+    """Loads a file that has all weights of a network.
+
+    Raises:
+        ValueError: if it lacks one, or is of another network.
+    """
     # Keras only warns about layers that the file lacks, and leaves them random: NaN gives them away.
     floats = [weight for weight in network.weights if "float" in keras.backend.standardize_dtype(weight.dtype)]
     for weight in floats:

@@ -11,12 +11,11 @@ import pytest
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.captions import cut_snippets as module
 from vsemb.systems.captions.cut_snippets import (
-    choose_affinity,
     find_snippets,
     snippets_fingerprint,
     stored_snippets,
 )
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.image_tower import regions_of
 from vsemb.text.normalize import split_words
 
 
@@ -46,9 +45,9 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, monkeypatc
     monkeypatch.setattr(module, "_BLOCK", 13)
     monkeypatch.setattr(module, "_BATCH", 4)
     part = region_scenes.split("val")
-    affinity = choose_affinity(region_run, region_scenes)
+    found = find_snippets(region_run, region_scenes, part)
+    affinity = found.affinity
     assert affinity > 0
-    found = find_snippets(region_run, region_scenes, "val", affinity=affinity)
     at = 0
     for caption, text in enumerate(part.captions):
         words, row = words_of(text), int(part.caption_rows[caption])
@@ -68,7 +67,6 @@ def test_captions_are_cut_as_one_at_a_time(region_run, region_scenes, monkeypatc
         # Sums of 20 float32 numbers.
         np.testing.assert_allclose(energy, slow_best(unaries, affinity), rtol=1e-5)
     assert at == len(found) and found.affinity == affinity
-    # The split itself does as well as its name.
     assert find_snippets(region_run, region_scenes, part, affinity=affinity).texts == found.texts
 
 
@@ -76,7 +74,7 @@ def test_affinity_joins_words(region_run, region_scenes, capfd):
     part = region_scenes.split("test")
     words = [words_of(text) for text in part.captions]
     alone, chosen, whole = (
-        find_snippets(region_run, region_scenes, "test", affinity=affinity) for affinity in (0.0, None, 1e30)
+        find_snippets(region_run, region_scenes, part, affinity=affinity) for affinity in (0.0, None, 1e30)
     )
     assert len(alone) > len(chosen) > len(whole)
     # One region a caption, with all of its words; no word is lost at any affinity.
@@ -84,9 +82,10 @@ def test_affinity_joins_words(region_run, region_scenes, capfd):
     assert whole.image_rows.tolist() == part.caption_rows.tolist()
     for found in (alone, chosen):
         assert " ".join(found.texts) == " ".join(" ".join(each) for each in words)
-    assert chosen.affinity == choose_affinity(region_run, region_scenes)
+    # Chosen on the validation split, whatever is cut.
+    assert chosen.affinity == find_snippets(region_run, region_scenes, region_scenes.split("val")).affinity
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("snippets     ")]
-    assert len(said) == 3 and f"{len(chosen)} of {chosen.mean_words:.1f} words" in said[1]
+    assert len(said) == 4 and f"{len(chosen)} of {chosen.mean_words:.1f} words" in said[1]
 
 
 def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scenes):
@@ -97,7 +96,7 @@ def test_the_affinity_chosen_is_the_spread_of_the_scores(region_run, region_scen
         scores = unaries_of(region_run, region_scenes, part, caption)[:, real].astype(np.float64)
         squares += ((scores - scores.mean(axis=1, keepdims=True)) ** 2).sum()
         count += scores.size
-    assert choose_affinity(region_run, region_scenes) == float(f"{np.sqrt(squares / count):.2g}")
+    assert find_snippets(region_run, region_scenes, part).affinity == float(f"{np.sqrt(squares / count):.2g}")
 
 
 def test_words_that_are_not_known_and_long_captions(region_run, region_scenes):
@@ -124,18 +123,18 @@ def test_joined_words_begin_with_no_apostrophe():
 
 def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monkeypatch):
     folder = tmp_path / "run" / "snippets"
-    first = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+    first = stored_snippets(folder, region_run, region_scenes, region_scenes.split("val"), affinity=0.0)
     # Nothing is written before there is a run to write it into.
     assert not folder.parent.exists()
     first.save(folder)
     with monkeypatch.context() as patch:
         patch.setattr(module, "find_snippets", None)
-        again = stored_snippets(folder, region_run, region_scenes, "val", affinity=0.0)
+        again = stored_snippets(folder, region_run, region_scenes, region_scenes.split("val"), affinity=0.0)
     assert again.texts == first.texts and again.fingerprint == first.fingerprint
     for name in ("image_rows", "image_ids", "regions"):
         assert getattr(again, name).tolist() == getattr(first, name).tolist()
     # What was cut with something else does not count.
-    other = stored_snippets(folder, region_run, region_scenes, "val", affinity=1e30)
+    other = stored_snippets(folder, region_run, region_scenes, region_scenes.split("val"), affinity=1e30)
     assert len(other) < len(first)
     part = region_scenes.split("val")
     few = part.with_captions([entry["captions"][:1] for entry in part.entries])
@@ -146,15 +145,15 @@ def test_stored_snippets_are_cut_once(region_run, region_scenes, tmp_path, monke
 def test_mistakes(region_run, region_scenes, tiny_run, scenes):
     for affinity in (-1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidArgumentError, match="`affinity`"):
-            find_snippets(region_run, region_scenes, "val", affinity=affinity)
+            find_snippets(region_run, region_scenes, region_scenes.split("val"), affinity=affinity)
     with pytest.raises(DataError, match="must be a run on regions"):
-        find_snippets(tiny_run, region_scenes, "val", affinity=0.0)
+        find_snippets(tiny_run, region_scenes, region_scenes.split("val"), affinity=0.0)
     with pytest.raises(DataError, match="vsemb regions"):
-        find_snippets(region_run, scenes, "val", affinity=0.0)
+        find_snippets(region_run, scenes, scenes.split("val"), affinity=0.0)
     recipe = region_run.recipe
     letters = dataclasses.replace(region_run, recipe=recipe.with_overrides(["text.tokenizer=characters"]))
     with pytest.raises(InvalidArgumentError, match="reads words"):
-        find_snippets(letters, region_scenes, "val", affinity=0.0)
+        find_snippets(letters, region_scenes, region_scenes.split("val"), affinity=0.0)
 
 
 def test_broken_scores_are_refused(region_run, region_scenes):
@@ -162,4 +161,4 @@ def test_broken_scores_are_refused(region_run, region_scenes):
     broken.model.set_weights([np.full_like(value, np.nan) for value in broken.model.get_weights()])
     for affinity in (0.5, None):
         with pytest.raises(DataError, match="NaN"):
-            find_snippets(broken, region_scenes, "val", affinity=affinity)
+            find_snippets(broken, region_scenes, region_scenes.split("val"), affinity=affinity)

@@ -10,7 +10,7 @@ import pytest
 from tests.data.conftest import Tiny
 from tests.systems.regions.region_folders import CONFIG, IMAGES, REGIONS
 from vsemb.data.store import Dataset
-from vsemb.systems.regions.regions import cache_regions
+from vsemb.systems.regions.compute import cache_regions
 
 
 @pytest.fixture(scope="session")

@@ -18,9 +18,9 @@ def region_parts(similarity: str = "max-sim", dtype: str | None = None, **option
     from vsemb.encoders import WordEmbedding
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.models import DualEncoder
-    from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
-    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
-    from vsemb.systems.regions.region_encoder import RegionEncoder
+    from vsemb.systems.regions.config import RegionConfig
+    from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
+    from vsemb.systems.regions.extractor import RegionExtractor
     from vsemb.systems.regions.signature import RegionInput
     from vsemb.text import Vocabulary, WordTokenizer
 
@@ -40,7 +40,7 @@ def region_parts(similarity: str = "max-sim", dtype: str | None = None, **option
     for matrix in (words.table, text.outer.kernel, affine.kernel):
         matrix.assign(random.normal(size=matrix.shape))
     text.outer.bias.assign(np.full(DIM, 0.5))
-    return model, tokenizer, RegionInput(config, backbone, extractor)
+    return model, tokenizer, RegionInput.of(extractor)
 
 
 def pictures(count: int = 2) -> list[bytes]:

@@ -9,8 +9,7 @@ from tests.models.replicas_script import DIM, STEPS, WORDS, batches
 from vsemb.encoders import WordEmbedding
 from vsemb.losses import PairwiseRanking
 from vsemb.models import DualEncoder
-from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
-from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
 
 
 def sets(sampled: bool = False, change: str = "") -> tuple[DualEncoder, dict[str, np.ndarray]]:

@@ -12,7 +12,7 @@ from PIL import Image
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
 from vsemb.runs.pictures import pixel_box
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.image_tower import regions_of
 
 
 @pytest.fixture(scope="module")

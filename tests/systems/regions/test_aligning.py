@@ -14,7 +14,8 @@ from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import aligning
 from vsemb.systems.regions.aligning import align_image
-from vsemb.systems.regions.image import RegionConfig, propose_boxes
+from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.proposals import propose_boxes
 
 WORDS = {"a": [0.0], "brown": [0.0], "dog": [0.0], "runs": [0.0]}
 BOXES = np.array([[0, 0, 1, 1], [0.25, 0.5, 0.5, 0.5], [0, 0, 0.1, 0.2], [0, 0, 0, 0]], np.float32)
@@ -26,16 +27,18 @@ ANSWER = {
     "valid": np.array(True),
 }
 SENTENCE = "A brown dog runs."
+GRID = RegionConfig()
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """Makes a run, and what it is served with, answer as above."""
 
-    def make(config: RegionConfig | None = None, store: Regions | None = None, **answer):
+    def make(config: RegionConfig | None = GRID, store: Regions | None = None, **answer):
         run = SetRun(WORDS, store)
         encoders = Encoders(run, ANSWER | answer)
-        monkeypatch.setattr(aligning, "feature_regions", lambda run: config)
+        if config is not None:
+            monkeypatch.setattr(aligning, "kept_regions", lambda path: config)
         monkeypatch.setattr(aligning, "run_encoders", lambda run: encoders)
         return run, encoders
 
@@ -186,7 +189,6 @@ def test_selective_search_looks_at_the_image(asked, image, monkeypatch) -> None:
 def test_runs_that_cannot_align(asked, image, tiny_run, scenes) -> None:
     with pytest.raises(DataError, match="vsemb train dvsa"):
         align_image(tiny_run, scenes.split("val").keys[0], SENTENCE, scenes)
-    run, encoders = asked()
-    encoders.functions["align"] = None
+    run, _ = asked(None)
     with pytest.raises(DataError, match="cannot read new images"):
         align_image(run, image, SENTENCE)

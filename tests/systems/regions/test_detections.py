@@ -13,8 +13,7 @@ from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset, write_dataset
 from vsemb.errors import DataError
 from vsemb.systems.regions import detections
-from vsemb.systems.regions.detection_matching import name_forms
-from vsemb.systems.regions.detections import read_detections, read_detections_of_one
+from vsemb.systems.regions.detections import name_forms, read_detections, read_detections_of_one
 
 KEYS = ("train2014/COCO_train2014_000000000025.jpg", "val/dog.v2.png", "000000000007.jpg", "val/cat.png")
 

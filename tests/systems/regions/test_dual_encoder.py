@@ -14,8 +14,7 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import WordEmbedding
 from vsemb.losses import InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder
-from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
-from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
 from vsemb.systems.regions.similarities import MaxSim
 
 DIM, WORDS, SIZE, REGIONS = 5, 12, 6, 4

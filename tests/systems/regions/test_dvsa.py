@@ -18,12 +18,11 @@ from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.regions import image_tower
-from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
 from vsemb.systems.regions.dvsa import DVSA
-from vsemb.systems.regions.image_tower import RegionImages, Regions
-from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
+from vsemb.systems.regions.image_tower import RegionImages, Regions, kept_extractor, kept_regions, regions_of
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.run import feature_regions, region_extractor, regions_of
+from vsemb.systems.regions.signature import WholeImageInput
 from vsemb.systems.regions.similarities import MaxSim
 
 
@@ -59,7 +58,7 @@ def test_every_variant_trains(variant: str, changes: tuple[str, ...], region_sce
 def test_a_run_keeps_what_embeds_new_images(region_run: Run, region_scenes) -> None:
     store = regions_of(region_run, region_scenes)
     assert isinstance(store, RegionStore) and store.count == 6
-    assert feature_regions(region_run) == store.regions
+    assert kept_regions(region_run.path) == store.regions
     assert region_run.info["features"] == store.fingerprint and region_run.info["feature_dim"] == store.dim
     assert region_run.info["regions"] == store.network
 
@@ -68,7 +67,7 @@ def test_new_images_have_the_regions_of_the_cache(region_run: Run, region_scenes
     store, split = regions_of(region_run, region_scenes), region_scenes.split("val")
     encoded = np.array([split.read_image(0)], object)
     wanted = store.rows(split.ids[:1])
-    found = region_extractor(region_run)(encoded)
+    found = kept_extractor(region_run.path)(encoded)
     np.testing.assert_array_equal(found.boxes, store.boxes(split.ids[:1]))
     # Stored as float16.
     np.testing.assert_allclose(found.features, wanted, rtol=2**-10, atol=1e-4)
@@ -77,7 +76,7 @@ def test_new_images_have_the_regions_of_the_cache(region_run: Run, region_scenes
     np.testing.assert_allclose(few.image_input(region_run.path)(encoded)[0], found.features[:, :2], rtol=1e-5)
     # More than there are cannot be read.
     assert dataclasses.replace(tower, max_regions=9).image_input(region_run.path).extractor.count == 6
-    whole, valid = tower.whole_image_input(region_run.path)(encoded)
+    whole, valid = WholeImageInput.of(kept_extractor(region_run.path, 1, source="grid"))(encoded)
     np.testing.assert_allclose(whole, found.features[:, 0], rtol=1e-5)
     assert valid.numpy().tolist() == [True]
     assert tower.further_inputs(region_run.path, encoded[0], "image") == {}
@@ -173,7 +172,7 @@ def test_a_run_opens_in_another_process(region_run: Run, region_scenes) -> None:
 
 def test_a_run_ranks_with_the_classifier_of_its_regions(region_run: Run, tmp_path, monkeypatch) -> None:
     copy = shutil.copytree(region_run.path, tmp_path / "run")
-    config = dataclasses.replace(feature_regions(region_run), source="selective-search", rank="confidence")
+    config = dataclasses.replace(kept_regions(region_run.path), source="selective-search", rank="confidence")
     (copy / "backbone" / "regions.json").write_text(json.dumps(config.to_json()))
     (copy / "backbone" / CLASSIFIER_NAME).write_text("weights")
     asked = []

@@ -8,7 +8,7 @@ import pytest
 
 from vsemb.cli.__main__ import main
 from vsemb.image.backbones import weights_sha256
-from vsemb.systems.regions.regions import RegionStore
+from vsemb.systems.regions.region_store import RegionStore
 
 NETWORK = ["--backbone", "SmallConvNet", "--weights", "random", "--size", "32", "--count", "3"]
 

@@ -14,7 +14,7 @@ from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
 from vsemb.report import write_report
 from vsemb.runs.run import Run
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.image_tower import regions_of
 
 
 def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, tmp_path) -> None:

@@ -11,11 +11,11 @@ import pytest
 import tensorflow as tf
 
 from tests.oracles import TOLERANCE, oracle
-from vsemb.errors import InvalidArgumentError
 from vsemb.ops.geometry import l2_normalize
 from vsemb.systems.regions import set_scores as sets
-from vsemb.systems.regions.attention import cross_attention_pair_scores, cross_attention_scores
 from vsemb.systems.regions.set_scores import (
+    cross_attention_pair_scores,
+    cross_attention_scores,
     item_mask,
     item_products,
     region_word_pair_scores,
@@ -280,26 +280,6 @@ def test_nan_stays_nan() -> None:
     regions[1, 2, 0] = np.nan
     scores = region_word_scores(regions, words).numpy()
     assert np.isfinite(scores[0]).all() and np.isnan(scores[1]).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"attend": "images"}, "regions, words"),
-        ({"temperature": 0.0}, "above 0, at most 30"),
-        ({"temperature": 31.0}, "above 0, at most 30"),
-        ({"temperature": math.nan}, "above 0, at most 30"),
-        ({"pooling": "max"}, "mean, lse"),
-        ({"lse_temperature": -1.0}, "above 0, at most 80"),
-    ],
-    ids=str,
-)
-def test_what_is_refused(options: dict, named: str) -> None:
-    regions, words = examples("regions-mean")
-    with pytest.raises(InvalidArgumentError, match=named):
-        cross_attention_scores(regions, words, **options)
-    with pytest.raises(InvalidArgumentError, match="max, sum"):
-        region_word_scores(regions, words, "mean")
 
 
 @pytest.mark.parametrize("reduce", ["max", "sum"])

@@ -16,7 +16,7 @@ from vsemb.runs.projector import project_run
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
 from vsemb.systems.regions import set_search
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.set_search import MultiVectorSearch
 from vsemb.systems.regions.similarities import MaxSim
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.models import test_gradient_caching, test_in_batch
 from vsemb.losses import PairwiseRanking, SigmoidLoss
-from vsemb.systems.regions.contextual_tokens import ContextualTokenEncoder
-from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
 
 ENCODERS = {"images": RegionEncoder, "texts": functools.partial(ContextualTokenEncoder, units=5)}
 CASES: list[test_gradient_caching.Case] = [

@@ -18,7 +18,7 @@ from vsemb.export.isolated_checks import PROBES
 from vsemb.export.reference_outputs import compare
 from vsemb.export.servable import check_servable
 from vsemb.export.verify import verify_model
-from vsemb.systems.regions.signature import RegionInput, golden_alignments
+from vsemb.systems.regions.signature import golden_alignments
 
 SIGNATURES = {"serving_default", "encode_text", "encode_image", "align"}
 
@@ -255,8 +255,6 @@ def test_what_a_model_of_sets_offers(served):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
     with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors an image.*MaxSim"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))
-    with pytest.raises(InvalidArgumentError, match="extractor.*RegionExtractor"):
-        RegionInput(image_input.config, image_input.backbone)
     with pytest.raises(InvalidArgumentError, match="tokenizer.*a tokenizer of words"):
         ServedModel(model, lambda texts: tokenizer(texts), image_input)
 

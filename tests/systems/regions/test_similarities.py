@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.registry import kinds
 from vsemb.similarities import Similarity
-from vsemb.systems.regions.attention import cross_attention_scores
+from vsemb.systems.regions.set_scores import cross_attention_scores
 from vsemb.systems.regions.similarities import CrossAttention, MaxSim, MultiVectorSimilarity, SumSim
 
 KINDS = ("max-sim", "sum-sim", "late-interaction", "cross-attention")
@@ -84,7 +86,20 @@ def test_which_accept_multi_vectors() -> None:
     assert found == set(KINDS)
     assert all(isinstance(similarities.get(kind), MultiVectorSimilarity) for kind in found)
     assert (MaxSim.reduce, SumSim.reduce) == ("max", "sum")
-    with pytest.raises(InvalidArgumentError, match="regions, words"):
-        CrossAttention("images")
-    with pytest.raises(InvalidArgumentError, match="temperature.*at most 30"):
-        CrossAttention(temperature=31.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"attend": "images"}, "regions, words"),
+        ({"temperature": 0.0}, "temperature.*above 0, at most 30"),
+        ({"temperature": 31.0}, "temperature.*above 0, at most 30"),
+        ({"temperature": math.nan}, "temperature.*above 0, at most 30"),
+        ({"pooling": "max"}, "mean, lse"),
+        ({"lse_temperature": -1.0}, "above 0, at most 80"),
+    ],
+    ids=str,
+)
+def test_options_out_of_range_are_refused(options: dict, named: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=named):
+        CrossAttention(**options)

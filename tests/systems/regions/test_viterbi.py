@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.oracles import TOLERANCE, oracle
-from vsemb.systems.regions.viterbi import best_chain, phrases
+from vsemb.systems.regions.alignment import phrases
+from vsemb.systems.regions.viterbi import best_chain
 
 # Sums of up to eight float32 terms of order 1.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

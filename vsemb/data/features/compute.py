@@ -6,21 +6,24 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.data.all_images import dataset_ids, encoded_images, name_images, readable
+from vsemb.data.all_images import dataset_ids, encoded_images, readable, refuse_undecodable
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids, discarded_on_error
-from vsemb.data.features.folders import refuse_not_finite
+from vsemb.data.features.folders import FeatureFolder, refuse_not_finite
 from vsemb.data.features.store import FeatureStore, feature_fingerprint, views_kept
 from vsemb.errors import DataError, invalid_argument
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
+
+_Folder = TypeVar("_Folder", bound=FeatureFolder)
 
 __all__ = ["FeatureStore", "cache_features", "feature_fingerprint", "write_precomputed"]
 
@@ -77,52 +80,83 @@ def cache_features(
         allowed = "False with crops=10"
         raise invalid_argument("training_crops", training_crops, allowed, "Use crops=1, or keep_crops=True.")
     views = 2 if mirror else 11 if training_crops else config.crops if keep_crops else 1
-    ids = dataset_ids(dataset)
     network = build_backbone(config, weights)
     weights_sha256 = hash_weights(network)
-    fingerprint = feature_fingerprint(config, weights_sha256, views_kept(config.crops, views))
-    directory = dataset.path / "features" / fingerprint
-    if (directory / "manifest.json").is_file():
-        return FeatureStore.open(directory, dataset)
-
     encode = tf.function(lambda pixels: encode_views(network, pixels), reduce_retracing=True, autograph=False)
+    cropped = dataclasses.replace(config, crops=10)
+
+    def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
+        batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
+        for batch_ids, images, pixels, valid in readable(batches, dataset):
+            batch_ids = batch_ids.numpy()
+            refuse_undecodable(batch_ids[~valid.numpy()], dataset)
+            if mirror:
+                pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
+            if training_crops:
+                pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
+            features = encode(pixels).numpy()
+            rows = features if views > 1 else features.mean(axis=1)
+            refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
+            yield batch_ids, rows, {}
+
     dim = int(network.output_shape[-1])
+    return fill_folder(
+        FeatureStore,
+        dataset,
+        feature_fingerprint(config, weights_sha256, views_kept(config.crops, views)),
+        compute,
+        (views, dim) if views > 1 else (dim,),
+        {"backbone": config.to_json(), "weights_sha256": weights_sha256, "crops": config.crops},
+        lambda folder: save_backbone_weights(network, folder / WEIGHTS_NAME),
+        batch_size=batch_size,
+    )
+
+
+def fill_folder(
+    kind: type[_Folder],
+    dataset: Dataset,
+    fingerprint: str,
+    compute: Callable[[Any], Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]],
+    shape: tuple[int, ...],
+    manifest: dict[str, Any],
+    save_weights: Callable[[Path], None],
+    *,
+    batch_size: int,
+    **options: Any,
+) -> _Folder:
+    """Computes what a folder of cached features lacks, or opens it where it is complete.
+
+    Args:
+        kind: what the folder holds.
+        dataset: the dataset; all of its splits.
+        fingerprint: name of the folder.
+        compute: from batches of (id, bytes) to ids, features, and arrays beside them, each batch in its place.
+        shape: of the features of one image.
+        manifest: what it says besides dataset and fingerprint.
+        save_weights: writes into the folder what the features were made with.
+        batch_size: images at a time.
+        **options: `dtype` and `beside` of `FeatureWriter`.
+
+    Raises:
+        DataError: if the folder cannot be opened or written, or `compute` raises it.
+    """
+    directory = dataset.path / kind.plural() / fingerprint
+    if (directory / "manifest.json").is_file():
+        return kind.open(directory, dataset)
+    ids, started = dataset_ids(dataset), time.perf_counter()
+    made_of = {"fingerprint": fingerprint, "dataset": dataset.fingerprint}
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
-    state = {"fingerprint": fingerprint, "dataset": dataset.fingerprint, "batch_size": batch_size}
-    shape = (views, dim) if views > 1 else (dim,)
-    started = time.perf_counter()
-    with FeatureWriter(directory, ids, shape, state) as writer:
+    state = {**made_of, "batch_size": batch_size}
+    with FeatureWriter(directory, ids, shape, state, kind=kind.format, **options) as writer:
         computed = len(ids) - writer.done
         encoded = encoded_images(dataset).skip(writer.done).batch(batch_size)
-        cropped = dataclasses.replace(config, crops=10)
-        batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
-        with tqdm(total=len(ids), initial=writer.done, desc="features", unit="image", disable=None) as bar:
-            for batch_ids, images, pixels, valid in readable(batches, dataset):
-                batch_ids, valid = batch_ids.numpy(), valid.numpy()
-                if not valid.all():
-                    raise DataError(
-                        f"Images of {dataset.path} do not decode: {name_images(dataset, batch_ids[~valid])}."
-                    )
-                if mirror:
-                    pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
-                if training_crops:
-                    pixels = tf.concat([pixels, decode_views(images, cropped)[0]], axis=1)
-                features = encode(pixels).numpy()
-                rows = features if views > 1 else features.mean(axis=1)
-                refuse_not_finite(rows, batch_ids, dataset, f"{config.name} with these weights")
-                writer.write(batch_ids, rows)
+        with tqdm(total=len(ids), initial=writer.done, desc=kind.plural(), unit="image", disable=None) as bar:
+            for batch_ids, rows, beside in compute(encoded):
+                writer.write(batch_ids, rows, **beside)
                 bar.update(len(batch_ids))
-        save_backbone_weights(network, writer.work / WEIGHTS_NAME)
-        writer.finish(
-            {
-                "dataset": dataset.fingerprint,
-                "backbone": config.to_json(),
-                "weights_sha256": weights_sha256,
-                "crops": config.crops,
-                "fingerprint": fingerprint,
-            }
-        )
-    store = FeatureStore.open(directory, dataset)
+        save_weights(writer.work)
+        writer.finish({**made_of, **manifest})
+    store = kind.open(directory, dataset)
     store.images_computed, store.seconds = computed, time.perf_counter() - started
     return store
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,12 +27,13 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
 from vsemb.runs.run import Run
 from vsemb.systems.captions.snippets import Snippets
-from vsemb.systems.regions.pointing_metrics import ScoreSpread
+from vsemb.systems.regions.alignment import phrases
+from vsemb.systems.regions.image_tower import regions_of, require_regions
+from vsemb.systems.regions.pointing import score_spread
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.run import regions_of, require_regions
 from vsemb.systems.regions.set_scores import item_mask
+from vsemb.systems.regions.signature import chain_in_graph
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
-from vsemb.systems.regions.viterbi import best_chain, phrases
 from vsemb.text.tokenizers import Words
 
 _VERSION = 1
@@ -43,15 +43,14 @@ _BLOCK, _BATCH = 2048, 256
 _CHOOSING, _CHOOSERS = "val", 2048
 
 
-def find_snippets(alignment: Run, dataset: Dataset, split: Split | str, *, affinity: float | None = None) -> Snippets:
+def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None) -> Snippets:
     """Cuts the captions of a split into snippets, with a progress bar.
 
     Args:
         alignment: a run of `dvsa` that read the dataset's regions.
         dataset: the dataset.
-        split: the split or its name.
-        affinity: what two neighbouring words on one region are worth, the paper's beta; None for
-            `choose_affinity`.
+        part: the split.
+        affinity: what two neighbouring words on one region are worth, the paper's beta; None chooses it.
 
     Returns:
         The snippets, in the order of the captions.
@@ -62,16 +61,16 @@ def find_snippets(alignment: Run, dataset: Dataset, split: Split | str, *, affin
 
     Example:
 
-        snippets = find_snippets(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"), "train")
+        dataset = Dataset.open("data/flickr8k")
+        snippets = find_snippets(Run.open("runs/dvsa"), dataset, dataset.split("train"))
         print(snippets.texts[0], snippets.image_rows[0], snippets.regions[0])
     """
     if affinity is not None and not 0 <= affinity < math.inf:
         raise invalid_argument("affinity", affinity, "a number >= 0, or None to choose one")
-    part = dataset.split(split) if isinstance(split, str) else split
     fingerprint = snippets_fingerprint(alignment, dataset, part, affinity)
     aligner = _Aligner(alignment, dataset)
     if affinity is None:
-        affinity = _chosen(aligner, dataset)
+        affinity = _choose_affinity(aligner, dataset)
     rows, regions, texts = [], [], []
     with tqdm(total=len(part.captions), desc="snippets", unit="caption", disable=None) as bar:
         for captions, words, path in aligner.paths(part, affinity):
@@ -93,43 +92,31 @@ def find_snippets(alignment: Run, dataset: Dataset, split: Split | str, *, affin
         aligner.store.fingerprint,
         fingerprint,
     )
-    print(_described(found), file=sys.stderr)
+    print(
+        f"snippets     {len(found):,} of {found.mean_words:.1f} words, "
+        f"{100 * found.whole_images:.0f} % of whole images; affinity {found.affinity:g}",
+        file=sys.stderr,
+    )
     return found
 
 
-def _described(snippets: Snippets) -> str:
-    return (
-        f"snippets     {len(snippets):,} of {snippets.mean_words:.1f} words, "
-        f"{100 * snippets.whole_images:.0f} % of whole images; affinity {snippets.affinity:g}"
-    )
-
-
 def stored_snippets(
-    path: str | os.PathLike[str],
-    alignment: Run,
-    dataset: Dataset,
-    split: Split | str,
-    *,
-    affinity: float | None = None,
+    path: Path, alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None
 ) -> Snippets:
     """Reads snippets that were stored before, or finds them where there are none; stores nothing.
 
     Args:
         path: the folder that `Snippets.save` wrote; what was cut with something else does not count.
-        alignment: see `find_snippets`.
-        dataset: see `find_snippets`.
-        split: see `find_snippets`.
-        affinity: see `find_snippets`.
+        alignment, dataset, part, affinity: see `find_snippets`.
 
     Raises:
         VsembError: as `find_snippets`; `DataError` for a folder that is damaged.
     """
-    part = dataset.split(split) if isinstance(split, str) else split
-    if Path(path).exists():
+    if path.exists():
         found = Snippets.load(path)
         if found.fingerprint == snippets_fingerprint(alignment, dataset, part, affinity):
             return found
-    return find_snippets(alignment, dataset, part, affinity=affinity)
+    return find_snippets(alignment, dataset, part, affinity)
 
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
@@ -139,29 +126,22 @@ def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinit
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
 
 
-def choose_affinity(alignment: Run, dataset: Dataset) -> float:
-    """Chooses an affinity by the scores of words and regions on the validation split.
+def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
+    """Chooses an affinity by the scores of words and regions on the validation split, or the first one without.
 
     It is how far the scores of a word's regions lie apart, their standard deviation: a word joins a neighbour
     rather than go to a region that is no better than others by more than chance. Nothing has to be known of
     the right regions. On synthetic scenes, where they are known, more words point right with it than each by
     itself, though some nouns are carried along: see `vsemb evaluate --pointing`, which tries multiples of it.
-
-    Args:
-        alignment: see `find_snippets`.
-        dataset: see `find_snippets`; a dataset without a validation split is judged by its first one.
-
-    Raises:
-        VsembError: as `find_snippets`.
     """
-    return _chosen(_Aligner(alignment, dataset), dataset)
-
-
-def _chosen(aligner: _Aligner, dataset: Dataset) -> float:
     known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
     spread = aligner.spread(dataset.split(_CHOOSING if known else dataset.splits[0]))
     # Two digits, so that it can be typed.
     return float(f"{spread:.2g}")
+
+
+# Rows of captions among those of a block; scores (b, T, M); which words there are (b, T), and which regions (b, M).
+_Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 class _Aligner:
@@ -192,7 +172,6 @@ class _Aligner:
             tf.TensorSpec((None,), tf.int64),
         ]
         self._score = tf.function(self._scores, inputs, autograph=False)
-        self._align = tf.function(self._path, [*inputs, tf.TensorSpec((), tf.float32)], autograph=False)
 
     def _scores(self, regions: Any, places: Any, ids: Any, lengths: Any) -> tuple[Any, Any, Any]:
         """Returns (b, T, M) scores, and which words and regions there are: (b, T) and (b, M)."""
@@ -203,55 +182,42 @@ class _Aligner:
         scores = self._similarity.word_region_scores(tf.gather(regions, places), texts)
         return scores, words, tf.gather(real, places)
 
-    def _path(self, regions: Any, places: Any, ids: Any, lengths: Any, affinity: Any) -> tuple[Any, Any]:
-        scores, words, real = self._scores(regions, places, ids, lengths)
-        fine = tf.reduce_all(tf.math.is_finite(scores) | ~words[:, :, None] | ~real[:, None])
-        return best_chain(scores, words, real, affinity)[0], fine
-
     def paths(self, part: Split, affinity: float) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
         """Yields the numbers of captions, a block at a time, their words, and the region of each word."""
-        largest = float(np.finfo(np.float32).max)
-        for captions, regions, places, ids, offsets in self._blocks(part, np.arange(len(part.captions))):
+        finite = tf.constant(min(affinity, float(np.finfo(np.float32).max)))
+        for captions, batches in self._scored(part, np.arange(len(part.captions))):
             found: list[list[int]] = [[] for _ in captions]
-            for rows in _by_length(offsets):
-                given = (regions, places[rows], pad_ids(ids, offsets, rows), np.diff(offsets)[rows])
-                path, fine = self._align(*map(tf.constant, given), tf.constant(min(affinity, largest)))
-                _refuse_nan(bool(fine))
+            for rows, scores, words, real in batches:
+                _refuse_nan(bool(np.isfinite(scores[words[:, :, None] & real[:, None]]).all()))
+                path = chain_in_graph(tf.constant(scores), tf.constant(words), tf.constant(real), finite)
                 for row, chosen in zip(rows.tolist(), path.numpy().tolist(), strict=True):
                     found[row] = chosen
             pieces = self.run.tokenizer.pieces(tf.constant([part.captions[each] for each in captions]))
-            words = [[word.decode() for word in of_caption] for of_caption in pieces.to_list()]
-            yield captions, words, found
+            yield captions, [[word.decode() for word in of_caption] for of_caption in pieces.to_list()], found
 
     def spread(self, part: Split) -> float:
         """Returns how far the scores of a word's regions lie apart: their standard deviation."""
         count = len(part.captions)
         captions = np.unique(np.linspace(0, count - 1, min(count, _CHOOSERS)).astype(np.int64))
-        spread = ScoreSpread()
-        for _, regions, places, ids, offsets in self._blocks(part, captions):
-            for rows in _by_length(offsets):
-                given = (regions, places[rows], pad_ids(ids, offsets, rows), np.diff(offsets)[rows])
-                spread.add(*(each.numpy() for each in self._score(*map(tf.constant, given))))
-        _refuse_nan(math.isfinite(spread.value))
-        return spread.value
+        spread = score_spread(batch[1:] for _, batches in self._scored(part, captions) for batch in batches)
+        _refuse_nan(math.isfinite(spread))
+        return spread
 
-    def _blocks(
-        self, part: Split, captions: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]:
-        """Yields some captions, their images' regions, the place of each's image among these, and tokens."""
+    def _scored(self, part: Split, captions: np.ndarray) -> Iterator[tuple[np.ndarray, list[_Batch]]]:
+        """Yields some captions, and their scores in batches of nearly one length."""
         most = self.run.recipe.image.max_regions
         for start in range(0, len(captions), _BLOCK):
             block = captions[start : start + _BLOCK]
             images, places = np.unique(part.caption_rows[block], return_inverse=True)
             regions = self._embed(tf.constant(self.store.rows(part.ids[images], most)))
             ids, offsets = self.run.tokenizer.encode([part.captions[each] for each in block])
-            yield block, regions, places.reshape(-1).astype(np.int64), ids, offsets
-
-
-def _by_length(offsets: np.ndarray) -> list[np.ndarray]:
-    """Returns the rows of texts in batches of nearly one length."""
-    order = np.argsort(np.diff(offsets), kind="stable")
-    return [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
+            lengths, batches = np.diff(offsets), []
+            order = np.argsort(lengths, kind="stable")
+            for rows in (order[at : at + _BATCH] for at in range(0, len(order), _BATCH)):
+                given = (regions, places.reshape(-1)[rows], pad_ids(ids, offsets, rows), lengths[rows])
+                scores, words, real = (each.numpy() for each in self._score(*map(tf.constant, given)))
+                batches.append((rows, scores, words, real))
+            yield block, batches
 
 
 def _refuse_nan(fine: bool) -> None:

@@ -8,10 +8,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.errors import invalid_argument
-from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box, scaled_to
-from vsemb.systems.regions.drawing import COLOURS, draw_outlines
-
-_SMALLEST, _LARGEST = 512, 1280
+from vsemb.runs.pictures import PAPER, Font, Rectangle, cut_text, drawable, pixel_box
+from vsemb.systems.regions.drawing import COLOURS, draw_outlines, scaled_for_drawing
 
 
 def draw_captions(
@@ -43,11 +41,8 @@ def draw_captions(
     """
     if len(boxes) != len(texts):
         raise invalid_argument("texts", len(texts), f"as many as boxes ({len(boxes)})")
-    side = min(max(*image.size, _SMALLEST), _LARGEST) if side is None else side
-    if side < 64:
-        raise invalid_argument("side", side, "a number of pixels >= 64")
-    scaled = scaled_to(image, side)
-    size = max(14, side // 36) if side >= _SMALLEST // 2 else max(9, side // 18)
+    scaled, side = scaled_for_drawing(image, side)
+    size = max(14, side // 36) if side >= 256 else max(9, side // 18)
     font, line = ImageFont.load_default(size=size), max(2, size // 6)
     column, gap = side * 2 // 5, size // 2
     whole = np.tile(np.array(image.size, np.float64), 2)

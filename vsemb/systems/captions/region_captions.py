@@ -21,7 +21,7 @@ from vsemb.systems.captions.captioning import captioner_of, written_of
 from vsemb.systems.captions.drawing_captions import draw_captions
 from vsemb.systems.captions.region_recipe import RegionCaptioning
 from vsemb.systems.regions.aligning import GivenImage, candidate_boxes
-from vsemb.systems.regions.run import region_extractor
+from vsemb.systems.regions.image_tower import kept_extractor
 from vsemb.systems.regions.signature import find_regions
 from vsemb.text.normalize import split_words
 
@@ -113,14 +113,17 @@ def caption_regions(
         found = caption_regions(Run.open("runs/regions"), "dog.jpg", most=3)
         found.drawn().save("regions.png")
     """
-    check_choice(most, overlap)
+    if most < 1:
+        raise invalid_argument("most", most, "an integer >= 1")
+    if not 0 <= overlap <= 1:
+        raise invalid_argument("overlap", overlap, "a number from 0 to 1")
     require_region_captions(run)
     captioner = captioner_of(run, CaptionOptions(beam=beam, n_best=1))
     # What is wrong with the inputs is said before the network is built.
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
     asked = None if candidates is None else tf.constant(candidates[None], tf.float32)
-    found = find_regions(region_extractor(run), tf.constant([given.encoded]), asked)
+    found = find_regions(kept_extractor(run.path), tf.constant([given.encoded]), asked)
     if not found.valid.numpy()[0]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     real = np.flatnonzero(np.any(found.boxes.numpy()[0] != 0, axis=1))
@@ -160,18 +163,6 @@ def require_region_captions(run: Run) -> None:
         )
 
 
-def check_choice(most: int, overlap: float) -> None:
-    """Refuses numbers that `choose_regions` does not take.
-
-    Raises:
-        InvalidArgumentError: naming the number.
-    """
-    if most < 1:
-        raise invalid_argument("most", most, "an integer >= 1")
-    if not 0 <= overlap <= 1:
-        raise invalid_argument("overlap", overlap, "a number from 0 to 1")
-
-
 def choose_regions(
     boxes: np.ndarray,
     scores: Sequence[float] | np.ndarray,
@@ -191,16 +182,12 @@ def choose_regions(
     Returns:
         Their rows, best first.
 
-    Raises:
-        InvalidArgumentError: for a number out of range.
-
     Example: the second overlaps the first, the third says the same.
 
     >>> boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 3], [5, 5, 2, 2], [7, 5, 2, 2]])
     >>> choose_regions(boxes, [-1.0, -1.5, -2.0, -3.0], ["a dog", "a cat", "a dog", "a ball"], 5)
     [0, 3]
     """
-    check_choice(most, overlap)
     low, sides = np.asarray(boxes, np.float64)[:, :2], np.asarray(boxes, np.float64)[:, 2:]
     areas = sides.prod(axis=1)
     chosen: list[int] = []

@@ -16,9 +16,7 @@ from vsemb.data.batches import BatchSource
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine
 from vsemb.errors import invalid_argument
-from vsemb.export.served_model import ImageInput
 from vsemb.parts import NonNegative
-from vsemb.recipes.towers import CachedImages
 from vsemb.runs.run import Run, read_status
 from vsemb.systems.captions.cut_snippets import stored_snippets
 from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
@@ -27,9 +25,14 @@ from vsemb.systems.captions.sentences import SentenceBatches, sentence_batches
 from vsemb.systems.captions.snippets import SnippetImages, Snippets, check_same_regions, snippet_sentences
 from vsemb.systems.captions.task import WordBatches
 from vsemb.systems.captions.validation import PerplexityValidation
-from vsemb.systems.regions.image_tower import RegionImages, Regions
-from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.run import regions_of
+from vsemb.systems.regions.image_tower import (
+    CachedRegions,
+    RegionImages,
+    keeps_network,
+    kept_extractor,
+    regions_of,
+)
+from vsemb.systems.regions.signature import WholeImageInput
 
 #: Folder of the snippets in a run directory, by split.
 SNIPPETS = "snippets"
@@ -49,8 +52,8 @@ class WholeImages(RegionImages):
 
 
 @dataclass(frozen=True)
-class SnippetRegions(CachedImages, kind="snippet-regions"):
-    """Cached regions of images, see `vsemb features --regions`, of which a captioner reads one at a time.
+class SnippetRegions(CachedRegions, kind="snippet-regions"):
+    """Cached regions of images, see `vsemb regions`, of which a captioner reads one at a time.
 
     A whole image is its first region.
 
@@ -59,26 +62,8 @@ class SnippetRegions(CachedImages, kind="snippet-regions"):
     """
 
     produces: ClassVar[str] = "region"
-    folder: ClassVar[str] = Regions.folder
 
     projection: Affine = field(default_factory=Affine)
-
-    @property
-    def regions(self) -> Regions:
-        """The same cache, of which whole images are read."""
-        return Regions(fingerprint=self.fingerprint, max_regions=1)
-
-    def open(self, dataset: Dataset) -> RegionStore:
-        return self.regions.open(dataset)
-
-    def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> RegionStore:
-        return self.regions.open_for(dataset, info, path)
-
-    def describe(self, store: Any) -> dict[str, Any]:
-        return self.regions.describe(store)
-
-    def keep(self, store: Any, folder: Path) -> None:
-        self.regions.keep(store, folder)
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> WholeImages:
         del training, service
@@ -93,11 +78,10 @@ class SnippetRegions(CachedImages, kind="snippet-regions"):
         size, dropout, standardize = info["feature_dim"], self.dropout, self.standardize
         return self.projection.build(size, dim, dropout=dropout, standardize=standardize, dtype=dtype)
 
-    def image_input(self, path: Path) -> ImageInput | None:
-        return self.regions.whole_image_input(path)
-
-    def facts(self, path: Path) -> str:
-        return self.regions.facts(path)
+    def image_input(self, path: Path) -> WholeImageInput | None:
+        if not keeps_network(path):
+            return None
+        return WholeImageInput.of(kept_extractor(path, 1, source="grid", rank="objectness"))
 
 
 @dataclass(frozen=True)
@@ -163,7 +147,7 @@ class SnippetJob(CaptionJob):
         if self._alignment is None:
             return Snippets.load(self._out / name)
         affinity = self.recipe.affinity
-        return stored_snippets(self._out / name, self._alignment, self.dataset, name, affinity=affinity)
+        return stored_snippets(self._out / name, self._alignment, self.dataset, self.dataset.split(name), affinity)
 
     def keep(self, folder: Path) -> None:
         """Writes what new images are captioned with, and the snippets."""
@@ -185,7 +169,7 @@ class SnippetJob(CaptionJob):
         """Returns the training batches."""
         size, seed = self.recipe.batches.size, self.recipe.training.seed
         sentences = snippet_sentences(self.snippets["train"], self.store, self.tokenizer)
-        return SentenceBatches(sentences, batch_size=size, seed=seed, unit="snippets")
+        return SentenceBatches(sentences, batch_size=size, seed=seed, unit=self.unit)
 
     def validation(self) -> PerplexityValidation:
         """Returns the callback that measures the snippets of the split `val`."""

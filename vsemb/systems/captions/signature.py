@@ -65,7 +65,7 @@ class ServedCaptioner(Exportable):
         self, captioner: Captioner, image_input: ImageInput, facts: Mapping[str, int | float] | None = None
     ) -> None:
         if image_input.multi_vector:
-            fix = "A caption is of the whole image: see Regions.whole_image_input."
+            fix = "A caption is of the whole image: see WholeImageInput."
             raise invalid_argument("image_input", type(image_input).__name__, "one that gives one row an image", fix)
         self.captioner = captioner
         self.image_input = image_input

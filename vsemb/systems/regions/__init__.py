@@ -7,7 +7,7 @@ SYSTEM = System(
     recipes={"dvsa": "vsemb.systems.regions.dvsa:DVSA"},
     parts={
         "image tower": {"regions": "vsemb.systems.regions.image_tower"},
-        "text encoder": {"contextual-tokens": "vsemb.systems.regions.contextual_tokens"},
+        "text encoder": {"contextual-tokens": "vsemb.systems.regions.encoders"},
         "similarity": dict.fromkeys(
             ("max-sim", "sum-sim", "late-interaction", "cross-attention"), "vsemb.systems.regions.similarities"
         ),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,42 +15,20 @@ from PIL import Image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, printable
 from vsemb.runs.images import find_key, read_image_file
-from vsemb.runs.pictures import Rectangle, pixel_box, read_picture
+from vsemb.runs.pictures import pixel_box, read_picture
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.runs.serve import run_encoders
+from vsemb.systems.regions.alignment import AlignedWords, Phrase
 from vsemb.systems.regions.detections import read_detections_of_one
 from vsemb.systems.regions.drawing import FADE, draw_alignment
-from vsemb.systems.regions.image import propose_boxes
-from vsemb.systems.regions.run import feature_regions, regions_of, require_regions
-from vsemb.systems.regions.viterbi import phrases
+from vsemb.systems.regions.image_tower import kept_regions, regions_of, require_regions
+from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.text.normalize import split_words
 
 
-@dataclass(frozen=True)
-class Phrase:
-    """Words in a row that describe one region.
-
-    Attributes:
-        words: they.
-        region: the row of the region, 0 for the whole image.
-        box: the region, x, y, width and height in pixels.
-        scores: of each word with the region.
-    """
-
-    words: tuple[str, ...]
-    region: int
-    box: Rectangle
-    scores: tuple[float, ...]
-
-    @property
-    def score(self) -> float:
-        """The sum over the words."""
-        return math.fsum(self.scores)
-
-
 @dataclass(frozen=True, eq=False)
-class Alignment:
+class Alignment(AlignedWords):
     """A sentence and an image, each word on one region.
 
     Attributes:
@@ -59,30 +36,18 @@ class Alignment:
         picture: the image.
         sentence: the sentence as it was read.
         affinity: what two neighbours on one region are worth.
-        boxes: float32 (regions, 4) [x, y, width, height] as fractions of the image, zeros for none.
-        words: as the run reads them.
-        regions: int64 (words,), the row of each word's box.
-        scores: float32 (words,), of each word with its box.
     """
 
     name: str
     picture: Image.Image
     sentence: str
     affinity: float
-    boxes: np.ndarray
-    words: tuple[str, ...]
-    regions: np.ndarray
-    scores: np.ndarray
 
-    @cached_property
+    @property
     def phrases(self) -> list[Phrase]:
-        """Runs of words on one region, in the order of the sentence."""
-        found = []
-        for region, start, length in phrases(self.regions):
-            positions = slice(start, start + length)
-            box = pixel_box(self.boxes[region], self.picture.size)
-            found.append(Phrase(self.words[positions], region, box, tuple(self.scores[positions].tolist())))
-        return found
+        """Runs of words on one region, in the order of the sentence; boxes are in pixels."""
+        size = self.picture.size
+        return [replace(phrase, box=pixel_box(phrase.box, size)) for phrase in super().phrases]
 
     def drawn(self, fade: float = FADE, side: int | None = None) -> Image.Image:
         """Returns the picture that `vsemb.systems.regions.drawing.draw_alignment` makes of it."""
@@ -148,16 +113,10 @@ def align_image(
     # What is wrong with the inputs is said before the network is built.
     given = GivenImage.of(image, dataset)
     candidates = candidate_boxes(run, given, dataset, boxes, report)
-    align = run_encoders(run).functions.get("align")
-    if align is None:
-        raise DataError(
-            f"{run.path} was trained on regions whose network is not known, so it cannot read new images. "
-            "Train it on regions made by `vsemb regions`."
-        )
     inputs = [tf.constant([given.encoded]), text, tf.constant([affinity], tf.float32)]
     if candidates is not None:
         inputs.append(tf.constant(candidates[None], tf.float32))
-    outputs = {name: values.numpy()[0] for name, values in align(*inputs).items()}
+    outputs = {name: values.numpy()[0] for name, values in run_encoders(run).functions["align"](*inputs).items()}
     if not outputs["valid"]:
         raise DataError(f"The image {image!r} does not decode as JPEG or PNG.")
     words = np.flatnonzero(outputs["regions"] >= 0)
@@ -167,14 +126,14 @@ def align_image(
     if len(words) == limit and int(split_words(text).row_lengths()[0]) > limit:
         report(f"Warning: the run reads the first {limit} words.")
     return Alignment(
+        tuple(word.decode(errors="replace") for word in outputs["words"][words].tolist()),
+        outputs["regions"][words],
+        outputs["scores"][words],
+        outputs["boxes"],
         image,
         given.picture,
         text.numpy()[0].decode(),
         affinity,
-        outputs["boxes"],
-        tuple(word.decode(errors="replace") for word in outputs["words"][words].tolist()),
-        outputs["regions"][words],
-        outputs["scores"][words],
     )
 
 
@@ -235,10 +194,10 @@ def candidate_boxes(
 
     Raises:
         InvalidArgumentError: if boxes are given to such a run.
-        DataError: if boxes are wanted and there are none, or they cannot be read.
+        DataError: if boxes are wanted and there are none, they cannot be read, or the run cannot read new images.
     """
-    regions = feature_regions(run)
-    if regions is None or regions.in_graph:
+    regions = kept_regions(run.path)
+    if regions.in_graph:
         if boxes is not None:
             raise invalid_argument("boxes", os.fspath(boxes), "none for a run that proposes its own regions")
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,68 +12,21 @@ import numpy as np
 from vsemb.errors import invalid_argument
 from vsemb.serving.client import Client, Embeddings, ServingError, to_images, to_texts
 from vsemb.serving.transports import Arrays
+from vsemb.systems.regions.alignment import AlignedWords
 
 _LARGEST = float(np.finfo(np.float32).max)
 _SHAPE = "n lists of boxes [x, y, w, h], fractions of the image's width and height"
 
 
-@dataclass(frozen=True)
-class Phrase:
-    """Neighbouring words on one region.
-
-    Attributes:
-        words: in their order.
-        region: which row of `Alignment.boxes` they belong to.
-        box: `(x, y, w, h)` as fractions of the image's width and height.
-        scores: how well each word fits the region.
-
-    Example:
-
-    >>> Phrase(("a", "dog"), 1, (0.5, 0.0, 0.5, 1.0), (0.25, 1.5)).text
-    'a dog'
-    """
-
-    words: tuple[str, ...]
-    region: int
-    box: tuple[float, float, float, float]
-    scores: tuple[float, ...]
-
-    @property
-    def text(self) -> str:
-        """The words with spaces between them."""
-        return " ".join(self.words)
-
-
 @dataclass(frozen=True, eq=False)
-class Alignment:
-    """Which region of an image each word of a sentence belongs to.
+class Alignment(AlignedWords):
+    """What a model answers about the words of a sentence and the regions of an image.
 
     Attributes:
-        words: as many as the model reads; none where the row is not valid.
-        regions: (words,) int64, a row of `boxes` for each word.
-        scores: (words,) float32, how well each word fits its region.
-        boxes: (regions, 4) float32, `[x, y, w, h]` as fractions of the image's width and height; the whole
-            image first.
-        valid: whether there was an image, and a word.
+        valid: whether there was an image, and a word; where not, there are no words.
     """
 
-    words: list[str]
-    regions: np.ndarray
-    scores: np.ndarray
-    boxes: np.ndarray
     valid: bool
-
-    @property
-    def phrases(self) -> list[Phrase]:
-        """The runs of words on one region, in their order."""
-        found, start = [], 0
-        for region, run in itertools.groupby(self.regions.tolist()):
-            end = start + len(list(run))
-            x, y, width, height = self.boxes[region].tolist()
-            scores = tuple(self.scores[start:end].tolist())
-            found.append(Phrase(tuple(self.words[start:end]), region, (x, y, width, height), scores))
-            start = end
-        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from vsemb.runs.run import Run
-    from vsemb.systems.regions.pointing_metrics import PointingMetrics, PointingShare
+    from vsemb.systems.regions.pointing import PointingMetrics, PointingShare
     from vsemb.systems.regions.region_search import FoundRegion
 
 _BOXES = "a detector's results for this image, in COCO's format, in pixels"
@@ -64,7 +64,7 @@ def save_files(arguments: argparse.Namespace, values: Any, draw: Callable[[], Im
     save_json(arguments, values)
 
 
-def box_text(box: Sequence[int]) -> str:
+def box_text(box: Sequence[float]) -> str:
     """Returns a box as tables show it."""
     return " ".join(map(str, box))
 
@@ -115,10 +115,10 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument, unknown_name
     from vsemb.runs.fine_tune import lent_backbone
+    from vsemb.systems.regions.compute import cache_regions
+    from vsemb.systems.regions.config import RegionConfig
     from vsemb.systems.regions.detections import read_detections
-    from vsemb.systems.regions.image import RegionConfig
     from vsemb.systems.regions.region_store import RegionStore
-    from vsemb.systems.regions.regions import cache_regions
 
     dataset = Dataset.open(arguments.data)
     if arguments.verify:
@@ -128,7 +128,7 @@ def _find_regions(arguments: argparse.Namespace) -> None:
         raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
     if file is not None and not file.suffix and not file.exists():
         raise unknown_name("from", arguments.source, ("grid", "selective-search", "FILE.json"))
-    options = {"count": arguments.count, "pooling": arguments.pooling, "rank": arguments.rank or ""}
+    options = {"count": arguments.count, "pooling": arguments.pooling, "rank": arguments.rank}
     if arguments.overlap is not None:
         options["overlap"] = arguments.overlap
     regions = RegionConfig("detections" if file else arguments.source, **options)
@@ -220,8 +220,8 @@ def _search(arguments: argparse.Namespace) -> None:
     """
     from vsemb.errors import invalid_argument, printable
     from vsemb.runs.run import Run
+    from vsemb.systems.regions.image_tower import require_regions
     from vsemb.systems.regions.region_search import region_sheet, search_regions
-    from vsemb.systems.regions.run import require_regions
 
     if arguments.text is None:
         raise invalid_argument("text", None, "a few words to look for")
@@ -275,9 +275,9 @@ def _analyze_norms(arguments: argparse.Namespace) -> None:
     from vsemb.errors import invalid_argument
     from vsemb.runs.pictures import decimals
     from vsemb.runs.run import Run
+    from vsemb.systems.regions.image_tower import require_regions
     from vsemb.systems.regions.norms import measure_norms
     from vsemb.systems.regions.region_search import region_sheet
-    from vsemb.systems.regions.run import require_regions
 
     if len(arguments.runs) > 1:
         raise invalid_argument("run", arguments.runs[1], "one run for norms")
@@ -327,7 +327,7 @@ def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -
     """Lays out pointing metrics, in percent, with their intervals where they are there.
 
     Args:
-        metrics: see `vsemb.systems.regions.pointing_metrics.evaluate_pointing`.
+        metrics: see `vsemb.systems.regions.pointing.evaluate_pointing`.
         split: its name.
         chosen: the affinity that is best on the validation split, which is marked; None marks none.
     """

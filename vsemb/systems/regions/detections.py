@@ -11,16 +11,17 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vsemb.data.all_images import filled_splits
 from vsemb.errors import DataError, one_line
-from vsemb.files import sha256_bytes
-from vsemb.systems.regions.detection_matching import DetectedImages, ListedImages, plain_id, shown
+from vsemb.files import read_json, sha256_bytes
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -31,6 +32,11 @@ MOST_CANDIDATES = 1000
 # Far beyond the pixels of any image, and what float32 still holds.
 _LARGEST = 1e9
 _SPACE = re.compile(r"[ \t\r\n]*")
+_ENDING = re.compile(r"\.(?:jpe?g|png|gif|bmp|webp|tiff?|ppm)$", re.IGNORECASE)
+# 000000391895 and COCO_val2014_000000391895: the image 391895 of COCO.
+_NUMBERED = re.compile(r"(?:COCO_[A-Za-z0-9]+_)?0*([0-9]+)")
+
+_Size = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -118,24 +124,24 @@ def read_detections(
     ```
     """
     path = Path(path)
-    found = _Found(path)
-    matched = DetectedImages(dataset, None if images is None else ListedImages(Path(images)))
-    rows = np.array([matched.find(image, path) for image in found.image_ids], np.int64)
+    found = _Results(path)
+    matched = _DetectedImages(dataset, path, None if images is None else Path(images))
+    rows = np.array([matched.find(image) for image in found.image_ids], np.int64)
     places = rows[found.images]  # Of each box, the row of its image; -1 where the dataset lacks it.
     if not (rows >= 0).any():
-        raise DataError(matched.nothing_fits(path, found.image_ids))
+        raise DataError(matched.nothing_fits(found.image_ids))
     notes = []
     if (rows < 0).any():
         unknown = [image for image, row in zip(found.image_ids, rows, strict=True) if row < 0]
         notes.append(
             f"{(places < 0).sum():,} detections of {len(unknown):,} image_ids that {dataset.path} does not "
-            f"have are left out ({shown(unknown)})."
+            f"have are left out ({_shown(unknown)})."
         )
     known = places >= 0
     places, pixels, scores = places[known], found.boxes[known], found.scores[known]
-    sizes, size_notes = matched.sizes(np.unique(places), path)
-    boxes, inside, clip_notes = _clipped(pixels, sizes[places])
-    notes += [*size_notes, *clip_notes]
+    notes += matched.check_sizes(np.unique(places))
+    boxes, inside, clip_notes = _clipped(pixels, matched.sizes[places])
+    notes += clip_notes
     places, boxes, scores = places[inside], boxes[inside], scores[inside].astype(np.float32)
     ids = matched.ids[places]
     # Stable, so that equal scores keep the file's order.
@@ -147,7 +153,7 @@ def read_detections(
     if len(without):
         notes.append(
             f"{len(without):,} of {len(matched.ids):,} images have no detection, so the whole image alone is "
-            f"theirs ({shown([matched.keys[row] for row in without])})."
+            f"theirs ({_shown([matched.keys[row] for row in without])})."
         )
     return Detections(ids, boxes, scores, tuple(notes))
 
@@ -170,10 +176,10 @@ def read_detections_of_one(
         DataError: if the file is broken, or has detections of several images.
     """
     path = Path(path)
-    found = _Found(path)
+    found = _Results(path)
     if len(found.image_ids) > 1:
         raise DataError(
-            f"{path} has detections of {len(found.image_ids):,} images ({shown(found.image_ids)}). Keep "
+            f"{path} has detections of {len(found.image_ids):,} images ({_shown(found.image_ids)}). Keep "
             "those of this image alone."
         )
     boxes, inside, notes = _clipped(found.boxes, np.tile(np.asarray(size, np.float64), (len(found.boxes), 1)))
@@ -181,7 +187,7 @@ def read_detections_of_one(
     return boxes[inside][order], tuple(notes)
 
 
-class _Found:
+class _Results:
     """What stands in a results file, as arrays.
 
     Attributes:
@@ -192,25 +198,20 @@ class _Found:
     """
 
     def __init__(self, path: Path) -> None:
-        self.image_ids: list[int | str] = []
-        place_of: dict[int | str, int] = {}
+        places: dict[int | str, int] = {}
         images, boxes, scores = array("q"), array("d"), array("d")
         for number, entry in enumerate(_entries(path)):
             try:
-                image = plain_id(entry["image_id"], "image_id")
+                image = _plain_id(entry["image_id"], "image_id")
                 box, score = entry["bbox"], entry["score"]
                 if type(box) is not list or len(box) != 4:
                     raise TypeError(f"bbox must be [x, y, w, h], not {one_line(box, 60)}")
                 for value in (*box, score):
                     if type(value) not in (int, float):
                         raise TypeError(f"bbox and score must be numbers, not {one_line(repr(value), 60)}")
-                row = place_of.get(image)
-                if row is None:
-                    row = place_of[image] = len(self.image_ids)
-                    self.image_ids.append(image)
                 boxes.extend(box)
                 scores.append(score)
-                images.append(row)
+                images.append(places.setdefault(image, len(places)))
             except KeyError as error:
                 raise DataError(
                     f"{path}: detection {number} lacks {error}; each needs image_id, bbox and score."
@@ -219,6 +220,7 @@ class _Found:
                 raise DataError(f"{path}: detection {number}: {one_line(error, 200)}.") from error
         if not scores:
             raise DataError(f"{path} holds no detection. For the whole images alone take a grid of 0 boxes.")
+        self.image_ids = list(places)
         self.images = np.frombuffer(images, np.int64)
         self.boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
         self.scores = np.frombuffer(scores, np.float64)
@@ -253,35 +255,34 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
         raise DataError(f"No detections at {path}.") from error
     except (OSError, ValueError) as error:
         raise DataError(f"The detections at {path} cannot be read: {error}.") from error
-    skip, decode = _SPACE.match, json.JSONDecoder().raw_decode
+    decode = json.JSONDecoder().raw_decode
 
-    def at(place: int) -> int:
-        match = skip(text, place)
+    def after(place: int) -> int:
+        match = _SPACE.match(text, place)
         assert match is not None
         return match.end()
 
-    place = at(0)
-    if text[place : place + 1] != "[":
+    place = after(0)
+    if not text.startswith("[", place):
         raise DataError(
             f"{path} is not a COCO results file: it holds no list of detections. An annotations file, with "
             "images and their sizes, goes to --images."
         )
-    place = at(place + 1)
-    first = True
-    while text[place : place + 1] != "]":
+    # Behind "[" or ",", or at the "]" of an empty list.
+    if text.startswith("]", after(place + 1)):
+        place = after(place + 1)
+    while not text.startswith("]", place):
         try:
-            if not first:
-                if text[place : place + 1] != ",":
-                    raise ValueError(f"a comma is missing at character {place}")
-                place = at(place + 1)
-            entry, place = decode(text, place)
+            entry, end = decode(text, after(place + 1))
         except (ValueError, RecursionError) as error:
             raise DataError(f"The detections at {path} cannot be read: {one_line(error, 200)}.") from error
         if not isinstance(entry, dict):
             raise DataError(f"{path} is not a COCO results file: {one_line(repr(entry), 60)} is no detection.")
         yield entry
-        first, place = False, at(place)
-    if at(place + 1) != len(text):
+        place = after(end)
+        if text[place : place + 1] not in {"]", ","}:
+            raise DataError(f"The detections at {path} cannot be read: a comma is missing at character {place}.")
+    if after(place + 1) != len(text):
         raise DataError(f"The detections at {path} cannot be read: something follows their list.")
 
 
@@ -305,3 +306,215 @@ def _clipped(pixels: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
             "clipped. If those are many, the sizes are wrong: give the detector's with --images FILE."
         )
     return boxes, some, notes
+
+
+def name_forms(name: str) -> tuple[str | None, ...]:
+    """Returns the ways to call an image, most exact first; names are compared way by way.
+
+    Example:
+
+    >>> name_forms("val2014/COCO_val2014_000000391895.jpg")[-3:]
+    ('COCO_val2014_000000391895.jpg', 'COCO_val2014_000000391895', '391895')
+    """
+    name = name.strip()
+    last = name.rpartition("/")[2]
+    bare = _ENDING.sub("", last)
+    numbered = _NUMBERED.fullmatch(bare)
+    return name, _ENDING.sub("", name), last, bare, numbered[1] if numbered else None
+
+
+def _shown(names: Sequence[object]) -> str:
+    """Returns the first few of some names, for a message."""
+    listed = ", ".join(one_line(repr(name), 60) for name in names[:3])
+    return listed + (", …" if len(names) > 3 else "")
+
+
+def _plain_id(value: object, name: str) -> int | str:
+    """Returns an id as it stands in JSON; one written as 25.0 is 25.
+
+    Args:
+        value: the id.
+        name: what it is called, for the message.
+
+    Raises:
+        TypeError: if it is neither a whole number nor text.
+    """
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if type(value) is int or type(value) is str:
+        return value
+    raise TypeError(f"{name} must be a number or text, not {one_line(repr(value), 60)}")
+
+
+def _listed_images(path: Path) -> dict[str, tuple[str, _Size | None]]:
+    """Reads the images that a COCO annotations file lists: id -> file name, and width and height where known.
+
+    Raises:
+        DataError: if it is no such file, or an entry is broken or has the id of another.
+    """
+    content = read_json(path, "list of images")
+    entries = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise DataError(f'{path} is not a COCO annotations file: it has no list "images".')
+    found: dict[str, tuple[str, _Size | None]] = {}
+    for number, entry in enumerate(entries):
+        try:
+            name, size, image = entry["file_name"], _size(entry), str(_plain_id(entry["id"], "id")).strip()
+            if not isinstance(name, str) or not name.strip():
+                raise TypeError(f"file_name must be text, not {one_line(repr(name), 60)}")
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise DataError(
+                f"{path}: image {number} is broken ({one_line(repr(error), 200)}); it needs id and "
+                "file_name, and should have width and height."
+            ) from error
+        if image in found:
+            raise DataError(f"{path}: image id {image} occurs twice.")
+        found[image] = name, size
+    return found
+
+
+def _size(entry: dict[str, Any]) -> _Size | None:
+    sides: list[Any] = [entry.get("width"), entry.get("height")]
+    if sides == [None, None]:
+        return None
+    for side in sides:
+        if type(side) not in (int, float) or not 0 < side < float("inf"):
+            raise TypeError(f"width and height must be numbers > 0, not {one_line(repr(side), 60)}")
+    return float(sides[0]), float(sides[1])
+
+
+class _DetectedImages:
+    """The images of a dataset, found by what detectors call them.
+
+    Args:
+        dataset: the dataset.
+        path: the detections, for messages.
+        images: the file that lists names and sizes of the ids; None for none.
+
+    Attributes:
+        ids: int64 (n,), ascending.
+        keys: n.
+        sizes: float64 (n, 2), the width and height in pixels that images had for the detector.
+
+    Raises:
+        DataError: if the dataset holds no image bytes, or the list is broken.
+    """
+
+    def __init__(self, dataset: Dataset, path: Path, images: Path | None) -> None:
+        self._dataset, self._path, self._images = dataset, path, images
+        self._listed = None if images is None else _listed_images(images)
+        entries = [entry for name in filled_splits(dataset) for entry in dataset.split(name).entries]
+        entries.sort(key=lambda entry: entry["id"])
+        if not all(entry.get("width") for entry in entries):
+            raise DataError(f"{dataset.path} holds no image bytes, only precomputed features.")
+        self.ids = np.array([entry["id"] for entry in entries], np.int64)
+        self.keys: list[str] = [entry["key"] for entry in entries]
+        self._stored = np.array([[entry["width"], entry["height"]] for entry in entries], np.float64)
+        # Sizes that the detector saw, and where they are from the list.
+        self.sizes, self._known = self._stored.copy(), np.zeros(len(entries), bool)
+        self._called: dict[int, int | str] = {}
+        # Way of calling an image, and its name that way -> the rows of the images that have it.
+        self._rows: defaultdict[tuple[int, str | None], list[int]] = defaultdict(list)
+        for row, key in enumerate(self.keys):
+            for form in enumerate(name_forms(key)):
+                self._rows[form].append(row)
+
+    def find(self, image: int | str) -> int:
+        """Returns the row of an image_id; -1 if the dataset has no such image.
+
+        Raises:
+            DataError: if it may be several images, or another image_id is the same image.
+        """
+        name, size = str(image), None
+        if self._listed is not None:
+            entry = self._listed.get(name.strip())
+            if entry is None:
+                return -1
+            name, size = entry
+        for way, form in enumerate(name_forms(name)):
+            rows = self._rows.get((way, form), []) if form else []
+            if len(rows) > 1:
+                raise DataError(
+                    f"{self._path}: image_id {image!r} may be several images of {self._dataset.path}: "
+                    f"{_shown([self.keys[row] for row in rows])}. Call them by their whole keys."
+                )
+            if rows:
+                other = self._called.setdefault(rows[0], image)
+                if str(other).strip() != str(image).strip():
+                    raise DataError(
+                        f"{self._path}: image_ids {other!r} and {image!r} are both taken for the image "
+                        f"{self.keys[rows[0]]!r} of {self._dataset.path}. Call it by its whole key, and "
+                        "leave out images that the dataset does not have."
+                    )
+                if size is not None:
+                    self.sizes[rows[0]], self._known[rows[0]] = size, True
+                return rows[0]
+        return -1
+
+    def check_sizes(self, rows: np.ndarray) -> list[str]:
+        """Checks that `sizes` are those that the detector saw.
+
+        Args:
+            rows: int64 (k,), the images that have detections.
+
+        Returns:
+            Lines worth showing.
+
+        Raises:
+            DataError: if an image may have been larger than the stored one, or was turned.
+        """
+        notes = self._compare(rows[self._known[rows]])
+        limit = self._dataset.manifest.get("writing", {}).get("max_side")
+        unknown = rows[~self._known[rows]]
+        # What was shrunk has the largest side exactly; all smaller images are stored as they were.
+        if limit is not None and (doubtful := unknown[self._stored[unknown].max(axis=1) >= limit]).size:
+            raise DataError(
+                f"{self._dataset.path} was prepared with --max-side {limit}, so {len(doubtful):,} images may "
+                f"have been larger when their boxes were found ({_shown([self.keys[r] for r in doubtful])}). "
+                f"Give the sizes of the images of {self._path}: --images FILE, a COCO annotations file with "
+                "file_name, width and height."
+            )
+        return notes
+
+    def _compare(self, rows: np.ndarray) -> list[str]:
+        """Compares the shapes of listed images with the stored ones."""
+        sizes, stored = self.sizes[rows], self._stored[rows]
+        ratio, stored_ratio = sizes[:, 0] / sizes[:, 1], stored[:, 0] / stored[:, 1]
+        # Sides of shrunk images are rounded to pixels.
+        slack = 1 + 0.01 + (1 / stored).sum(axis=1)
+        same, turned = (
+            np.maximum(a / b, b / a) <= slack for a, b in ((ratio, stored_ratio), (1 / ratio, stored_ratio))
+        )
+
+        def example(which: np.ndarray) -> str:
+            first = int(np.argmax(which))
+            width, height = sizes[first]
+            here = "{:.0f} x {:.0f}".format(*stored[first])
+            return f"first {self.keys[rows[first]]!r}: {width:.0f} x {height:.0f} there and {here} here"
+
+        if (bad := turned & ~same).any():
+            raise DataError(
+                f"{self._images} has {int(bad.sum()):,} images turned on their side ({example(bad)}), "
+                "so their boxes would lie elsewhere. Detect in images that are upright, as EXIF says."
+            )
+        if same.all():
+            return []
+        return [
+            f"{int((~same).sum()):,} images are of other shape in {self._images} ({example(~same)}); "
+            "their boxes are taken as parts of the image's sides."
+        ]
+
+    def nothing_fits(self, image_ids: Sequence[int | str]) -> str:
+        """Returns what to say where no image_id is an image of the dataset."""
+        by = "" if self._listed is None else f" by the file names in {self._images}"
+        advice = (
+            "They must be keys, with or without folders and ending, or the numbers in file names such as "
+            "000000391895.jpg; for other ids list id and file_name with --images FILE, as COCO's annotations "
+            "do."
+        )
+        if self._listed is not None:
+            advice = "Its ids must be those of the detections, and its file names the keys."
+        return (
+            f"None of the {len(image_ids):,} image_ids of {self._path} is an image of {self._dataset.path}{by}: "
+            f"they are {_shown(image_ids)}, and the keys {_shown(self.keys)}. {advice}"
+        )

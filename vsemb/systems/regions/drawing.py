@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -73,13 +74,11 @@ def draw_alignment(
     """
     if not len(words) == len(regions) == len(scores):
         raise invalid_argument("words", len(words), f"as many as regions ({len(regions)}) and scores")
-    side = min(max(*image.size, _SMALLEST), _LARGEST) if side is None else side
-    if side < 64:
-        raise invalid_argument("side", side, "a number of pixels >= 64")
-    shown = _shown(scores, fade)
+    scaled, side = scaled_for_drawing(image, side)
+    best = max(map(float, scores), default=0.0)
+    shown = [score > 0 and score >= fade * best for score in map(float, scores)]
     used = dict.fromkeys(int(region) for region, seen in zip(regions, shown, strict=True) if seen and region >= 0)
     colours = {region: COLOURS[position % len(COLOURS)] for position, region in enumerate(used)}
-    scaled = scaled_to(image, side)
     size = max(14, side // 44) if side >= _SMALLEST // 2 else max(9, side // 18)
     _draw_boxes(scaled, boxes, colours, size)
     # A thin image must not squeeze the words.
@@ -101,19 +100,44 @@ def draw_alignment(
     return picture
 
 
-def _shown(scores: Sequence[float] | np.ndarray, fade: float) -> list[bool]:
-    best = max(map(float, scores), default=0.0)
-    return [score > 0 and score >= fade * best for score in map(float, scores)]
+def scaled_for_drawing(image: Image.Image, side: int | None) -> tuple[Image.Image, int]:
+    """Returns an image in the size that it is drawn on in, RGB, and its longer side.
+
+    Args:
+        image: any.
+        side: the longer side in pixels; None for its own between 512 and 1280.
+
+    Raises:
+        InvalidArgumentError: for a side below 64.
+    """
+    side = min(max(*image.size, _SMALLEST), _LARGEST) if side is None else side
+    if side < 64:
+        raise invalid_argument("side", side, "a number of pixels >= 64")
+    return scaled_to(image, side), side
 
 
 def _draw_boxes(image: Image.Image, boxes: np.ndarray, colours: dict[int, str], size: int) -> None:
+    """Draws boxes, each with its region's number in its first corner where no other number stands."""
     pixels = {region: pixel_box(boxes[region], image.size) for region in colours}
     draw_outlines(image, [(pixels[region], colour) for region, colour in colours.items()], max(2, size // 6))
-    pen = ImageDraw.Draw(image)
-    font = ImageFont.load_default(size=size)
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(size=size)
     placed: list[Rectangle] = []
-    for region, box in pixels.items():
-        placed.append(_draw_tag(pen, font, str(region), colours[region], box, image.size, placed))
+    for region, (x, y, wide, high) in pixels.items():
+        width, height = _chip(font, str(region))
+        right, bottom = x + wide - width, y + high - height
+        corners = [(x, y), (right, y), (x, bottom), (right, bottom), (x, y + height), (right, y + height)]
+        tags = [
+            (max(0, min(left, image.width - width)), max(0, min(top, image.height - height)), width, height)
+            for left, top in corners
+        ]
+        free = (tag for tag in tags if not any(_overlap(tag, other) for other in placed))
+        tag = next(free, tags[0])
+        _draw_chip(pen, tag[0], tag[1], font, str(region), colours[region])
+        placed.append(tag)
+
+
+def _overlap(one: Rectangle, other: Rectangle) -> bool:
+    return all(one[axis] < other[axis] + other[axis + 2] and other[axis] < one[axis] + one[axis + 2] for axis in (0, 1))
 
 
 def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], line: int) -> None:
@@ -136,50 +160,13 @@ def draw_outlines(image: Image.Image, boxes: Sequence[tuple[Rectangle, str]], li
             pen.rectangle((left, top, max(right, left), max(bottom, top)), outline=colour, width=thick)
 
 
-def _draw_tag(
-    pen: ImageDraw.ImageDraw,
-    font: Font,
-    text: str,
-    colour: str,
-    box: Rectangle,
-    size: tuple[int, int],
-    placed: list[Rectangle],
-) -> Rectangle:
-    """Writes a region's number in the first corner of its box where no other number stands."""
-    width, height = _chip(font, text)
-    x, y, right, bottom = box[0], box[1], box[0] + box[2] - width, box[1] + box[3] - height
-    corners = [(x, y), (right, y), (x, bottom), (right, bottom), (x, y + height), (right, y + height)]
-    inside = [(max(0, min(left, size[0] - width)), max(0, min(top, size[1] - height))) for left, top in corners]
-    free = [
-        (left, top)
-        for left, top in inside
-        if all(
-            left >= other[0] + other[2]
-            or other[0] >= left + width
-            or top >= other[1] + other[3]
-            or other[1] >= top + height
-            for other in placed
-        )
-    ]
-    left, top = (free or inside)[0]
-    _draw_chip(pen, font, text, colour, left, top)
-    return left, top, width, height
-
-
 def _chip(font: Font, text: str) -> tuple[int, int]:
     """Returns the width and height of a number on its coloured ground."""
     height = math.ceil(font.getbbox("0123456789")[3]) + 4
     return max(math.ceil(font.getlength(text)) + 8, height), height
 
 
-def _draw_chip(
-    pen: ImageDraw.ImageDraw,
-    font: Font,
-    text: str,
-    colour: str,
-    x: int,
-    y: int,
-) -> None:
+def _draw_chip(pen: ImageDraw.ImageDraw, x: int, y: int, font: Font, text: str, colour: str) -> None:
     width, height = _chip(font, text)
     pen.rounded_rectangle((x, y, x + width - 1, y + height - 1), height // 4, colour, "white")
     pen.text((x + width / 2, y + height / 2), text, "white", font, "mm")
@@ -195,13 +182,11 @@ class _Text:
 
     def __init__(self, width: int, size: int) -> None:
         self._font, self._small = (ImageFont.load_default(size=each) for each in (size, max(8, size * 7 // 10)))
-        self._limit = width - size
-        self._gap, self._left = max(3, size // 3), size // 2
-        self._line = round(2.6 * size)
-        self._x, self._row = self._left, 0
-        self._jobs: list[Callable[[ImageDraw.ImageDraw, int], None]] = []
-        self._margin = size // 2
-        self._size = size
+        self._size, self._limit, self._margin = size, width - size, size // 2
+        self._gap, self._line = max(3, size // 3), round(2.6 * size)
+        self._x, self._row = self._margin, 0
+        # What draws, from where, and what.
+        self._jobs: list[tuple[Callable[..., None], int, int, tuple]] = []
 
     @property
     def height(self) -> int:
@@ -221,51 +206,39 @@ class _Text:
             chip, _ = _chip(self._small, region[0])
             # Never at the end of a line, away from its words.
             self._fit(chip + self._gap + self._width(words[0], scores[0]))
-            self._add(self._chip_at, region, self._x)
+            self._add(_draw_chip, self._small, *region)
             self._x += chip + self._gap
-        for position, (word, score, colour) in enumerate(zip(words, scores, shown, strict=True)):
+        for position, (word, score, strong) in enumerate(zip(words, scores, shown, strict=True)):
             if position or region is None:
                 self._fit(self._width(word, score))
-            room = max(self._limit - self._x + self._left, 3 * self._size)
-            text = cut_text(word, self._font, room)
-            self._add(self._word_at, (text, score, region, colour, position < len(words) - 1), self._x)
+            text = cut_text(word, self._font, max(self._limit - self._x + self._margin, 3 * self._size))
+            gap = self._gap if position < len(words) - 1 else 0
+            self._add(self._draw_word, text, score, None if region is None else region[1], strong, gap)
             self._x += math.ceil(self._width(text, score)) + self._gap
         self._x += self._gap
 
     def draw(self, pen: ImageDraw.ImageDraw, top: int) -> None:
         """Draws all lines below a height."""
-        for job in self._jobs:
-            job(pen, top + self._margin)
+        for draw, x, y, what in self._jobs:
+            draw(pen, x, top + self._margin + y, *what)
 
     def _width(self, word: str, score: str) -> float:
         return max(self._font.getlength(drawable(word)), self._small.getlength(score))
 
     def _fit(self, width: float) -> None:
-        if self._x > self._left and self._x + width > self._limit + self._left:
-            self._x, self._row = self._left, self._row + 1
+        if self._x > self._margin and self._x + width > self._limit + self._margin:
+            self._x, self._row = self._margin, self._row + 1
 
-    def _add(self, draw: Callable[..., None], what: tuple, x: int) -> None:
-        y = self._row * self._line
-        self._jobs.append(lambda pen, top: draw(pen, x, top + y, *what))
+    def _add(self, draw: Callable[..., None], *what: Any) -> None:
+        self._jobs.append((draw, self._x, self._row * self._line, what))
 
-    def _chip_at(self, pen: ImageDraw.ImageDraw, x: int, y: int, text: str, colour: str) -> None:
-        _draw_chip(pen, self._small, text, colour, x, y)
-
-    def _word_at(
-        self,
-        pen: ImageDraw.ImageDraw,
-        x: int,
-        y: int,
-        word: str,
-        score: str,
-        region: tuple[str, str] | None,
-        shown: bool,
-        more: bool,
+    def _draw_word(
+        self, pen: ImageDraw.ImageDraw, x: int, y: int, word: str, score: str, colour: str | None, shown: bool, gap: int
     ) -> None:
-        ink = region[1] if region is not None and shown else _GREY
-        pen.text((x, y), word, ink, self._font)
+        """Writes a word with its score below it, underlined in the colour of its box as far as the next word."""
+        pen.text((x, y), word, colour if colour is not None and shown else _GREY, self._font)
         baseline = y + round(1.35 * self._size)
-        if region is not None:
-            end = x + self._width(word, score) + (self._gap if more else 0)
-            pen.line((x, baseline, end, baseline), region[1], max(1, self._size // 10))
+        if colour is not None:
+            end = x + self._width(word, score) + gap
+            pen.line((x, baseline, end, baseline), colour, max(1, self._size // 10))
         pen.text((x, baseline + self._size // 6), score, INK if shown else _GREY, self._small)

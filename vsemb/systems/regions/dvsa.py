@@ -2,9 +2,9 @@
 
 | equation | what | where |
 | --- | --- | --- |
-| section 3.1.1 | the 19 best boxes and the whole image | `vsemb.systems.regions.image`, `vsemb regions` |
-| 1 | v = W_m CNN(I_b) + b_m | `vsemb.systems.regions.region_encoder.RegionEncoder` |
-| 2-6 | bidirectional network over words | `vsemb.systems.regions.contextual_tokens.ContextualTokenEncoder` |
+| section 3.1.1 | the 19 best boxes and the whole image | `vsemb.systems.regions.proposals`, `vsemb regions` |
+| 1 | v = W_m CNN(I_b) + b_m | `vsemb.systems.regions.encoders.RegionEncoder` |
+| 2-6 | bidirectional network over words | `vsemb.systems.regions.encoders.ContextualTokenEncoder` |
 | 7 | score of an image and a sentence, all regions | `vsemb.systems.regions.similarities.SumSim` |
 | 8 | the same, each word's best region | `vsemb.systems.regions.similarities.MaxSim` |
 | 9 | max-margin in both directions | `vsemb.losses.PairwiseRanking(margin=1)` |
@@ -42,7 +42,7 @@ from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text
-from vsemb.systems.regions.contextual_tokens import ContextualTokens
+from vsemb.systems.regions.encoders import ContextualTokens
 from vsemb.systems.regions.image_tower import Regions
 from vsemb.systems.regions.similarities import CrossAttention, LateInteraction, MaxSim
 from vsemb.text.tokenizers import Words

@@ -15,14 +15,17 @@ import tensorflow as tf
 from vsemb.data.features.files import CLASSIFIER_NAME
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
-from vsemb.export.served_model import ImageInput
+from vsemb.errors import DataError
 from vsemb.files import read_json, write_json
 from vsemb.image.backbones import build_backbone
 from vsemb.parts import Count, Positive
 from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.pictures import read_picture
-from vsemb.systems.regions.image import RegionConfig, RegionExtractor, build_classifier, propose_boxes
-from vsemb.systems.regions.region_encoder import RegionEncoder
+from vsemb.runs.run import Run
+from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.encoders import RegionEncoder
+from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
+from vsemb.systems.regions.proposals import propose_boxes
 from vsemb.systems.regions.region_store import RegionStore
 from vsemb.systems.regions.signature import RegionInput
 
@@ -59,21 +62,10 @@ class RegionImages(ImageSource):
 
 
 @dataclass(frozen=True)
-class Regions(CachedImages, kind="regions"):
-    """Cached features of the regions of every image, see `vsemb regions`.
+class CachedRegions(CachedImages):
+    """Base of the towers that read cached regions."""
 
-    Attributes:
-        max_regions: only the first so many regions of an image, of which the whole image is the first; null for all.
-        use_bias: whether the map to the embedding has a bias.
-        init_scale: the map is uniform in +- this; null for Glorot's range.
-    """
-
-    produces: ClassVar[str] = "multi_vector"
     folder: ClassVar[str] = "regions"
-
-    max_regions: Count | None = None
-    use_bias: bool = True
-    init_scale: Positive | None = None
 
     def open(self, dataset: Dataset) -> RegionStore:
         return RegionStore.find(dataset, self.fingerprint)
@@ -94,6 +86,34 @@ class Regions(CachedImages, kind="regions"):
         if store.classifier_path is not None:
             shutil.copyfile(store.classifier_path, folder / BACKBONE / CLASSIFIER_NAME)
 
+    def facts(self, path: Path) -> str:
+        kept = kept_backbone(path)
+        if kept is None:
+            return "precomputed features of an unknown network"
+        return f"features of {kept[0].name}, images of {kept[0].size} pixels a side, of {self.read_regions(path)}"
+
+    def read_regions(self, path: Path) -> str:
+        """Returns which regions of an image a run reads, as a phrase."""
+        del path
+        return "the whole image alone"
+
+
+@dataclass(frozen=True)
+class Regions(CachedRegions, kind="regions"):
+    """Cached features of the regions of every image, see `vsemb regions`.
+
+    Attributes:
+        max_regions: only the first so many regions of an image, of which the whole image is the first; null for all.
+        use_bias: whether the map to the embedding has a bias.
+        init_scale: the map is uniform in +- this; null for Glorot's range.
+    """
+
+    produces: ClassVar[str] = "multi_vector"
+
+    max_regions: Count | None = None
+    use_bias: bool = True
+    init_scale: Positive | None = None
+
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> RegionImages:
         del training, service
         return RegionImages(store, split, self.max_regions)
@@ -103,14 +123,8 @@ class Regions(CachedImages, kind="regions"):
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> RegionEncoder:
         del seed
-        return RegionEncoder(
-            info["feature_dim"] if dim is None else dim,
-            use_bias=self.use_bias,
-            dropout=self.dropout,
-            standardize=self.standardize,
-            init_scale=self.init_scale,
-            dtype=dtype,
-        )
+        size = info["feature_dim"] if dim is None else dim
+        return RegionEncoder(size, **self.arguments("fingerprint", "max_regions"), dtype=dtype)
 
     def features(self, store: Any, split: Split) -> np.ndarray:
         """Returns the features of regions of as many images as give enough: (n, dim)."""
@@ -120,75 +134,60 @@ class Regions(CachedImages, kind="regions"):
         return regions[regions.any(axis=-1)]
 
     def image_input(self, path: Path) -> RegionInput | None:
-        regions = kept_regions(path)
-        if regions is None:
-            return None
-        if self.max_regions is not None and self.max_regions <= regions.count:
-            # The best come first, so that fewer are the first of more.
-            regions = dataclasses.replace(regions, count=self.max_regions - 1)
-        extractor = kept_extractor(path, regions)
-        return RegionInput(extractor.backbone_config, extractor.backbone, extractor)
-
-    def whole_image_input(self, path: Path) -> WholeImageInput | None:
-        """Returns how image bytes become the features of the whole image, region 0: (batch, dim)."""
-        regions = kept_regions(path)
-        if regions is None:
-            return None
-        whole = dataclasses.replace(regions, source="grid", rank="objectness", count=0)
-        extractor = kept_extractor(path, whole)
-        return WholeImageInput(extractor.backbone_config, extractor.backbone, extractor)
+        # The best come first, so that fewer are the first of more.
+        return RegionInput.of(kept_extractor(path, self.max_regions)) if keeps_network(path) else None
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
-        regions = kept_regions(path)
-        if regions is None or regions.in_graph:
+        if not keeps_network(path) or kept_regions(path).in_graph:
             return {}
         pixels = np.asarray(read_picture(encoded, name))
-        return {"boxes": propose_boxes(regions, pixels, name)[None].astype(np.float32)}
+        return {"boxes": propose_boxes(kept_regions(path), pixels, name)[None].astype(np.float32)}
 
-    def facts(self, path: Path) -> str:
-        kept, regions = kept_backbone(path), kept_regions(path)
-        if kept is None or regions is None:
-            return "precomputed features of an unknown network"
-        said = f"features of {kept[0].name}, images of {kept[0].size} pixels a side"
+    def read_regions(self, path: Path) -> str:
+        regions = kept_regions(path)
         count = min(1 + regions.count, self.max_regions or 1 + regions.count)
         if count == 1:
-            return f"{said}, of the whole image alone"
-        return f"{said}, of {count} regions at most ({regions.source}), the whole image among them"
+            return super().read_regions(path)
+        return f"{count} regions at most ({regions.source}), the whole image among them"
 
 
-@dataclass(frozen=True, eq=False)
-class WholeImageInput(ImageInput):
-    """Image bytes to the features of the whole image, as a cache of regions has them.
-
-    Attributes:
-        extractor: finds no box besides the whole image.
-    """
-
-    extractor: RegionExtractor | None = None
-
-    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        assert self.extractor is not None
-        found = self.extractor(encoded)
-        return found.features[:, 0], found.valid
+def keeps_network(path: Path) -> bool:
+    """Whether a run directory has the network that describes the regions of new images."""
+    return (path / BACKBONE / _REGIONS_CONFIG).exists()
 
 
-def kept_regions(path: Path) -> RegionConfig | None:
-    """Returns how a run finds the regions of new images; None where it keeps no network for them.
+def kept_regions(path: Path) -> RegionConfig:
+    """Returns how a run finds the regions of new images.
 
     Args:
         path: the run directory.
+
+    Raises:
+        DataError: if the run's regions are of a network that is not known.
     """
-    file = path / BACKBONE / _REGIONS_CONFIG
-    return RegionConfig.from_json(read_json(file, "regions")) if file.exists() else None
+    if not keeps_network(path):
+        raise DataError(
+            f"{path} was trained on regions whose network is not known, so it cannot read new images. "
+            "Train it on regions made by `vsemb regions`."
+        )
+    return RegionConfig.from_json(read_json(path / BACKBONE / _REGIONS_CONFIG, "regions"))
 
 
-def kept_extractor(path: Path, regions: RegionConfig) -> RegionExtractor:
-    """Returns what finds regions of images and describes them with the network that a run keeps.
+def kept_extractor(path: Path, max_regions: int | None = None, **changes: Any) -> RegionExtractor:
+    """Returns what finds and describes the regions of new images as the cache of a run did.
 
     Args:
         path: the run directory.
-        regions: which regions.
+        max_regions: only the first so many regions; None for all.
+        **changes: other fields of the run's `RegionConfig`.
+
+    Raises:
+        DataError: if the run's regions are of a network that is not known.
     """
+    regions = kept_regions(path)
+    if max_regions is not None:
+        changes["count"] = min(regions.count, max_regions - 1)
+    regions = dataclasses.replace(regions, **changes)
     kept = kept_backbone(path)
     assert kept is not None
     config, weights = kept
@@ -196,3 +195,32 @@ def kept_extractor(path: Path, regions: RegionConfig) -> RegionExtractor:
     # Beside the weights of the backbone.
     classifier = build_classifier(config, weights.parent / CLASSIFIER_NAME) if regions.by_classifier else None
     return RegionExtractor(config, regions, backbone, classifier)
+
+
+def require_regions(run: Run) -> None:
+    """Refuses a run whose images are not regions.
+
+    Raises:
+        DataError: naming a recipe whose images are.
+    """
+    if not run.sees_images or not run.multi_vector:
+        raise _no_regions(run)
+
+
+def _no_regions(run: Run) -> DataError:
+    return DataError(
+        f"{run.path} must be a run on regions; its recipe {run.recipe.name!r} embeds an image as one vector. "
+        "Train one on regions: vsemb train dvsa"
+    )
+
+
+def regions_of(run: Run, dataset: Dataset) -> RegionStore:
+    """Opens the regions of a dataset's images that a run reads.
+
+    Raises:
+        DataError: if the run reads none, or the dataset has none or others.
+    """
+    # Captions of regions read the same cache, one region at a time.
+    if not isinstance(getattr(run.recipe, "image", None), Regions):
+        raise _no_regions(run)
+    return run.features_of(dataset)

@@ -16,8 +16,8 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
+from vsemb.systems.regions.image_tower import regions_of, require_regions
 from vsemb.systems.regions.region_search import FoundRegion, best_regions
-from vsemb.systems.regions.run import regions_of, require_regions
 
 # Captions embedded at once.
 _BLOCK = 2048
@@ -75,9 +75,8 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
 
     Raises:
         InvalidArgumentError: if no word has so many occurrences, or there is no such split.
-        DataError: if the run has no regions, its embeddings are unit vectors, or a norm is not finite.
+        DataError: if a norm is not finite.
     """
-    _check(run)
     if min_count < 1:
         raise invalid_argument("min_count", min_count, "an integer >= 1")
     ids, offsets = run.encode(run.texts_of(dataset.split(split))[0])
@@ -89,17 +88,16 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
             bounds = offsets[start : start + _BLOCK + 1]
             tokens = ids[bounds[0] : bounds[-1]]
             vectors = embedder.texts(tokens, bounds - bounds[0])  # (captions, words, dim)
-            lengths = np.diff(bounds)
-            real = np.arange(vectors.shape[1]) < lengths[:, None]
+            real = np.arange(vectors.shape[1]) < np.diff(bounds)[:, None]
             sums += np.bincount(tokens, np.linalg.norm(vectors, axis=2)[real], len(sums))
             counts += np.bincount(tokens, minlength=len(counts))
-            bar.update(len(lengths))
-    known = np.arange(len(counts)) >= 2
-    if not np.any(known & (counts >= min_count)):
-        most = int(counts[known].max(initial=0))
-        fix = f"The most frequent word of the split {split!r} has {most}."
+            bar.update(len(bounds) - 1)
+    # The first two are padding and words that are not known.
+    counts[:2] = 0
+    rows = np.flatnonzero(counts >= min_count)
+    if not len(rows):
+        fix = f"The most frequent word of the split {split!r} has {counts.max()}."
         raise invalid_argument("min_count", min_count, "a number of occurrences that some word has", fix)
-    rows = np.flatnonzero(known & (counts >= min_count))
     means = sums[rows] / counts[rows]
     if not np.isfinite(means).all():
         raise DataError("The vectors of words hold NaN or infinity. The model is broken; nothing was measured.")
@@ -129,6 +127,7 @@ def measure_norms(
         every, parts: as for `vsemb.systems.regions.region_search.search_regions`.
 
     Raises:
+        DataError: if the run has no regions, or its embeddings are unit vectors.
         VsembError: as `word_norms` and `search_regions`.
 
     Example:
@@ -136,7 +135,12 @@ def measure_norms(
         found = measure_norms(Run.open("runs/dvsa"), Dataset.open("data/flickr8k"))
         print([word.word for word in found.largest])
     """
-    _check(run)
+    require_regions(run)
+    if run.recipe.similarity.unit_length:
+        raise DataError(
+            f"{run.path} must be a run whose embeddings have norms; its similarity {run.recipe.similarity.kind!r} "
+            "compares unit vectors. Train one with norms: vsemb train dvsa --variant paper"
+        )
     if k < 1:
         raise invalid_argument("k", k, "an integer >= 1")
     # Opened first: what the dataset lacks is said before the work of embedding.
@@ -146,12 +150,3 @@ def measure_norms(
         run, dataset, [split], lambda vectors: np.linalg.norm(vectors, axis=2), k, every=every, parts=parts
     )
     return Norms(words[:k], words[: -k - 1 : -1], regions)
-
-
-def _check(run: Run) -> None:
-    require_regions(run)
-    if run.recipe.similarity.unit_length:
-        raise DataError(
-            f"{run.path} must be a run whose embeddings have norms; its similarity {run.recipe.similarity.kind!r} "
-            "compares unit vectors. Train one with norms: vsemb train dvsa --variant paper"
-        )

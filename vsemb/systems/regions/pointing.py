@@ -1,15 +1,18 @@
-"""Measuring a run by pointing: do the words of a caption find what they name in the image?
+"""Pointing: whether the region that a word of a caption chooses lies on what the word names in the image.
 
-On data that know the boxes of objects and the words that name them, such as `vsemb scenes` makes. Each word
-takes the region of the best chain (Karpathy and Fei-Fei 2015, equations 10 to 12), which without affinity is
-its own best region. All regions of the dataset's cache can be chosen, whatever the run was trained on: so a
-run trained on whole images alone is measured by the same task.
+Needs data that know it, such as `vsemb scenes` makes: the boxes of an image's objects, and which words of its captions
+name which of them. A word is right where its region overlaps one of its objects with an intersection over union of
+`THRESHOLD` or more.
+
+Each word takes the region of the best chain (Karpathy and Fei-Fei 2015, equations 10 to 12), which without affinity is
+its own best region. All regions of the dataset's cache can be chosen, whatever the run was trained on: so a run trained
+on whole images alone is measured by the same task.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,28 +25,285 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
-from vsemb.systems.regions.pointing_metrics import (
-    PointingMetrics,
-    ScoreSpread,
-    check_bootstrap,
-    check_threshold,
-    evaluate_pointing,
-    named_objects,
-    object_nouns,
-    right_regions,
-)
+from vsemb.systems.regions.image_tower import regions_of, require_regions
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.run import regions_of, require_regions
 from vsemb.systems.regions.set_scores import item_mask
+from vsemb.systems.regions.signature import chain_in_graph
 from vsemb.systems.regions.similarities import MultiVectorSimilarity
-from vsemb.systems.regions.viterbi import best_chain
 
+#: A region is right from this intersection over union with an object on.
+THRESHOLD = 0.5
 #: Affinities tried by default, in units of `PointingTask.spread`.
 STEPS = (0.0, 0.25, 0.5, 1.0, 2.0)
+# Boxes of regions are float32 fractions of the image, so an overlap of exactly the threshold may round below.
+_ROUNDING = 1e-6
 # The split that an affinity is chosen on.
 _CHOOSING = "val"
 _CAPTIONS = 256
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class PointingShare:
+    """Shares of words and of nouns, in percent.
+
+    Attributes:
+        words: of all words that name objects.
+        nouns: of the nouns among these, see `object_nouns`.
+        intervals: 95 % bootstrap intervals of both, over images, where asked for.
+    """
+
+    words: float
+    nouns: float
+    intervals: dict[str, list[float]] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; the intervals only where they were computed."""
+        values: dict[str, Any] = {"words": self.words, "nouns": self.nouns}
+        return values if self.intervals is None else values | {"intervals_95": self.intervals}
+
+
+@dataclass(frozen=True)
+class PointingMetrics:
+    """The result of `evaluate_pointing`.
+
+    Attributes:
+        accuracy: affinity -> share of the words that are right; affinity 0 is without smoothing.
+        chance: what a region drawn at random from those of the image is worth, exactly.
+        whole_image: what pointing at the whole image always is worth.
+        ceiling: the share of the words for which a right region exists.
+        images: number of images.
+        words: number of words.
+        nouns: number of nouns among them.
+        undecided: words that chose no region and count as wrong: they stand behind the longest text that the
+            model reads, have no letter or digit, or their vector is zero, which is no item of a set.
+        regions: regions to choose from, the mean over words.
+    """
+
+    accuracy: dict[float, PointingShare]
+    chance: PointingShare
+    whole_image: PointingShare
+    ceiling: PointingShare
+    images: int
+    words: int
+    nouns: int
+    undecided: int
+    regions: float
+
+    def best_affinity(self) -> float:
+        """Returns the affinity with most words right; of equal ones the smallest."""
+        return min(self.accuracy, key=lambda affinity: (-self.accuracy[affinity].words, affinity))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values; `accuracy` as a list, since keys of JSON are no numbers."""
+        values = dict(vars(self))
+        for name in ("chance", "whole_image", "ceiling"):
+            values[name] = values[name].to_json()
+        values["accuracy"] = [{"affinity": affinity, **share.to_json()} for affinity, share in self.accuracy.items()]
+        return values
+
+
+def box_iou(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Returns the intersection over union of every box with every other.
+
+    Args:
+        boxes: (..., n, 4) [x, y, w, h] in any unit, the same for both.
+        others: (..., m, 4).
+
+    Returns:
+        (..., n, m) float64 in [0, 1]; 0 where a box has no area, as padding has none.
+
+    Example: the second box is the left half of the first.
+
+    >>> box_iou(np.array([[0, 0, 4, 2]]), np.array([[0, 0, 2, 2], [4, 0, 1, 1]])).tolist()
+    [[0.5, 0.0]]
+    """
+    first = np.asarray(boxes, np.float64)[..., :, None, :]  # (..., n, 1, 4)
+    second = np.asarray(others, np.float64)[..., None, :, :]  # (..., 1, m, 4)
+    starts = np.maximum(first[..., :2], second[..., :2])
+    ends = np.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
+    shared = np.prod(np.maximum(ends - starts, 0), axis=-1)
+    union = np.prod(first[..., 2:], axis=-1) + np.prod(second[..., 2:], axis=-1) - shared
+    return np.divide(shared, union, out=np.zeros_like(shared), where=shared > 0)
+
+
+def named_objects(alignment: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    """Returns the objects that each word names.
+
+    Args:
+        alignment: (word, object) pairs of one caption, as `vsemb.data.records.ImageRecord` has them.
+
+    Returns:
+        word -> its objects, both ascending; words that name none are left out.
+
+    Example: "two red rings", a plural of objects 0 and 2.
+
+    >>> named_objects([(1, 0), (1, 2), (2, 0), (2, 2)])
+    {1: (0, 2), 2: (0, 2)}
+    """
+    found: dict[int, set[int]] = {}
+    for word, item in alignment:
+        found.setdefault(int(word), set()).add(int(item))
+    return {word: tuple(sorted(found[word])) for word in sorted(found)}
+
+
+def object_nouns(named: Mapping[int, tuple[int, ...]]) -> set[int]:
+    """Tells the nouns among the words that name objects, by their places alone.
+
+    The noun of some objects is the last word of the first run of neighbouring words that name exactly
+    these. What names the same objects later in the caption is no noun, since it may as well be said of them
+    ("the square is large and yellow"). This is English, where adjectives stand before their noun.
+
+    Args:
+        named: word -> its objects, from `named_objects`.
+
+    Returns:
+        the words.
+
+    Example: "a turquoise ring", "the square is large and yellow".
+
+    >>> object_nouns({1: (0,), 2: (0,)}), object_nouns({1: (0,), 3: (0,), 5: (0,)})
+    ({2}, {1})
+    """
+    nouns: dict[tuple[int, ...], int] = {}
+    for word in sorted(named):
+        objects = named[word]
+        if nouns.get(objects, word - 1) == word - 1:
+            nouns[objects] = word
+    return set(nouns.values())
+
+
+def right_regions(regions: np.ndarray, objects: np.ndarray, named: Sequence[Sequence[int]]) -> np.ndarray:
+    """Tells which regions of an image would be right for each word.
+
+    Args:
+        regions: (regions, 4) boxes [x, y, w, h]; a box of zeros is padding and never right.
+        objects: (objects, 4) boxes in the same unit.
+        named: for each word the objects that it names.
+
+    Returns:
+        (words, regions) bool.
+
+    Raises:
+        DataError: if a word names an object that is not there.
+
+    Example: a plural is right on either object.
+
+    >>> objects = np.array([[0, 0, 1, 1], [5, 5, 2, 2]])
+    >>> right_regions(np.array([[0, 0, 9, 9], [0, 0, 1, 1], [5, 5, 2, 3]]), objects, [[0], [0, 1]]).tolist()
+    [[False, True, False], [False, True, True]]
+    """
+    overlaps = box_iou(regions, objects) >= THRESHOLD - _ROUNDING  # (regions, objects)
+    names = np.zeros((len(named), overlaps.shape[1]), bool)  # (words, objects)
+    for word, items in enumerate(named):
+        wrong = [item for item in items if not 0 <= item < names.shape[1]]
+        if wrong:
+            raise DataError(f"A word names object {wrong[0]} of {names.shape[1]}, counted from 0.")
+        names[word, list(items)] = True
+    return np.asarray((names[:, None] & overlaps[None]).any(axis=-1))
+
+
+def _hits(right: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Returns which words chose a right region; -1, no region, is wrong."""
+    return right[np.arange(len(right)), chosen] & (chosen >= 0)
+
+
+def evaluate_pointing(
+    right: np.ndarray,
+    real: np.ndarray,
+    chosen: Mapping[float, np.ndarray],
+    nouns: np.ndarray,
+    images: np.ndarray,
+    *,
+    bootstrap: int = 0,
+) -> PointingMetrics:
+    """Measures pointing of the words of many images.
+
+    Args:
+        right: (words, regions) bool, from `right_regions`. Region 0 is the whole image.
+        real: (words, regions) bool, the regions that the word's image has; the rest is padding.
+        chosen: affinity -> (words,) int, the region of each word; -1 for words that chose none.
+        nouns: (words,) bool, which are nouns.
+        images: (words,) int, the image of each word.
+        bootstrap: number of resamplings of the images for 95 % intervals; 0 for none.
+
+    Raises:
+        DataError: for no words, or no nouns.
+
+    Example: two words of one image with two regions; the first is right on the second region only.
+
+    >>> right, real = np.array([[False, True], [True, True]]), np.ones((2, 2), bool)
+    >>> chosen = {0.0: np.array([0, 1]), 1.0: np.array([1, 1])}
+    >>> metrics = evaluate_pointing(right, real, chosen, np.array([True, False]), np.zeros(2, int))
+    >>> [share.words for share in metrics.accuracy.values()], metrics.chance.words, metrics.best_affinity()
+    ([50.0, 100.0], 75.0, 1.0)
+    """
+    if not len(right) or not nouns.any():
+        raise DataError("There are no words that name an object, so pointing cannot be measured.")
+    right = right & real
+
+    def share(values: np.ndarray) -> PointingShare:
+        parts = {"words": np.ones(len(right), bool), "nouns": nouns}
+        means = {name: 100 * float(values[part].mean()) for name, part in parts.items()}
+        intervals = None
+        if bootstrap:
+            intervals = {name: _interval(values[part], images[part], bootstrap) for name, part in parts.items()}
+        return PointingShare(**means, intervals=intervals)
+
+    regions = real.sum(axis=1)
+    return PointingMetrics(
+        accuracy={affinity: share(_hits(right, region)) for affinity, region in chosen.items()},
+        chance=share(right.sum(axis=1) / np.maximum(regions, 1)),
+        whole_image=share(right[:, 0]),
+        ceiling=share(np.asarray(right.any(axis=1))),
+        images=len(np.unique(images)),
+        words=len(right),
+        nouns=int(nouns.sum()),
+        undecided=int((next(iter(chosen.values())) < 0).sum()),
+        regions=float(regions.mean()),
+    )
+
+
+def _interval(values: np.ndarray, images: np.ndarray, resamplings: int) -> list[float]:
+    """Resamples whole images, since words of one image are right or wrong together."""
+    numbers, rows = np.unique(images, return_inverse=True)
+    sums, counts = np.bincount(rows, weights=values), np.bincount(rows)
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(resamplings):
+        draw = generator.integers(len(numbers), size=len(numbers))
+        drawn.append(100 * float(sums[draw].sum() / counts[draw].sum()))
+    return [float(value) for value in np.percentile(drawn, [2.5, 97.5])]
+
+
+def score_spread(blocks: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> float:
+    """Returns the standard deviation of the scores of a word's regions, over all words.
+
+    Each word's scores are taken from their own mean: what counts is how much better a word's best region is
+    than its others, which an affinity (beta of Karpathy and Fei-Fei 2015, equation 12) has to outweigh.
+
+    Args:
+        blocks: some captions each: scores (captions, steps, regions), those of padding may be anything; whether there
+            is a word (captions, steps) and whether there is a region (captions, regions), both bool.
+
+    Returns:
+        The standard deviation; 0 where there is no score, and NaN or infinity where a score is.
+
+    Example: the means are 2 and 5, so that four scores are 1 away from theirs.
+
+    >>> score_spread([(np.array([[[1.0, 3.0], [4.0, 6.0]]]), np.ones((1, 2), bool), np.ones((1, 2), bool))])
+    1.0
+    """
+    squares, count = 0.0, 0
+    for scores, words, regions in blocks:
+        real = words[:, :, None] & regions[:, None]
+        known = np.where(real, scores, 0).astype(np.float64)
+        means = known.sum(axis=2, keepdims=True) / np.maximum(real.sum(axis=2, keepdims=True), 1)
+        # A broken score shows in the value.
+        with np.errstate(invalid="ignore"):
+            squares += float(np.where(real, (known - means) ** 2, 0).sum())
+        count += int(real.sum())
+    return math.sqrt(squares / max(count, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +351,10 @@ class PointingTask:
         run: a run on regions.
         dataset: the dataset; it knows objects and alignments, and its regions are cached.
         split: name of the split.
-        threshold: a region is right from this intersection over union with an object on.
 
     Raises:
         DataError: if the run or the dataset has no regions, or the split no alignments.
-        InvalidArgumentError: if there is no such split, or for a threshold outside (0, 1].
+        InvalidArgumentError: if there is no such split.
 
     Example:
 
@@ -103,14 +362,12 @@ class PointingTask:
         print(task.measure([0.0, task.spread]).to_json())
     """
 
-    def __init__(self, run: Run, dataset: Dataset, split: str, *, threshold: float = 0.5) -> None:
-        check_threshold(threshold)
+    def __init__(self, run: Run, dataset: Dataset, split: str) -> None:
         self.run = run
         self._part = dataset.split(split)
         require_regions(run)
         self._store = regions_of(run, dataset)
-        alignments = _alignments(self._part, dataset)
-        self._words = _words(run, self._part, self._store, alignments, threshold)
+        self._words = _words(run, self._part, self._store, _alignments(self._part, dataset))
 
     @cached_property
     def _blocks(self) -> list[_Scores]:
@@ -146,25 +403,12 @@ class PointingTask:
         return blocks
 
     @cached_property
-    def _chain(self) -> Any:
-        """`best_chain`, compiled once: step by step it takes ten times as long."""
-        shapes = ((None, None, None), (None, None), (None, None), ())
-        types = (tf.float32, tf.bool, tf.bool, tf.float32)
-        return tf.function(
-            best_chain,
-            input_signature=[tf.TensorSpec(*each) for each in zip(shapes, types, strict=True)],
-        )
-
-    @cached_property
     def spread(self) -> float:
         """How far the scores of a word's regions lie apart: their standard deviation, over all words.
 
         What an affinity has to outweigh, and so the unit to give it in.
         """
-        spread = ScoreSpread()
-        for block in self._blocks:
-            spread.add(block.unaries, block.words, block.regions)
-        return spread.value
+        return score_spread((block.unaries, block.words, block.regions) for block in self._blocks)
 
     def affinities(self) -> list[float]:
         """Returns 0 and a few affinities in units of `spread`, to two digits so that they can be typed."""
@@ -175,38 +419,29 @@ class PointingTask:
         chosen = np.full(len(self._words.captions), -1, np.int64)
         for block in self._blocks:
             given = (block.unaries, block.words, block.regions, np.float32(min(affinity, _LARGEST)))
-            path: Any = ops.convert_to_numpy(self._chain(*map(tf.constant, given))[0])
+            path: Any = ops.convert_to_numpy(chain_in_graph(*map(tf.constant, given)))
             tokens = self._words.tokens[block.own]
             read = (tokens >= 0) & (tokens < path.shape[1])
             chosen[block.own][read] = path[block.rows[read], tokens[read]]
         return chosen
 
-    def measure(
-        self, affinities: Sequence[float] | None = None, *, bootstrap: int = 0, seed: int = 0
-    ) -> PointingMetrics:
+    def measure(self, affinities: Sequence[float], *, bootstrap: int = 0) -> PointingMetrics:
         """Measures pointing.
 
         Args:
-            affinities: finite numbers >= 0, see `vsemb.systems.regions.viterbi.best_chain`; None for
-                `affinities()`.
+            affinities: finite numbers >= 0, see `vsemb.systems.regions.viterbi.best_chain`.
             bootstrap: see `evaluate_pointing`.
-            seed: see `evaluate_pointing`.
 
         Raises:
-            InvalidArgumentError: for an affinity or bootstrap out of range.
             DataError: if a score is not finite.
         """
-        check_bootstrap(bootstrap)
-        wanted = self.affinities() if affinities is None else check_affinities(affinities)
-        real = np.concatenate([block.regions[block.rows] for block in self._blocks])  # (words, regions)
         return evaluate_pointing(
             self._words.right,
-            real,
-            {affinity: self.chosen(affinity) for affinity in wanted},
+            np.concatenate([block.regions[block.rows] for block in self._blocks]),
+            {affinity: self.chosen(affinity) for affinity in affinities},
             self._words.nouns,
             self._part.caption_rows[self._words.captions],
             bootstrap=bootstrap,
-            seed=seed,
         )
 
 
@@ -216,7 +451,6 @@ def measure_pointing(
     split: str = "val",
     *,
     affinities: Sequence[float] | None = None,
-    threshold: float = 0.5,
     bootstrap: int = 0,
 ) -> tuple[PointingMetrics, float | None]:
     """Measures pointing on a split, with the affinity that is best on the validation split.
@@ -227,7 +461,6 @@ def measure_pointing(
         split: name of the split.
         affinities: finite numbers >= 0; None for 0 and a few in units of the scores' spread on the
             validation split.
-        threshold: see `PointingTask`.
         bootstrap: see `evaluate_pointing`.
 
     Returns:
@@ -236,6 +469,7 @@ def measure_pointing(
             split, which leaves no choice that the measured words did not take part in.
 
     Raises:
+        InvalidArgumentError: for an affinity or bootstrap out of range.
         VsembError: as `PointingTask` and its `measure`.
 
     Example:
@@ -243,14 +477,15 @@ def measure_pointing(
         metrics, chosen = measure_pointing(Run.open("runs/dvsa"), Dataset.open("data/scenes"), "test")
         print(metrics.accuracy[0.0].nouns, metrics.accuracy[chosen].nouns)
     """
-    check_bootstrap(bootstrap)
+    if bootstrap < 0:
+        raise invalid_argument("bootstrap", bootstrap, "an integer >= 0")
     if affinities is not None:
         affinities = check_affinities(affinities)
-    task = PointingTask(run, dataset, split, threshold=threshold)
+    task = PointingTask(run, dataset, split)
     choosing: PointingTask | None = task
     if split != _CHOOSING:
         known = dataset.manifest["splits"].get(_CHOOSING, {}).get("images")
-        choosing = PointingTask(run, dataset, _CHOOSING, threshold=threshold) if known else None
+        choosing = PointingTask(run, dataset, _CHOOSING) if known else None
     if affinities is None:
         affinities = (choosing or task).affinities()
     metrics = task.measure(affinities, bootstrap=bootstrap)
@@ -292,7 +527,6 @@ def _words(
     part: Split,
     store: RegionStore,
     alignments: list[list[Sequence[Sequence[int]]]],
-    threshold: float,
 ) -> _Words:
     """Finds the words that name objects, their tokens and their right regions."""
     boxes = store.boxes(part.ids)
@@ -313,7 +547,7 @@ def _words(
             named += words.values()
             caption += 1
         if named:
-            right.append(right_regions(regions, _object_boxes(entry), named, threshold))
+            right.append(right_regions(regions, _object_boxes(entry), named))
     tokens = _tokens(run, part, np.array(captions, np.int64), np.array(positions, np.int64))
     return _Words(np.array(captions, np.int64), tokens, np.array(nouns, bool), np.concatenate(right))
 

@@ -18,7 +18,8 @@ from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, deci
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.runs.serve import run_encoders
-from vsemb.systems.regions.run import regions_of, require_regions
+from vsemb.search.best import best_of
+from vsemb.systems.regions.image_tower import regions_of, require_regions
 
 # Regions embedded at once: of 4,096 entries each, their features take 80 MB.
 _BLOCK = 5120
@@ -138,67 +139,45 @@ def best_regions(
         raise invalid_argument("k", k, "an integer >= 1")
     store = regions_of(run, dataset)
     # A run on fewer regions than are cached never read the others.
-    most = run.recipe.image.max_regions
-    images = max(1, _BLOCK // store.count)
-    best: list[tuple[float, int, str, int, int]] = []
-    seen = 0
-    total = sum(len(dataset.split(name)) for name in splits)
-    with tqdm(total=total, desc="regions", unit="image", disable=None, leave=False) as bar:
-        for name in splits:
-            ids = dataset.split(name).ids
-            for start in range(0, len(ids), images):
-                block = ids[start : start + images]
-                real = np.any(store.boxes(block)[:, :most] != 0, axis=2)
-                if parts:
-                    real[:, 0] = False
-                vectors = run.model.encode_images(tf.constant(store.rows(block, most))).numpy()
-                scores = score(vectors)
-                if not np.isfinite(scores[real]).all():
-                    raise DataError(
-                        "The scores of regions hold NaN or infinity. The model or its features are broken; "
-                        "nothing was found."
-                    )
-                scores = np.where(real, scores, -np.inf)
-                rows, regions = _candidates(scores, k, every)
-                best += [
-                    (-float(scores[row, region]), seen + row, name, start + row, region)
-                    for row, region in zip(rows.tolist(), regions.tolist(), strict=True)
-                ]
-                best = sorted(best)[:k]
-                seen += len(block)
-                bar.update(len(block))
-    return [
-        _found(dataset, store.boxes, rank, -negative, name, row, region)
-        for rank, (negative, _, name, row, region) in enumerate(best, 1)
+    most = min(store.count, run.recipe.image.max_regions or store.count)
+    images = [(dataset.split(name), row) for name in splits for row in range(len(dataset.split(name)))]
+    step = max(1, _BLOCK // store.count)
+    blocks = [
+        ids[start : start + step]
+        for ids in (dataset.split(name).ids for name in splits)
+        for start in range(0, len(ids), step)
     ]
-
-
-def _candidates(scores: np.ndarray, k: int, every: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Returns rows and columns of the k largest scores, or of those among the best of each row."""
-    if every:
-        flat = np.argsort(-scores, axis=None, kind="stable")[:k]
-        rows, regions = np.unravel_index(flat, scores.shape)
-    else:
-        each = scores.argmax(axis=1)
-        rows = np.argsort(-scores[np.arange(len(scores)), each], kind="stable")[:k]
-        regions = each[rows]
-    real = np.isfinite(scores[rows, regions])
-    return rows[real], regions[real]
-
-
-def _found(
-    dataset: Dataset,
-    boxes: Callable[[np.ndarray], np.ndarray],
-    rank: int,
-    score: float,
-    name: str,
-    row: int,
-    region: int,
-) -> FoundRegion:
-    split = dataset.split(name)
-    entry = split.entries[row]
-    box = pixel_box(boxes(split.ids[[row]])[0, region], (entry["width"], entry["height"]))
-    return FoundRegion(rank, score, split.keys[row], int(split.ids[row]), name, row, region, box)
+    # The best so far, and their places among all regions.
+    best, places, seen = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
+    with tqdm(total=len(images), desc="regions", unit="image", disable=None, leave=False) as bar:
+        for ids in blocks:
+            real = np.any(store.boxes(ids)[:, :most] != 0, axis=2)
+            if parts:
+                real[:, 0] = False
+            scores = score(run.model.encode_images(tf.constant(store.rows(ids, most))).numpy())
+            if not np.isfinite(scores[real]).all():
+                raise DataError(
+                    "The scores of regions hold NaN or infinity. The model or its features are broken; "
+                    "nothing was found."
+                )
+            scores = np.where(real, scores, -np.inf)
+            if not every:
+                scores[np.arange(most) != scores.argmax(axis=1)[:, None]] = -np.inf
+            found = np.concatenate([best, scores.ravel()])
+            where, _ = best_of(found[None], k)
+            places = np.concatenate([places, seen * most + np.arange(scores.size)])[where[0]]
+            best, seen = found[where[0]], seen + len(ids)
+            bar.update(len(ids))
+    results = []
+    for rank, (value, place) in enumerate(zip(best.tolist(), places.tolist(), strict=True), 1):
+        if np.isfinite(value):
+            (split, row), region = images[place // most], place % most
+            entry, box = split.entries[row], store.boxes(split.ids[[row]])[0, region]
+            pixels = pixel_box(box, (entry["width"], entry["height"]))
+            results.append(
+                FoundRegion(rank, value, split.keys[row], int(split.ids[row]), split.name, row, region, pixels)
+            )
+    return results
 
 
 def region_sheet(dataset: Dataset, found: Sequence[FoundRegion], side: int = 160) -> Image.Image:

@@ -25,50 +25,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vsemb.data.all_images import name_images
-from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME, load_array
-from vsemb.data.features.folders import FolderKind, RowsOfIds
+from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
+from vsemb.data.features.folders import FeatureFolder
 from vsemb.errors import DataError, VsembError
 from vsemb.files import read_json, sha256_bytes
+from vsemb.systems.regions.config import REGIONS_VERSION, WHOLE_IMAGE, RegionConfig
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
-    from vsemb.systems.regions.image import RegionConfig
-
-_MANIFEST_KEYS = {
-    "dataset",
-    "backbone",
-    "weights_sha256",
-    "regions",
-    "candidates_sha256",
-    "dim",
-    "rows",
-    "ids_sha256",
-    "features_sha256",
-    "boxes_sha256",
-    "scores_sha256",
-    "fingerprint",
-}
-WHOLE_IMAGE = (0.0, 0.0, 1.0, 1.0)
 
 _BLOCK_BYTES = 4 << 20
 # Corners are sums of float32 numbers near 1, which round.
 _OUTSIDE = 1e-4
 
-KIND = FolderKind("region", "vsemb-regions", 1, frozenset(_MANIFEST_KEYS))
 
-
-class RegionStore:
-    """The cached regions of a dataset's images. Made by `RegionStore.open` or `RegionStore.find`.
-
-    Attributes:
-        directory: the folder.
-        manifest: its manifest, as a dict.
-        fingerprint: names backbone, weights, boxes and preprocessing.
-        dim: length of a region's feature vector.
-        count: regions of an image, the whole image and padding included.
-        ids: int64 (images,), ascending.
-        images_computed, seconds: what `cache_regions` had left to do, and how long it took.
+class RegionStore(FeatureFolder):
+    """The cached regions of a dataset's images, see `vsemb.data.features.folders.FeatureFolder`.
 
     Example:
 
@@ -77,105 +50,48 @@ class RegionStore:
     (2, 20, 2176)
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        manifest: dict[str, Any],
-        ids: np.ndarray,
-        features: np.ndarray,
-        boxes: np.ndarray,
-        scores: np.ndarray,
-    ):
-        self.directory = directory
-        self.manifest = manifest
-        self.fingerprint: str = manifest["fingerprint"]
-        self.count, self.dim = map(int, features.shape[1:])
-        self.ids = ids
-        self.images_computed = 0
-        self.seconds = 0.0
-        self._features = features
-        self._boxes = boxes
-        self._scores = scores
-        self._positions = RowsOfIds(ids, "regions", directory)
+    singular = "region"
+    format = "vsemb-regions", 1
+    keys = frozenset({"regions", "candidates_sha256"})
+    arrays = {"features": ("float16", (3,)), "boxes": ("float32", (3,)), "scores": ("float32", (2,))}
 
-    @classmethod
-    def open(cls, directory: str | Path, dataset: Dataset, *, verify: bool = False) -> RegionStore:
-        """Opens cached regions and checks that they belong to `dataset`.
-
-        Args:
-            directory: a folder in the dataset's `regions`.
-            dataset: the dataset that they must belong to.
-            verify: whether to read them in full, even if that was done since they last changed.
-
-        Raises:
-            DataError: if the folder is missing, incomplete or damaged, of another version, of another
-                dataset, if its ids are not exactly the dataset's, if a number is NaN or infinite, a box lies
-                outside its image, the first region is not the whole image, or padding has features.
-        """
-        from vsemb.image.backbones import BackboneConfig
-        from vsemb.systems.regions.image import RegionConfig
-
-        directory = Path(directory)
-        manifest = KIND.read_manifest(directory, dataset)
-        ids = load_array(directory / "ids.npy")
-        features = load_array(directory / "features.npy", mmap=True)
-        boxes, scores = (load_array(directory / f"{name}.npy") for name in ("boxes", "scores"))
-        found = [(array.dtype.name, array.ndim) for array in (ids, features, boxes, scores)]
-        if found != [("int64", 1), ("float16", 3), ("float32", 3), ("float32", 2)]:
-            raise DataError(
-                f"Regions in {directory} are damaged: ids {ids.dtype}, features {features.dtype} "
-                f"{features.shape}, boxes {boxes.dtype} {boxes.shape}, scores {scores.dtype} {scores.shape}."
-            )
-        KIND.check_rows(directory, manifest, dataset, ids, features)
-        if boxes.shape != (*features.shape[:2], 4) or scores.shape != features.shape[:2]:
-            raise DataError(
-                f"Regions in {directory} are damaged: features {features.shape}, boxes {boxes.shape}, "
-                f"scores {scores.shape}."
-            )
+    def expected_fingerprint(self) -> str:
         try:
-            config = RegionConfig.from_json(manifest["regions"])
-            fingerprint = region_fingerprint(
-                BackboneConfig.from_json(manifest["backbone"]),
-                manifest["weights_sha256"],
-                config,
-                manifest["candidates_sha256"],
-            )
-        except TypeError as error:
+            return _fingerprint_of(self.manifest)
+        except (TypeError, VsembError) as error:
             raise DataError(
-                f"Regions in {directory} are damaged: backbone or regions in manifest.json are no objects. "
-                f"Remove the folder and make them again with `{KIND.command}`."
+                f"{self.called(self.directory)} are damaged: backbone or regions in manifest.json cannot be read "
+                f"({error}). Remove the folder and make them again with `{self.command()}`."
             ) from error
-        KIND.check_preprocessing(directory, manifest, fingerprint)
-        for name in (WEIGHTS_NAME, *[CLASSIFIER_NAME] * config.by_classifier):
-            if not (directory / name).is_file():
+
+    def check_rows(self, dataset: Dataset) -> None:
+        super().check_rows(dataset)
+        for path in (self.weights_path, self.classifier_path):
+            if path is not None and not path.is_file():
                 raise DataError(
-                    f"Regions in {directory} are damaged: there is no {name}, which the regions of new "
-                    f"images need. Remove the folder and make them again with `{KIND.command}`."
+                    f"{self.called(self.directory)} are damaged: there is no {path.name}, which the regions of new "
+                    f"images need. Remove the folder and make them again with `{self.command()}`."
                 )
 
-        def check() -> None:
-            refuse_wrong_regions(features, boxes, scores, ids, dataset, f"Regions in {directory}")
-
-        KIND.verify(directory, manifest, check, ("boxes", "scores", "features"), again=verify)
-        return cls(directory, manifest, ids, features, boxes, scores)
-
-    @classmethod
-    def find(cls, dataset: Dataset, fingerprint: str | None = None) -> RegionStore:
-        """Opens the dataset's regions of this fingerprint (or its beginning); the only ones, if None.
-
-        Raises:
-            DataError: if there are none, several fit, or `open` refuses them.
-        """
-        return cls.open(KIND.find(dataset, fingerprint, _describe), dataset)
+    def check(self, dataset: Dataset) -> None:
+        called, count = self.called(self.directory), self.shape[:2]
+        shapes = {name: array.shape for name, array in self._beside.items()}
+        if shapes != {"boxes": (*count, 4), "scores": count}:
+            raise DataError(f"{called} are damaged: features {self.shape}, {shapes}.")
+        refuse_wrong_regions(self._features, **self._beside, ids=self.ids, dataset=dataset, what=called)
 
     @classmethod
-    def verify_all(cls, dataset: Dataset) -> list[RegionStore]:
-        """Opens all regions of a dataset and reads them in full.
-
-        Raises:
-            DataError: if `open` refuses one.
-        """
-        return [cls.open(directory, dataset, verify=True) for directory in KIND.folders(dataset)]
+    def _describe(cls, directory: Path) -> str:
+        manifest = read_json(directory / "manifest.json", "region manifest")
+        try:
+            backbone, regions = manifest["backbone"], manifest["regions"]
+            return (
+                f"{directory.name} ({regions['count']} boxes by {regions['source']}, {backbone['name']} at "
+                f"{backbone['size']}, {regions['pooling']}, {regions['rank']}, overlap {regions['overlap']}, "
+                f"{manifest['dim']} entries)"
+            )
+        except (KeyError, TypeError):
+            return f"{directory.name} (of unknown form)"
 
     @classmethod
     def find_alike(cls, dataset: Dataset, fingerprint: str, network: str) -> RegionStore:
@@ -186,10 +102,9 @@ class RegionStore:
         Raises:
             DataError: if there are none, several have another fingerprint, or `open` refuses them.
         """
-        folder = dataset.path / KIND.plural
-        if not (folder / fingerprint / "manifest.json").is_file():
-            manifests = sorted(folder.glob("[!.]*/manifest.json"))
-            alike = [path.parent for path in manifests if _network(_manifest(path)) == network]
+        folders = cls.folders(dataset)
+        if fingerprint not in [folder.name for folder in folders]:
+            alike = [folder for folder in folders if _network(folder) == network]
             if len(alike) == 1:
                 return cls.open(alike[0], dataset)
         return cls.find(dataset, fingerprint)
@@ -197,22 +112,11 @@ class RegionStore:
     @property
     def network(self) -> str:
         """Names backbone, weights and preprocessing as `fingerprint` does, and no detections."""
-        name = _network(self.manifest)
-        assert name is not None
-        return name
-
-    @property
-    def backbone(self) -> BackboneConfig:
-        """The configuration of the backbone."""
-        from vsemb.image.backbones import BackboneConfig
-
-        return BackboneConfig.from_json(self.manifest["backbone"])
+        return _fingerprint_of(self.manifest, detections=False)
 
     @property
     def regions(self) -> RegionConfig:
         """Which regions they are."""
-        from vsemb.systems.regions.image import RegionConfig
-
         return RegionConfig.from_json(self.manifest["regions"])
 
     @property
@@ -221,14 +125,14 @@ class RegionStore:
         return self.directory / WEIGHTS_NAME
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape on disk: (images, regions, dim)."""
-        return tuple(self._features.shape)
+    def count(self) -> int:
+        """Regions of an image, the whole image and padding included."""
+        return int(self._features.shape[1])
 
     @property
     def mean_count(self) -> float:
         """Regions of an image without padding, the whole image included, on average."""
-        return float(self._boxes.any(axis=-1).sum(axis=-1).mean())
+        return float(self._beside["boxes"].any(axis=-1).sum(axis=-1).mean())
 
     @property
     def classifier_path(self) -> Path | None:
@@ -248,7 +152,7 @@ class RegionStore:
         Raises:
             DataError: if an id has no regions.
         """
-        return self._features[:, :max_regions][self._positions(ids)].astype(np.float32)
+        return self._features[:, :max_regions][self.positions(ids)].astype(np.float32)
 
     def boxes(self, ids: np.ndarray) -> np.ndarray:
         """Gathers the boxes of images' regions.
@@ -260,11 +164,11 @@ class RegionStore:
             float32 (n, count, 4), `[x, y, w, h]` as fractions of the image's width and height; padding is
             zeros.
         """
-        return self._boxes[self._positions(ids)]
+        return self._beside["boxes"][self.positions(ids)]
 
     def scores(self, ids: np.ndarray) -> np.ndarray:
         """Gathers what the boxes were ranked by: float32 (n, count)."""
-        return self._scores[self._positions(ids)]
+        return self._beside["scores"][self.positions(ids)]
 
 
 def region_fingerprint(
@@ -282,7 +186,6 @@ def region_fingerprint(
         candidates_sha256: of the detections that boxes come from, or of the classifier that ranks them.
     """
     from vsemb.image.backbones import PREPROCESSING_VERSION
-    from vsemb.systems.regions.image import REGIONS_VERSION
 
     content = {
         "backbone": backbone.identity(),
@@ -294,44 +197,26 @@ def region_fingerprint(
     return sha256_bytes(json.dumps(content, sort_keys=True).encode())[:16]
 
 
-def _manifest(path: Path) -> Any:
-    return read_json(path, "region manifest")
-
-
-def _network(manifest: Any) -> str | None:
-    """The fingerprint without the detections; None for what is no manifest of this version."""
+def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
+    """Returns the fingerprint that a manifest's contents have today, with or without the detections."""
     from vsemb.image.backbones import BackboneConfig
-    from vsemb.systems.regions.image import RegionConfig
 
+    backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
+    named = detections or regions.source != "detections"
+    candidates = manifest["candidates_sha256"] if named else None
+    return region_fingerprint(backbone, manifest["weights_sha256"], regions, candidates)
+
+
+def _network(directory: Path) -> str | None:
+    """Returns the fingerprint of a folder without the detections; None for one without a manifest of this version."""
     try:
-        backbone = BackboneConfig.from_json(manifest["backbone"])
-        regions = RegionConfig.from_json(manifest["regions"])
-        candidates = None if regions.source == "detections" else manifest["candidates_sha256"]
-        return region_fingerprint(backbone, manifest["weights_sha256"], regions, candidates)
+        return _fingerprint_of(read_json(directory / "manifest.json", "region manifest"), detections=False)
     except (KeyError, TypeError, VsembError):
         return None
 
 
-def _describe(directory: Path) -> str:
-    manifest = read_json(directory / "manifest.json", "region manifest")
-    try:
-        backbone, regions = manifest["backbone"], manifest["regions"]
-        return (
-            f"{directory.name} ({regions['count']} boxes by {regions['source']}, {backbone['name']} at "
-            f"{backbone['size']}, {regions['pooling']}, {regions['rank']}, overlap {regions['overlap']}, "
-            f"{manifest['dim']} entries)"
-        )
-    except (KeyError, TypeError):
-        return f"{directory.name} (of unknown form)"
-
-
 def refuse_wrong_regions(
-    features: np.ndarray,
-    boxes: np.ndarray,
-    scores: np.ndarray,
-    ids: np.ndarray,
-    dataset: Dataset,
-    what: str,
+    features: np.ndarray, boxes: np.ndarray, scores: np.ndarray, *, ids: np.ndarray, dataset: Dataset, what: str
 ) -> None:
     """Refuses regions that cannot be, naming the images.
 

@@ -24,6 +24,7 @@ from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import captions_read, index_items, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
+from vsemb.search.best import best_of
 from vsemb.search.source import items_are_images
 
 # Numbers in a block of embeddings, or of the features they are made from, and captions in one.
@@ -85,11 +86,10 @@ class MultiVectorSearch(Searcher):
     ) -> None:
         # Arithmetic, several texts or images, re-sorting and candidates.
         del run, index, k
-        given = {"resort": resort, "candidates": candidates}
-        asked = {name: given[name] if name in given else getattr(query, name) for name in _WHY}
-        for name, value in asked.items():
-            if value not in (None, ()):
-                raise _refused(name, value)
+        asked = {**vars(query), "resort": resort, "candidates": candidates}
+        for name in _WHY:
+            if asked[name] not in (None, ()):
+                raise _refused(name, asked[name])
 
     @classmethod
     def open(
@@ -116,12 +116,10 @@ class MultiVectorSearch(Searcher):
 
     def embedding(self, row: int) -> np.ndarray:
         """Returns the set of an image that is searched, by its row: (regions, dim) float32."""
-        part = 0
-        while row >= len(self._parts[part]):
-            row -= len(self._parts[part])
-            part += 1
+        starts = np.cumsum([0, *map(len, self._parts)])
+        part = int(np.searchsorted(starts, row, "right")) - 1
         source = self._sources[part]
-        features = source.finish(tf.constant(source.gather(np.array([row]))), None)
+        features = source.finish(tf.constant(source.gather(np.array([row - starts[part]]))), None)
         return self._encode(features)[0].numpy()
 
     def resorted(self, rows: np.ndarray) -> np.ndarray:
@@ -178,8 +176,8 @@ class MultiVectorSearch(Searcher):
             raise invalid_argument("queries", queries.shape, allowed)
         scores = self._scores(queries, query_kind)
         kept = np.setdiff1d(np.arange(len(self)), np.asarray(exclude, np.int64))
-        rows = kept[np.argsort(-scores[:, kept], axis=1, kind="stable")[:, :k]]
-        return rows, np.take_along_axis(scores, rows, axis=1)
+        where, best = best_of(scores[:, kept], k)
+        return kept[where], best
 
     def _scores(self, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         """Scores all items for each query: (queries, n) float32."""

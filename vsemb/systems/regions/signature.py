@@ -7,56 +7,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument
 from vsemb.export import ImageInput, ServedModel, Signature
 from vsemb.export.exportable import Outputs, embedding_rows, filled_up, first_rows, one_row_at_least, tensors
 from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_texts
 from vsemb.export.served_model import score_scale
 from vsemb.similarities import Similarity
-from vsemb.systems.regions.image import RegionExtractor, Regions
+from vsemb.systems.regions.extractor import ImageRegions, RegionExtractor
 from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.viterbi import best_chain
-from vsemb.text.tokenizers import Tokenizer
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
 _AFFINITY = tf.TensorSpec([None], tf.float32, name="affinity")
 _BOXES = tf.TensorSpec([None, None, 4], tf.float32, name="boxes")
 
 
-@dataclass(frozen=True, eq=False)
-class RegionInput(ImageInput):
-    """Image bytes to a set of regions, for models that were trained on those of a cache.
-
-    `encode_image` gives `boxes` float32 (batch, regions, 4) too. Where regions are not proposed in graph, it takes
-    candidates, `boxes` float32 (batch, candidates, 4), see `find_regions`. The model gets a signature `align`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WholeImageInput(ImageInput):
+    """Image bytes to the features of the whole image, as a cache of regions has them.
 
     Attributes:
         extractor: what finds and describes the regions, as the model was trained with.
     """
 
-    multi_vector: ClassVar[bool] = True
+    extractor: RegionExtractor
 
-    extractor: RegionExtractor | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.extractor is None:
-            raise invalid_argument("extractor", None, "the RegionExtractor that the model was trained with")
+    @classmethod
+    def of(cls, extractor: RegionExtractor) -> Self:
+        """Makes the input of an extractor, with its backbone."""
+        return cls(extractor.backbone_config, extractor.backbone, extractor=extractor)
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        assert self.extractor is not None
+        found = self.extractor(encoded)
+        return found.features[:, 0], found.valid
+
+
+class RegionInput(WholeImageInput):
+    """Image bytes to a set of regions, for models that were trained on those of a cache.
+
+    `encode_image` gives `boxes` float32 (batch, regions, 4) too. Where regions are not proposed in graph, it takes
+    candidates, `boxes` float32 (batch, candidates, 4), see `find_regions`. The model gets a signature `align`.
+    """
+
+    multi_vector: ClassVar[bool] = True
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         found = self.extractor(encoded)
         return found.features, found.valid
 
     @property
     def wants_boxes(self) -> bool:
         """Whether candidate boxes have to come with an image, since none are proposed in graph."""
-        assert self.extractor is not None
         return not self.extractor.regions.in_graph
 
     @property
@@ -64,22 +69,21 @@ class RegionInput(ImageInput):
         return (*super().specs, _BOXES) if self.wants_boxes else super().specs
 
     def rows(self, model: Any, image_bytes: tf.Tensor, **more: tf.Tensor) -> Outputs:
-        assert self.extractor is not None
         rows = tf.shape(image_bytes)[0]
-        with tf.control_dependencies(row_counts(image_bytes, *more.values())):
-            boxes = one_row_at_least(more["boxes"]) if more else None
-        found = find_regions(self.extractor, one_row_at_least(image_bytes), boxes)
+        found = find_regions(self.extractor, *same_rows(image_bytes, *more.values()))
         outputs = embedding_rows(model.encode_images(found.features), found.valid)
         return first_rows({**outputs, "boxes": tf.where(found.valid[:, None, None], found.boxes, 0.0)}, rows)
 
     def examples(self) -> Arrays:
-        return golden_regions() if self.wants_boxes else super().examples()
+        if not self.wants_boxes:
+            return super().examples()
+        images = golden_images()
+        return {"image_bytes": np.array([*images, images[0]], object), "boxes": _boxes(len(images) + 1)}
 
     def signatures(self, served: ServedModel) -> Sequence[Signature]:
         return [align_signature(served, self)]
 
     def limits(self) -> list[str]:
-        assert self.extractor is not None
         count = self.extractor.count
         regions = "one region, the whole of it" if count == 1 else f"{count} regions at most, the whole of it first"
         found = [*super().limits(), f"An image has {regions}: boxes x, y, w, h, as fractions of it."]
@@ -104,11 +108,9 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
 
     def rows(image_bytes: tf.Tensor, text: tf.Tensor, affinity: tf.Tensor, **more: tf.Tensor) -> Outputs:
         count = tf.shape(image_bytes)[0]
-        given = [image_bytes, text, affinity, *more.values()]
-        with tf.control_dependencies(row_counts(*given)):
-            image_bytes, text, affinity, *candidates = map(one_row_at_least, given)
+        image_bytes, text, affinity, *candidates = same_rows(image_bytes, text, affinity, *more.values())
         images = served.image_rows(image_bytes=image_bytes, **dict(zip(more, candidates, strict=True)))
-        words = padded_words(served.tokenizer, text)
+        words = filled_up(served.tokenizer.pieces(text).to_tensor(), served.tokenizer.max_length)
         found = aligned(served.model.similarity, images, served.text_rows(text=text), words, affinity)
         return first_rows(found, count)
 
@@ -128,7 +130,7 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
     )
 
 
-def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.Tensor | None) -> Regions:
+def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.Tensor | None = None) -> ImageRegions:
     """Finds the regions of images, among candidates where the caller has to give them.
 
     Args:
@@ -152,11 +154,6 @@ def find_regions(extractor: RegionExtractor, image_bytes: tf.Tensor, boxes: tf.T
     return found._replace(valid=found.valid & fine)
 
 
-def padded_words(tokenizer: Tokenizer, texts: tf.Tensor) -> tf.Tensor:
-    """Returns the words that a tokenizer reads: (batch,) string to (batch, max_length) string, "" padding."""
-    return filled_up(tokenizer.pieces(texts).to_tensor(), tokenizer.max_length)
-
-
 def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.Tensor, affinity: tf.Tensor) -> Outputs:
     """Finds the region of each word: the best chain of Karpathy & Fei-Fei 2015, equations 10 to 12.
 
@@ -178,7 +175,7 @@ def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.T
     is_word = tf.not_equal(words, "") & here
     # An image that can be read has one region at least, the whole of it, even where nothing is seen in it.
     is_region = item_mask(images["embedding"]) | (tf.range(tf.shape(unaries)[2]) == 0)[None, :]
-    path = _chain(unaries, is_word, is_region, tf.where(affinity >= 0, affinity, 0.0))
+    path = chain_in_graph(unaries, is_word, is_region, tf.where(affinity >= 0, affinity, 0.0))
     scores = tf.gather(unaries, tf.maximum(path, 0), axis=2, batch_dims=2)
     return {
         "boxes": tf.where(here[..., None], images["boxes"], 0.0),
@@ -190,25 +187,23 @@ def aligned(similarity: Similarity, images: Outputs, texts: Outputs, words: tf.T
 
 
 @tf.function(reduce_retracing=True, autograph=False)
-def _chain(unaries: tf.Tensor, words: tf.Tensor, regions: tf.Tensor, affinity: tf.Tensor) -> tf.Tensor:
-    # A graph of its own, since its many small steps take a second a row outside of one.
+def chain_in_graph(unaries: tf.Tensor, words: tf.Tensor, regions: tf.Tensor, affinity: tf.Tensor) -> tf.Tensor:
+    """Returns the path of `best_chain`; outside a graph its many small steps take a second per row."""
     return best_chain(unaries, words, regions, affinity)[0]
 
 
-def row_counts(*tensors: Any) -> list[tf.Operation]:
-    """Returns a check in graph that tensors have as many rows as each other: one row would pass for all."""
+def same_rows(*tensors: tf.Tensor) -> list[tf.Tensor]:
+    """Checks in graph that tensors have as many rows as each other, and adds a row to those of none.
+
+    Without the check, one row would pass for all.
+    """
     first, *others = tensors
     checks = [
         tf.debugging.assert_equal(tf.shape(other)[0], tf.shape(first)[0], "inputs have different numbers of rows.")
         for other in others
     ]
-    return [check for check in checks if check is not None]
-
-
-def golden_regions() -> Arrays:
-    """Returns images and candidate boxes to try an export with, padding and what is no box among them."""
-    images = golden_images()
-    return {"image_bytes": np.array([*images, images[0]], object), "boxes": _boxes(len(images) + 1)}
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return [one_row_at_least(each) for each in tensors]
 
 
 def golden_alignments(tokenizer: Any, boxes: bool) -> Arrays:

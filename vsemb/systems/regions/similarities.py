@@ -6,18 +6,29 @@ An embedding is (items, dim); a row of zeros is padding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
-from vsemb.parts import Positive
+from vsemb.parts import Range
 from vsemb.similarities import Similarity
-from vsemb.systems.regions.attention import check_attention, cross_attention_pair_scores, cross_attention_scores
-from vsemb.systems.regions.set_scores import item_mask, item_products, region_word_pair_scores, region_word_scores
+from vsemb.systems.regions.set_scores import (
+    cross_attention_pair_scores,
+    cross_attention_scores,
+    item_mask,
+    item_products,
+    region_word_pair_scores,
+    region_word_scores,
+)
 
 Tensor = Any
+
+
+def _up_to(high: int) -> Range:
+    """Returns the range of the numbers above 0 up to `high`."""
+    return Range(f"a number above 0, at most {high}", lambda value: 0 < value <= high)
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,7 @@ class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
     Words and regions have unit length. With `attend="regions"` every word attends to the regions, weighted by a
     softmax over their rectified cosines, and the score is the mean cosine of a word and the vector it attends to;
     with `attend="words"` every region attends to the words. Equations:
-    `vsemb.systems.regions.attention.cross_attention_scores`.
+    `vsemb.systems.regions.set_scores.cross_attention_scores`.
     `word_region_scores` are the cosines, before any attention, in both cases.
 
     Attributes:
@@ -153,21 +164,14 @@ class CrossAttention(MultiVectorSimilarity, kind="cross-attention"):
     unit_length: ClassVar[bool] = True
 
     attend: Literal["regions", "words"] = "regions"
-    temperature: Positive | None = None
+    # exp(30) squared, times the square of a million of items, is still a float32.
+    temperature: Annotated[float, _up_to(30)] | None = None
     pooling: Literal["mean", "lse"] = "mean"
-    lse_temperature: Positive = 6.0
-
-    def check(self) -> None:
-        check_attention(**self._options())
+    lse_temperature: Annotated[float, _up_to(80)] = 6.0
 
     def _options(self) -> dict[str, Any]:
-        published = {"regions": 9.0, "words": 4.0}
-        return {
-            "attend": self.attend,
-            "temperature": published[self.attend] if self.temperature is None else self.temperature,
-            "pooling": self.pooling,
-            "lse_temperature": self.lse_temperature,
-        }
+        published = {"regions": 9.0, "words": 4.0}[self.attend]
+        return self.arguments() | {"temperature": published if self.temperature is None else self.temperature}
 
     def normalize(self, embeddings: Tensor) -> Tensor:
         return l2_normalize(embeddings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from typing import Any
 
 from keras import ops
@@ -99,26 +97,3 @@ def _by_step(values: Tensor, *columns: Tensor) -> Tensor:
     """(b, T, M) and columns of (b, T) as (T, b, M + columns)."""
     parts = [values, *(ops.expand_dims(column, -1) for column in columns)]
     return ops.transpose(ops.concatenate(parts, axis=-1), (1, 0, 2))
-
-
-def phrases(path: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Cuts one row of `best_chain`'s path into phrases, runs of words on one region.
-
-    Args:
-        path: (T,) the region of each word, -1 for padding.
-
-    Returns:
-        The region, the first word and the number of words of each phrase, in order.
-
-    Example:
-
-    >>> phrases([0, 2, 2, 2, 0, -1])
-    [(0, 0, 1), (2, 1, 3), (0, 4, 1)]
-    """
-    found, start = [], 0
-    for region, run in itertools.groupby(int(region) for region in path):
-        length = len(list(run))
-        if region >= 0:
-            found.append((region, start, length))
-        start += length
-    return found

@@ -11,7 +11,7 @@ import pytest
 from tests.systems.regions.region_folders import IMAGES, content
 from vsemb.errors import DataError
 from vsemb.files import sha256_file
-from vsemb.systems.regions.regions import RegionStore
+from vsemb.systems.regions.region_store import RegionStore
 
 
 def rewrite(folder: Path, **changes: np.ndarray) -> None:
@@ -76,7 +76,7 @@ def test_damaged_folders_are_refused(with_regions):
         manifest=json.dumps({k: v for k, v in manifest.items() if k != "boxes_sha256"}).encode(),
     )
     for name in ("backbone", "regions"):
-        refused("backbone or regions .* no objects.*vsemb regions", manifest=changed(**{name: None}))
+        refused("backbone or regions .*cannot be read.*vsemb regions", manifest=changed(**{name: None}))
     refused("other preprocessing.*vsemb regions", manifest=changed(fingerprint="0"))
     refused("dim 128, not 7", manifest=changed(dim=7))
     for name in ("features", "boxes", "scores"):
@@ -86,4 +86,4 @@ def test_damaged_folders_are_refused(with_regions):
     np.save(folder / "features.npy", np.zeros((IMAGES, 4, 256), np.float32))
     refused("features float32")
     np.save(folder / "boxes.npy", np.zeros((IMAGES, 3, 4), np.float32))
-    refused(r"boxes \(11, 3, 4\)")
+    refused(r"'boxes': \(11, 3, 4\)")

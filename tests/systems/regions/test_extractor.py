@@ -1,9 +1,7 @@
-"""From bytes to regions: configuration, the extractor in and out of graphs, selective search."""
+"""From bytes to regions, in and out of graphs: maps, crops, classifiers, the extractor."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 
 import keras
@@ -12,19 +10,23 @@ import pytest
 import tensorflow as tf
 
 from vsemb.data.synthetic import generate
-from vsemb.errors import InvalidArgumentError, MissingExtraError
-from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, save_weights
 from vsemb.image.decode import decode_images
-from vsemb.systems.regions.image import (
-    RegionConfig,
+from vsemb.systems.regions import extractor as module
+from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.extractor import (
     RegionExtractor,
+    build_classifier,
+    crop_regions,
     feature_maps,
-    objectness,
-    selective_search,
+    pool_regions,
 )
-from vsemb.systems.regions.image import extractor as module
+from vsemb.systems.regions.proposals import objectness
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
+RANDOM = np.random.default_rng(3)
+WHOLE = np.array([0, 0, 1, 1], np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -35,35 +37,6 @@ def backbone() -> keras.Model:
 @pytest.fixture(scope="module")
 def encoded() -> list[bytes]:
     return [record.image for record in generate({"val": 5}, seed=2)]
-
-
-def test_configuration_round_trip_and_defaults():
-    config = RegionConfig("selective-search", count=7, overlap=1, pooling="crops", rank="confidence")
-    assert RegionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    assert isinstance(config.overlap, float)
-    assert RegionConfig() == RegionConfig("grid", 19, 0.5, "map", "objectness")
-    assert RegionConfig().in_graph and not RegionConfig("detections").in_graph
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"source": "grids"}, "Did you mean 'grid'"),
-        ({"count": -1}, "count=-1"),
-        ({"count": True}, "count=True"),
-        ({"count": 501}, "from 0 to 500"),
-        ({"overlap": 1.5}, "overlap=1.5"),
-        ({"overlap": "half"}, "overlap='half'"),
-        ({"overlap": float("nan")}, "overlap=nan"),
-        ({"pooling": "crop"}, "Did you mean 'crops'"),
-        ({"rank": "confidense"}, "Did you mean 'confidence'"),
-        ({"rank": "confidence"}, "'objectness' for boxes of a grid"),
-        ({"pool": "map"}, "Did you mean 'pooling'"),
-    ],
-)
-def test_bad_configurations(options, message):
-    with pytest.raises(InvalidArgumentError, match=message):
-        RegionConfig.from_json(options)
 
 
 @pytest.fixture(scope="module", params=["map", "crops"])
@@ -191,7 +164,7 @@ def test_what_does_not_go_together(backbone, encoded):
         RegionExtractor(SMALL, RegionConfig(), backbone)(tf.constant(encoded), tf.zeros((5, 1, 4)))
     with pytest.raises(InvalidArgumentError, match="crops=10"):
         RegionExtractor(BackboneConfig("SmallConvNet", crops=10), RegionConfig(), backbone)
-    with pytest.raises(InvalidArgumentError, match="'crops' with the layer fc7"):
+    with pytest.raises(InvalidArgumentError, match='layer=.fc7.*pooling="crops"'):
         RegionExtractor(BackboneConfig("VGG16", layer="fc7"), RegionConfig(), backbone)
 
 
@@ -202,28 +175,117 @@ def test_the_whole_image_alone(backbone, encoded):
     np.testing.assert_allclose(regions.features[:, 0], backbone(pixels), rtol=1e-4, atol=1e-5)
 
 
-def test_selective_search():
-    pytest.importorskip("cv2.ximgproc", reason="the extra regions is not installed")
-    pixels = np.full((60, 80, 3), 250, np.uint8)
-    pixels[10:40, 20:50] = (200, 30, 30)
-    boxes = selective_search(pixels)
-    assert boxes.dtype == np.float32 and boxes.shape[1] == 4
-    assert np.abs(boxes - [20 / 80, 10 / 60, 30 / 80, 30 / 60]).max(axis=1).min() < 0.05
-    areas = boxes[:, 2] * boxes[:, 3]
-    assert (np.diff(areas) <= 1e-6).all() and (boxes[:, :2] + boxes[:, 2:] <= 1 + 1e-6).all()
-    for _ in range(3):
-        np.testing.assert_array_equal(selective_search(pixels), boxes)
-    assert len(selective_search(np.zeros((3, 700, 3), np.uint8)))
+def boxes_within(batch: int, n: int) -> np.ndarray:
+    sides = RANDOM.uniform(0.05, 0.9, (batch, n, 2))
+    return np.concatenate([RANDOM.uniform(0, 1, (batch, n, 2)) * (1 - sides), sides], -1).astype(np.float32)
 
 
-def test_selective_search_of_what_is_no_image():
-    pytest.importorskip("cv2.ximgproc", reason="the extra regions is not installed")
-    for wrong in (np.zeros((4, 4, 3)), np.zeros((4, 4), np.uint8), np.zeros((0, 4, 3), np.uint8)):
-        with pytest.raises(InvalidArgumentError, match="pixels"):
-            selective_search(wrong)
+def test_means_over_boxes_are_weighted_by_area():
+    places = RANDOM.normal(size=(2, 3, 5, 4)).astype(np.float32)
+    boxes = boxes_within(2, 6)
+    boxes[0, 0], boxes[0, 1], boxes[1, 5] = WHOLE, [0.2, 1 / 3, 0.2, 1 / 3], 0
+    got = pool_regions([places], boxes).numpy()
+    for image in range(2):
+        for number, (x, y, w, h) in enumerate(boxes[image].astype(float)):
+            total, area = np.zeros(4), 0.0
+            for row in range(3):
+                for column in range(5):
+                    across = max(0, min(5 * (x + w), column + 1) - max(5 * x, column))
+                    down = max(0, min(3 * (y + h), row + 1) - max(3 * y, row))
+                    total += across * down * places[image, row, column]
+                    area += across * down
+            expected = total / area if area else total
+            np.testing.assert_allclose(got[image, number], expected, rtol=1e-4, atol=1e-5)  # float32 sums
+    np.testing.assert_allclose(got[0, 0], places[0].mean((0, 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got[0, 1], places[0, 1, 1], rtol=1e-5, atol=1e-6)  # exactly one cell
+    assert not got[1, 5].any()
 
 
-def test_selective_search_names_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(MissingExtraError, match=r"vsemb\[regions\]"):
-        selective_search(np.zeros((4, 4, 3), np.uint8))
+def test_several_maps_are_put_one_behind_the_other():
+    maps = [tf.random.normal((2, 4, 4, 3)), tf.cast(tf.random.normal((2, 2, 2, 5)), tf.bfloat16)]
+    boxes = boxes_within(2, 3)
+    got = pool_regions(maps, boxes)
+    assert got.shape == (2, 3, 8) and got.dtype == tf.float32
+    np.testing.assert_array_equal(got[..., 3:], pool_regions(maps[1:], boxes))
+
+
+def test_gradients_flow_into_the_map():
+    places = tf.Variable(tf.random.normal((1, 2, 2, 1)))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(pool_regions([places], [[[0.0, 0.0, 0.75, 0.5], [0.0, 0.0, 0.0, 0.0]]]))
+    # The box holds cell (0, 0) and half of (0, 1): weights 2/3 and 1/3.
+    np.testing.assert_allclose(tape.gradient(loss, places)[0, :, :, 0], [[2 / 3, 1 / 3], [0, 0]], rtol=1e-6)
+
+
+def test_crops_are_what_resizing_a_slice_gives():
+    pixels = RANDOM.uniform(0, 255, (1, 48, 48, 3)).astype(np.float32)
+    boxes = np.array([[WHOLE, [0, 0, 0, 0]]])
+    shrunk = crop_regions(pixels, boxes, 16).numpy()
+    expected = tf.image.resize(pixels, (16, 16), antialias=True).numpy()
+    np.testing.assert_allclose(shrunk[:, 0], expected, rtol=1e-4)  # the same sums in another order
+    assert not shrunk[:, 1].any()
+    enlarged = crop_regions(pixels, boxes, 96).numpy()
+    expected = tf.image.resize(pixels, (96, 96), antialias=True).numpy()
+    np.testing.assert_allclose(enlarged[:, 0], expected, rtol=1e-4)
+
+
+def test_crops_of_whole_pixels_are_those_pixels():
+    pixels = RANDOM.uniform(0, 255, (2, 32, 40, 3)).astype(np.float32)
+    box = np.array([10 / 40, 4 / 32, 8 / 40, 8 / 32], np.float32)
+    got = crop_regions(pixels, np.broadcast_to(box, (2, 1, 4)), 8).numpy()
+    np.testing.assert_allclose(got[:, 0], pixels[:, 4:12, 10:18], rtol=1e-4)
+
+
+def test_no_pixel_is_left_out_when_shrinking():
+    stripes = np.zeros((1, 64, 64, 3), np.float32)
+    stripes[:, :, ::4] = 255
+    crop = crop_regions(stripes, [[WHOLE]], 8).numpy()
+    # Every crop pixel covers two periods, but for the two at the edges, whose filter is cut off.
+    np.testing.assert_allclose(crop[0, 0, :, 1:-1], 255 / 4, rtol=1e-4)
+
+
+def test_maps_are_what_the_network_pools():
+    config = BackboneConfig("MobileNetV2", size=64)
+    backbone = build_backbone(config)
+    maps = feature_maps(backbone, config)
+    pixels = RANDOM.uniform(0, 255, (2, 64, 64, 3)).astype(np.float32)
+    assert [tuple(places.shape[1:]) for places in maps.outputs] == [(4, 4, 576), (2, 2, 320), (2, 2, 1280)]
+    inner, before, last = (places.numpy() for places in maps(pixels))
+    expected = np.concatenate([last.mean((1, 2)), last.max((1, 2)), inner.mean((1, 2)), before.mean((1, 2))], 1)
+    np.testing.assert_allclose(backbone(pixels), expected, rtol=1e-4, atol=1e-5)
+    small = BackboneConfig("SmallConvNet", size=32)
+    assert len(feature_maps(build_backbone(small), small).outputs) == 1
+
+
+def test_a_layer_has_no_map():
+    config = BackboneConfig("VGG16", size=32, layer="fc7")
+    with pytest.raises(InvalidArgumentError, match="layer='fc7'"):
+        feature_maps(keras.Sequential([keras.Input((32, 32, 3))]), config)
+
+
+def test_the_classifier_of_a_whole_network(tmp_path):
+    config = BackboneConfig("MobileNetV2", size=64)
+    keras.utils.set_random_seed(4)
+    whole = keras.applications.MobileNetV2(weights=None, input_shape=(224, 224, 3))
+    whole.save_weights(tmp_path / "whole.weights.h5")
+    classifier = build_classifier(config, tmp_path / "whole.weights.h5")
+    pixels = RANDOM.uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
+    pooled = keras.Model(whole.input, whole.layers[-2].output)(pixels)
+    probabilities = tf.nn.softmax(classifier(pooled[:, None])[:, 0])
+    np.testing.assert_allclose(probabilities, whole(pixels), rtol=1e-4)  # float32, another order
+    save_weights(classifier, tmp_path / "classifier.weights.h5")
+    again = build_classifier(config, tmp_path / "classifier.weights.h5")
+    np.testing.assert_array_equal(again(pooled[:, None]), classifier(pooled[:, None]))
+
+
+def test_networks_and_weights_without_a_classifier(tmp_path):
+    path = tmp_path / "no-top.weights.h5"
+    config = BackboneConfig("MobileNetV2", size=32)
+    save_backbone_weights(build_backbone(config), path)
+    with pytest.raises(DataError, match='rank="objectness"'):
+        build_classifier(config, path)
+    with pytest.raises(DataError, match="No weights file"):
+        build_classifier(config, tmp_path / "none.weights.h5")
+    for name in ("SmallConvNet", "MobileNetV3Small"):
+        with pytest.raises(InvalidArgumentError, match='rank="objectness"'):
+            build_classifier(BackboneConfig(name), path)

@@ -1,32 +1,32 @@
-"""Makes the regions of a dataset's images and their features, by running a backbone over them once."""
+"""Finds the regions of a dataset's images and computes their features, by running a backbone over them once."""
 
 from __future__ import annotations
 
 import io
 import os
-import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
-from tqdm import tqdm
 
-from vsemb.data.all_images import dataset_ids, encoded_images, name_images, readable
-from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME, FeatureWriter
+from vsemb.data.all_images import name_images, readable, refuse_undecodable
+from vsemb.data.features.compute import fill_folder
+from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sha256_bytes
-from vsemb.systems.regions.region_store import KIND, RegionStore, refuse_wrong_regions, region_fingerprint
-
-if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-    from vsemb.image.backbones import BackboneConfig
-    from vsemb.systems.regions.detections import Detections
-    from vsemb.systems.regions.image import RegionConfig, RegionExtractor
-
-__all__ = ["RegionStore", "cache_regions", "region_fingerprint"]
+from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, save_weights
+from vsemb.image.backbones import weights_sha256 as hash_weights
+from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.detections import Detections, pad_rows
+from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
+from vsemb.systems.regions.proposals import selective_search
+from vsemb.systems.regions.region_store import RegionStore, refuse_wrong_regions, region_fingerprint
 
 _FLOAT16_MAX = float(np.finfo(np.float16).max)
 
@@ -62,15 +62,6 @@ def cache_regions(
         InvalidArgumentError: if an argument is not allowed.
         MissingExtraError: for selective search without the extra `regions`.
     """
-    from vsemb.image.backbones import build_backbone, save_backbone_weights
-    from vsemb.image.backbones import weights_sha256 as hash_weights
-    from vsemb.systems.regions.image import (
-        RegionExtractor,
-        build_classifier,
-        save_classifier_weights,
-        selective_search,
-    )
-
     if batch_size < 1:
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")
     if (detections is None) == (regions.source == "detections"):
@@ -79,66 +70,56 @@ def cache_regions(
     if regions.source == "selective-search":
         # Without OpenCV this fails now and not after the network is built and a folder is made.
         selective_search(np.zeros((32, 32, 3), np.uint8))
-    ids = dataset_ids(dataset)
     network = build_backbone(backbone, weights)
     weights_sha256 = hash_weights(network)
     classifier, candidates_sha256 = None, None if detections is None else detections.sha256
     if regions.by_classifier:
         classifier = build_classifier(backbone, weights or "random")
-        values = classifier.get_weights()
-        candidates_sha256 = sha256_bytes(b"".join(value.tobytes() for value in values))
-    fingerprint = region_fingerprint(backbone, weights_sha256, regions, candidates_sha256)
-    directory = dataset.path / KIND.plural / fingerprint
-    if (directory / "manifest.json").is_file():
-        return RegionStore.open(directory, dataset)
-
+        candidates_sha256 = sha256_bytes(b"".join(value.tobytes() for value in classifier.get_weights()))
     extractor = RegionExtractor(backbone, regions, network, classifier)
-    extract = _in_graph(extractor)
-    # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
-    state = {"fingerprint": fingerprint, "dataset": dataset.fingerprint, "batch_size": batch_size}
-    count, started = extractor.count, time.perf_counter()
     what = f"{backbone.name} with these weights"
-    with FeatureWriter(
-        directory,
-        ids,
-        (count, extractor.dim),
-        state,
-        dtype=np.float16,
-        beside={"boxes": (count, 4), "scores": (count,)},
-        kind=(KIND.format, KIND.version),
-    ) as writer:
-        computed = len(ids) - writer.done
-        batches = encoded_images(dataset).skip(writer.done).batch(batch_size).prefetch(1)
-        with tqdm(total=len(ids), initial=writer.done, desc="regions", unit="image", disable=None) as bar:
-            for batch_ids, inputs in _inputs(readable(batches, dataset), dataset, regions, detections):
-                rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
-                _refuse_undecodable(batch_ids[~valid], dataset)
-                _refuse_too_large(rows, batch_ids, dataset, what)
-                refuse_wrong_regions(rows, boxes, scores, batch_ids, dataset, what)
-                writer.write(batch_ids, rows.astype(np.float16), boxes=boxes, scores=scores)
-                bar.update(len(batch_ids))
-        save_backbone_weights(network, writer.work / WEIGHTS_NAME)
+
+    def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
+        extract = _in_graph(extractor)
+        batches = readable(encoded.prefetch(1), dataset)
+        for ids, inputs in _searched(batches, dataset) if regions.source == "selective-search" else given(batches):
+            rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
+            refuse_undecodable(ids[~valid], dataset)
+            _refuse_too_large(rows, ids, dataset, what)
+            refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what=what)
+            yield ids, rows.astype(np.float16), {"boxes": boxes, "scores": scores}
+
+    def given(batches: Iterator[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
+        for ids, images in batches:
+            boxes_and_scores = () if detections is None else detections.of(ids.numpy())
+            yield ids.numpy(), (images, *boxes_and_scores)
+
+    def save(folder: Path) -> None:
+        save_backbone_weights(network, folder / WEIGHTS_NAME)
         if classifier is not None:
-            save_classifier_weights(classifier, writer.work / CLASSIFIER_NAME)
-        writer.finish(
-            {
-                "dataset": dataset.fingerprint,
-                "backbone": backbone.to_json(),
-                "weights_sha256": weights_sha256,
-                "regions": regions.to_json(),
-                "candidates_sha256": candidates_sha256,
-                "fingerprint": fingerprint,
-            }
-        )
-    store = RegionStore.open(directory, dataset)
-    store.images_computed, store.seconds = computed, time.perf_counter() - started
-    return store
+            save_weights(classifier, folder / CLASSIFIER_NAME)
+
+    return fill_folder(
+        RegionStore,
+        dataset,
+        region_fingerprint(backbone, weights_sha256, regions, candidates_sha256),
+        compute,
+        (extractor.count, extractor.dim),
+        {
+            "backbone": backbone.to_json(),
+            "weights_sha256": weights_sha256,
+            "regions": regions.to_json(),
+            "candidates_sha256": candidates_sha256,
+        },
+        save,
+        batch_size=batch_size,
+        dtype=np.float16,
+        beside={"boxes": (extractor.count, 4), "scores": (extractor.count,)},
+    )
 
 
 def _in_graph(extractor: RegionExtractor) -> Any:
     """Returns the extractor as one function, traced once."""
-    import tensorflow as tf
-
     takes = [tf.TensorSpec([None], tf.string)]
     if not extractor.regions.in_graph:
         takes.append(tf.TensorSpec([None, None, 4], tf.float32))
@@ -147,31 +128,18 @@ def _in_graph(extractor: RegionExtractor) -> Any:
     return tf.function(lambda *inputs: extractor(*inputs), takes, autograph=False)
 
 
-def _inputs(
-    batches: Iterator[tuple[Any, Any]],
-    dataset: Dataset,
-    regions: RegionConfig,
-    detections: Detections | None,
-) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-    """Yields ids of each batch, and what the extractor takes: bytes, candidate boxes and scores."""
-    if regions.source == "selective-search":
-        yield from _searched(batches, dataset)
-        return
-    for ids, images in batches:
-        ids = ids.numpy()
-        yield ids, (images, *(() if detections is None else detections.of(ids)))
-
-
 def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[tuple[np.ndarray, tuple[Any, ...]]]:
-    """Searches the images of a batch on all cores while the network looks at those of the one before."""
-    from vsemb.systems.regions.detections import pad_rows
+    """Searches the images of a batch on all cores while the network computes the features of the one before.
 
+    Yields:
+        The ids of a batch, and what the extractor takes: bytes and candidate boxes.
+    """
     waiting: deque[tuple[np.ndarray, Any, list[Future[np.ndarray | None]]]] = deque()
 
     def oldest() -> tuple[np.ndarray, tuple[Any, ...]]:
         ids, images, found = waiting.popleft()
         boxes = [future.result() for future in found]
-        _refuse_undecodable(ids[[part is None for part in boxes]], dataset)
+        refuse_undecodable(ids[[part is None for part in boxes]], dataset)
         return ids, (images, pad_rows([part for part in boxes if part is not None]))
 
     # Threads do: OpenCV lets others run while it works.
@@ -189,8 +157,6 @@ def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[
 
 def _search(encoded: bytes) -> np.ndarray | None:
     """Returns the boxes of an image; None where it does not decode."""
-    from vsemb.systems.regions.image import selective_search
-
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             pixels = np.asarray(image.convert("RGB"))
@@ -199,11 +165,6 @@ def _search(encoded: bytes) -> np.ndarray | None:
     except Exception:  # Pillow's decoders raise nearly anything on broken input
         return None
     return selective_search(pixels)
-
-
-def _refuse_undecodable(ids: np.ndarray, dataset: Dataset) -> None:
-    if len(ids):
-        raise DataError(f"Images of {dataset.path} do not decode: {name_images(dataset, ids)}.")
 
 
 def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:

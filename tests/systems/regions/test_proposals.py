@@ -1,8 +1,9 @@
-"""Boxes of regions: the grid, objectness, suppression of overlaps, and how well scenes are covered."""
+"""Boxes of regions: grid, objectness, suppression of overlaps, coverage of scenes, selective search."""
 
 from __future__ import annotations
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import tensorflow as tf
 from PIL import Image
 
 from vsemb.data.synthetic import generate
-from vsemb.systems.regions.image import best_boxes, grid_boxes, objectness, propose
+from vsemb.errors import MissingExtraError
+from vsemb.systems.regions.proposals import best_boxes, grid_boxes, objectness, propose, selective_search
 
 RANDOM = np.random.default_rng(11)
 
@@ -148,3 +150,23 @@ def test_boxes_that_end_at_the_same_place_are_one():
 def test_an_image_of_one_colour_has_no_boxes():
     boxes, scores = propose(np.full((1, 64, 64, 3), 200.0, np.float32), 4, 0.5)
     assert not boxes.numpy().any() and not scores.numpy().any()
+
+
+def test_selective_search():
+    pytest.importorskip("cv2.ximgproc", reason="the extra regions is not installed")
+    pixels = np.full((60, 80, 3), 250, np.uint8)
+    pixels[10:40, 20:50] = (200, 30, 30)
+    boxes = selective_search(pixels)
+    assert boxes.dtype == np.float32 and boxes.shape[1] == 4
+    assert np.abs(boxes - [20 / 80, 10 / 60, 30 / 80, 30 / 60]).max(axis=1).min() < 0.05
+    areas = boxes[:, 2] * boxes[:, 3]
+    assert (np.diff(areas) <= 1e-6).all() and (boxes[:, :2] + boxes[:, 2:] <= 1 + 1e-6).all()
+    for _ in range(3):
+        np.testing.assert_array_equal(selective_search(pixels), boxes)
+    assert len(selective_search(np.zeros((3, 700, 3), np.uint8)))
+
+
+def test_selective_search_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(MissingExtraError, match=r"vsemb\[regions\]"):
+        selective_search(np.zeros((4, 4, 3), np.uint8))

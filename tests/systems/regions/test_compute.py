@@ -17,14 +17,17 @@ import tensorflow as tf
 from PIL import Image
 
 from tests.systems.regions.region_folders import CONFIG, IMAGES, REGIONS, content
+from vsemb.data.features import compute as feature_compute
 from vsemb.data.features import files as feature_files
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
-from vsemb.systems.regions import regions
+from vsemb.systems.regions.compute import cache_regions
+from vsemb.systems.regions.config import RegionConfig
 from vsemb.systems.regions.detections import Detections, pad_rows
-from vsemb.systems.regions.image import RegionConfig, RegionExtractor, selective_search
-from vsemb.systems.regions.regions import RegionStore, cache_regions, region_fingerprint
+from vsemb.systems.regions.extractor import RegionExtractor
+from vsemb.systems.regions.proposals import selective_search
+from vsemb.systems.regions.region_store import RegionStore, region_fingerprint
 
 WHOLE = [0, 0, 1, 1]
 
@@ -75,7 +78,7 @@ def test_rows_gather_in_any_order_with_repeats(made):
 
 
 def test_a_second_run_computes_nothing(with_regions, monkeypatch):
-    monkeypatch.setattr(regions, "FeatureWriter", None)
+    monkeypatch.setattr(feature_compute, "FeatureWriter", None)
     assert cache_regions(with_regions, CONFIG, REGIONS, weights=None, batch_size=8).images_computed == 0
 
 
@@ -110,10 +113,10 @@ def test_a_killed_process_is_taken_up(made, bare):
     script = f"""
 import time
 from vsemb.data.features import files as feature_files
-from vsemb.systems.regions.regions import cache_regions
+from vsemb.systems.regions.compute import cache_regions
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
-from vsemb.systems.regions.image import RegionConfig
+from vsemb.systems.regions.config import RegionConfig
 feature_files._COMMIT_SECONDS = 0.0
 write = feature_files.FeatureWriter.write
 def slow(writer, *arguments, **more):
@@ -206,7 +209,7 @@ def test_the_classifier_that_ranks_is_kept(tiny, tmp_path, monkeypatch):
     pytest.importorskip("cv2", reason="the extra regions is not installed")
     records = [dataclasses.replace(record, image=squares(n)) for n, record in enumerate(tiny.records(6))]
     data = tiny.write(records, tmp_path / "data")
-    monkeypatch.setattr("vsemb.systems.regions.image.build_classifier", lambda *_: small_classifier(4))
+    monkeypatch.setattr("vsemb.systems.regions.compute.build_classifier", lambda *_: small_classifier(4))
     config = RegionConfig("selective-search", count=2, overlap=0.7, rank="confidence")
     store = cache_regions(data, CONFIG, config, weights=None)
     kept = RegionStore.find(data).classifier_path

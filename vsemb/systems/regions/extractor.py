@@ -1,0 +1,371 @@
+"""From image bytes to regions and their features, in graph: for the cache and for serving alike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line
+from vsemb.export.exportable import one_row_at_least
+from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
+from vsemb.image.decode import decode_images
+from vsemb.systems.regions.config import WHOLE_IMAGE, RegionConfig
+from vsemb.systems.regions.proposals import best_boxes, objectness, propose
+
+# Candidates narrower than this part of the image show nothing; larger than this are the whole image again.
+_NARROWEST, _LARGEST = 1 / 512, 0.95
+# Crops are cut from images of this many times the network's size, since they enlarge what they show.
+_DETAIL = 2
+# Pixels of crops that go through the network at a time: 64 crops of 224 x 224.
+_PIXELS_AT_ONCE = 64 * 224 * 224
+
+
+class ImageRegions(NamedTuple):
+    """The regions of a batch of images; rows of zeros are padding.
+
+    Attributes:
+        features: float32 (batch, count, dim).
+        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions of the image's width and height;
+            first the whole image, then the best boxes, best first.
+        scores: float32 (batch, count), what the boxes were ranked by; 1 for the whole image.
+        valid: bool (batch,), whether the image could be decoded; where not, the rest is zeros.
+    """
+
+    features: tf.Tensor
+    boxes: tf.Tensor
+    scores: tf.Tensor
+    valid: tf.Tensor
+
+
+class RegionExtractor:
+    """Finds the regions of images and describes them, from the images' bytes, wholly in graph.
+
+    Which boxes an image gets depends on its bytes alone, not on the rest of the batch.
+
+    Args:
+        backbone_config: the network's configuration, with one crop.
+        regions: which regions.
+        backbone: what `build_backbone(backbone_config)` returned.
+        classifier: what `build_classifier` returned, for candidates that the network's own confidence
+            is to rank. Without it, candidates ranked by confidence come best first or with scores.
+
+    Attributes:
+        count: regions of an image, the whole image and padding included.
+        dim: length of a region's features: the channels of the maps with `pooling="map"`, the
+            network's features with `"crops"`.
+
+    Raises:
+        InvalidArgumentError: if network and regions do not go together.
+
+    Example:
+
+    >>> from vsemb.image.backbones import build_backbone
+    >>> config = BackboneConfig("SmallConvNet")
+    >>> extract = RegionExtractor(config, RegionConfig(count=5), build_backbone(config))
+    >>> regions = extract(tf.stack([tf.io.encode_png(tf.ones((64, 64, 3), tf.uint8)), b"no image"]))
+    >>> regions.features.shape, regions.boxes.numpy()[0, 0].tolist(), regions.valid.numpy().tolist()
+    (TensorShape([2, 6, 128]), [0.0, 0.0, 1.0, 1.0], [True, False])
+    """
+
+    def __init__(
+        self,
+        backbone_config: BackboneConfig,
+        regions: RegionConfig,
+        backbone: keras.Model,
+        classifier: keras.Model | None = None,
+    ) -> None:
+        if backbone_config.crops != 1:
+            raise invalid_argument("crops", backbone_config.crops, "1 where images have regions")
+        self.backbone_config = backbone_config
+        self.regions = regions
+        self.backbone = backbone
+        self.classifier = classifier if regions.rank == "confidence" else None
+        self.count = 1 + regions.count
+        needs_maps = regions.pooling == "map" or self.classifier is not None
+        self.maps = feature_maps(backbone, backbone_config) if needs_maps else None
+        outputs = self.maps.outputs if self.maps is not None and regions.pooling == "map" else [backbone.output]
+        self.dim = sum(int(output.shape[-1]) for output in outputs)
+        self._extract = tf.function(self._run, reduce_retracing=True, autograph=False)
+
+    def __call__(
+        self, encoded: tf.Tensor, boxes: tf.Tensor | None = None, scores: tf.Tensor | None = None
+    ) -> ImageRegions:
+        """Finds and describes the regions of a batch of images.
+
+        Args:
+            encoded: string (batch,), the bytes of JPEG or PNG images; may be empty.
+            boxes: float32 (batch, candidates, 4), `[x, y, w, h]` as fractions of the image, clipped to it;
+                zeros are padding. Ranked as `regions.rank` says, best first where that is confidence and
+                there is neither a classifier nor `scores`. None where `regions.source` is `"grid"`.
+            scores: float32 (batch, candidates), the confidence of a detector.
+
+        Returns:
+            The regions.
+
+        Raises:
+            InvalidArgumentError: if candidates are missing, or given to a grid.
+        """
+        if (boxes is None) != self.regions.in_graph:
+            allowed = "None, since they are proposed," if self.regions.in_graph else "candidates"
+            received = None if boxes is None else boxes.shape
+            raise invalid_argument("boxes", received, f"{allowed} with the source {self.regions.source!r}")
+        encoded = tf.convert_to_tensor(encoded, tf.string)
+        boxes, scores = (
+            None if given is None else tf.convert_to_tensor(given, tf.float32) for given in (boxes, scores)
+        )
+        return self._extract(encoded, boxes, scores)
+
+    def _run(self, encoded: tf.Tensor, boxes: tf.Tensor | None, scores: tf.Tensor | None) -> ImageRegions:
+        rows, batch = tf.shape(encoded)[0], encoded.shape[0]
+        encoded, boxes, scores = (
+            None if given is None else one_row_at_least(given) for given in (encoded, boxes, scores)
+        )
+        pixels, valid = decode_images(encoded, self.backbone_config.size)
+        # Keras takes a single output out of its list.
+        maps = [] if self.maps is None else tf.nest.flatten(self.maps(pixels, training=False))
+        best, best_scores = self._best(pixels, maps, boxes, scores)
+        whole = tf.broadcast_to(tf.constant(WHOLE_IMAGE), tf.stack([tf.shape(pixels)[0], 1, 4]))
+        best = tf.concat([whole, best], axis=1)
+        best_scores = tf.concat([tf.ones_like(whole[..., 0]), best_scores], axis=1)
+        features = pool_regions(maps, best) if self.regions.pooling == "map" else self._cropped(encoded, pixels, best)
+        real = valid[:, None, None] & tf.reduce_any(best != 0, axis=-1, keepdims=True)
+        features, best = tf.where(real, features, 0.0)[:rows], tf.where(real, best, 0.0)[:rows]
+        best_scores = tf.where(real[..., 0], best_scores, 0.0)[:rows]
+        return ImageRegions(
+            tf.ensure_shape(features, (batch, self.count, self.dim)),
+            tf.ensure_shape(best, (batch, self.count, 4)),
+            tf.ensure_shape(best_scores, (batch, self.count)),
+            tf.ensure_shape(valid[:rows], (batch,)),
+        )
+
+    def _best(
+        self, pixels: tf.Tensor, maps: list[tf.Tensor], boxes: tf.Tensor | None, scores: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the boxes that are kept of each image, and what they were ranked by."""
+        count, overlap = self.regions.count, self.regions.overlap
+        if boxes is None:
+            return propose(pixels, count, overlap)
+        boxes = _clipped(boxes)
+        if self.regions.rank == "objectness":
+            scores = objectness(pixels, boxes)
+        elif self.classifier is not None and scores is None:
+            scores = _confidence(self.classifier, maps[-1], boxes)
+        elif scores is None:
+            # Best first: the place decides, counted among all that were given.
+            scores = tf.ones_like(boxes[..., 0]) / tf.range(1, tf.shape(boxes)[1] + 1, dtype=tf.float32)
+        return best_boxes(boxes, scores, count, overlap)[:2]
+
+    def _cropped(self, encoded: tf.Tensor, pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+        """Runs the network on the whole images and on each of the other boxes, some images at a time."""
+        size = self.backbone_config.size
+        detailed, _ = decode_images(encoded, _DETAIL * size)
+        at_once = max(1, _PIXELS_AT_ONCE // (self.count * size * size))
+        rows = tf.shape(pixels)[0]
+
+        def some(start: tf.Tensor, done: tf.TensorArray) -> tuple:
+            part = slice(start, start + at_once)
+            crops = crop_regions(detailed[part], boxes[part, 1:], size)
+            # The whole image as everywhere else; the others in whole numbers, as it is.
+            crops = tf.concat([pixels[part, None], tf.round(crops)], axis=1)
+            features = self.backbone(tf.reshape(crops, (-1, size, size, 3)), training=False)
+            features = tf.reshape(tf.cast(features, tf.float32), (-1, self.count, self.dim))
+            return start + at_once, done.write(start // at_once, features)
+
+        steps = (rows + at_once - 1) // at_once
+        done = tf.TensorArray(tf.float32, steps, infer_shape=False, element_shape=(None, self.count, self.dim))
+        _, done = tf.while_loop(lambda start, _: start < rows, some, (tf.constant(0), done), parallel_iterations=1)
+        return done.concat()
+
+
+def _clipped(boxes: tf.Tensor) -> tf.Tensor:
+    """Clips boxes to the image; those that show nothing of it, or all of it, become padding."""
+    low = tf.clip_by_value(boxes[..., :2], 0.0, 1.0)
+    sides = tf.clip_by_value(boxes[..., :2] + boxes[..., 2:], 0.0, 1.0) - low
+    # Comparisons with NaN are false, so a box with one is dropped too.
+    kept = tf.reduce_all(sides >= _NARROWEST, axis=-1) & (sides[..., 0] * sides[..., 1] <= _LARGEST)
+    return tf.where(kept[..., None], tf.concat([low, sides], axis=-1), 0.0)
+
+
+def _confidence(classifier: keras.Model, places: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    """Returns the largest class probability of each box: (batch, candidates)."""
+    # The classifier is linear, so the logits of a mean are the mean of the places' logits.
+    cells, channels = places.shape[1] * places.shape[2], places.shape[3]
+    logits = classifier(tf.reshape(places, (-1, cells, channels)), training=False)
+    logits = tf.reshape(logits, (-1, places.shape[1], places.shape[2], logits.shape[-1]))
+
+    def of_one(image: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        pooled = pool_regions([image[0][None]], image[1][None])[0]
+        return tf.reduce_max(tf.nn.softmax(pooled), axis=-1)
+
+    # One image at a time: the logits of a thousand boxes are 4 MB.
+    return tf.map_fn(of_one, (logits, boxes), fn_output_signature=tf.float32, parallel_iterations=1)
+
+
+def pool_regions(maps: Sequence[tf.Tensor], boxes: tf.Tensor) -> tf.Tensor:
+    """Averages a map over each box, its cells weighted by the area that they share with the box.
+
+    A place of the map counts as constant over its cell, so a box may begin and end anywhere; the
+    whole image gives the map's mean. Gradients flow into the map.
+
+    Args:
+        maps: one or more of (batch, height, width, channels), of any sides.
+        boxes: float32 (batch, n, 4), `[x, y, w, h]` as fractions, within the image.
+
+    Returns:
+        float32 (batch, n, channels), those of several maps one behind the other; zeros for boxes
+        without area, such as padding.
+
+    Example:
+
+    >>> place = tf.constant([[1.0, 4.0], [5.0, 6.0]])[None, :, :, None]
+    >>> boxes = [[[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.75, 0.5], [0.0, 0.0, 0.0, 0.0]]]
+    >>> pool_regions([place], boxes)[0, :, 0].numpy().round(6).tolist()  # the second: (2 * 1 + 1 * 4) / 3
+    [4.0, 2.0, 0.0]
+    """
+    boxes = tf.convert_to_tensor(boxes, tf.float32)
+    return tf.concat([_pooled(one, boxes) for one in maps], axis=-1)
+
+
+def _pooled(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    across = _shares(boxes[..., 0], boxes[..., 2], maps.shape[2])  # (batch, n, width)
+    down = _shares(boxes[..., 1], boxes[..., 3], maps.shape[1])
+    weights = down[..., :, None] * across[..., None, :]
+    cells, channels = maps.shape[1] * maps.shape[2], maps.shape[3]
+    weights = tf.reshape(weights, tf.concat([tf.shape(boxes)[:2], [cells]], axis=0))
+    return tf.matmul(weights, tf.reshape(tf.cast(maps, tf.float32), (-1, cells, channels)))
+
+
+def _shares(start: tf.Tensor, length: tf.Tensor, cells: int) -> tf.Tensor:
+    """Returns what part of each interval lies in each of the cells that divide 0..1: (batch, n, cells)."""
+    low = start[..., None] * cells
+    high = (start + length)[..., None] * cells
+    cell = tf.range(cells, dtype=tf.float32)
+    shared = tf.maximum(tf.minimum(high, cell + 1) - tf.maximum(low, cell), 0.0)
+    return tf.math.divide_no_nan(shared, tf.reduce_sum(shared, axis=-1, keepdims=True))
+
+
+def crop_regions(pixels: tf.Tensor, boxes: tf.Tensor, size: int) -> tf.Tensor:
+    """Cuts boxes out of images and resizes each to a square, bilinear and with antialiasing.
+
+    Each side is a product with a small matrix: the triangle filter of `tf.image.resize(...,
+    antialias=True)`, as wide as a pixel of the crop or of the image, whichever is larger.
+    (`tf.image.crop_and_resize` takes single pixels and leaves out those between them when it shrinks.)
+
+    Args:
+        pixels: (batch, height, width, 3), in any range.
+        boxes: float32 (batch, n, 4), `[x, y, w, h]` as fractions, within the image.
+        size: height and width of a crop in pixels.
+
+    Returns:
+        float32 (batch, n, size, size, 3); zeros for boxes without area, such as padding.
+
+    Example:
+
+    >>> pixels = tf.random.uniform((1, 8, 8, 3))
+    >>> whole = crop_regions(pixels, [[[0.0, 0.0, 1.0, 1.0]]], size=8)
+    >>> bool(tf.reduce_all(whole[:, 0] == pixels))
+    True
+    """
+    boxes = tf.convert_to_tensor(boxes, tf.float32)
+    pixels = tf.cast(pixels, tf.float32)
+    down = _filters(boxes[..., 1], boxes[..., 3], pixels.shape[1], size)  # (batch, n, size, height)
+    across = _filters(boxes[..., 0], boxes[..., 2], pixels.shape[2], size)
+    rows = tf.einsum("bnih,bhwc->bniwc", down, pixels)
+    return tf.einsum("bnjw,bniwc->bnijc", across, rows)
+
+
+def _filters(start: tf.Tensor, length: tf.Tensor, pixels: int, size: int) -> tf.Tensor:
+    """Returns the weights of an image's pixels in those of a crop: (batch, n, size, pixels)."""
+    step = length[..., None, None] * (pixels / size)
+    places = tf.range(size, dtype=tf.float32)[:, None] + 0.5
+    centres = start[..., None, None] * pixels + places * step
+    away = tf.abs(tf.range(pixels, dtype=tf.float32) + 0.5 - centres)
+    weights = tf.maximum(1.0 - away / tf.maximum(step, 1.0), 0.0)
+    weights = tf.where(step > 0, weights, 0.0)
+    return tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
+
+
+def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
+    """Returns the part of a network that comes before its pooling, for features of parts of an image.
+
+    Args:
+        backbone: what `build_backbone(config)` returned; the weights are shared with it.
+        config: its configuration.
+
+    Returns:
+        A functional model from float pixels (batch, size, size, 3) in 0..255 to the last map (batch,
+        height, width, channels); with `"multilevel"` pooling to a list of the inner maps and the last.
+
+    Raises:
+        InvalidArgumentError: if the network's features are no pooled map, but an inner layer.
+
+    Example:
+
+    >>> from vsemb.image.backbones import build_backbone
+    >>> config = BackboneConfig("SmallConvNet")
+    >>> [places.shape for places in feature_maps(build_backbone(config), config).outputs]
+    [(None, 4, 4, 128)]
+    """
+    if config.layer is not None:
+        fix = 'A fully connected layer has no map: use pooling="crops".'
+        raise invalid_argument("layer", config.layer, "None where features are pooled from a map", fix)
+    if config.network is not None and config.network.kind != "map":
+        raise invalid_argument("backbone", config.name, "a network that gives a map, for regions")
+    network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
+    pixels = keras.Input((config.size, config.size, 3), name="pixels")
+    maps = network(scaled(pixels, config))
+    return keras.Model(pixels, maps, name="maps")
+
+
+def build_classifier(config: BackboneConfig, weights: str | os.PathLike[str]) -> keras.Model:
+    """Builds the linear classifier that a network was trained with, for ranking boxes by its confidence.
+
+    Args:
+        config: the network; one whose classifier is linear in the mean of the last map.
+        weights: `"imagenet"`, a `.weights.h5` or `.h5` file of the whole network, or one that
+            `save_weights` wrote.
+
+    Returns:
+        A model from features (batch, n, channels), means of the network's last map or single places of
+        it, to the logits of the classes (batch, n, 1000).
+
+    Raises:
+        DataError: if the weights cannot be read or hold no classifier.
+        InvalidArgumentError: if the network has no such classifier.
+    """
+    instead = 'Use rank="objectness".'
+    if config.name not in ARCHITECTURES or config.name == "SmallConvNet":
+        allowed = f"'objectness' for {config.name}, which has no classifier here"
+        raise invalid_argument("rank", "confidence", allowed, instead)
+    if weights != "imagenet" and not os.path.isfile(weights):
+        raise DataError(f"No weights file at {weights}. Expected: one of {config.name} with its classifier.")
+    side = ARCHITECTURES[config.name].size
+    source = "imagenet" if weights == "imagenet" else None
+    try:
+        network = getattr(keras.applications, config.name)(weights=source, input_shape=(side, side, 3))
+        *_, before, dense = [part for part in network.layers if not isinstance(part, keras.layers.Dropout)]
+        if not isinstance(before, keras.layers.GlobalAveragePooling2D):
+            allowed = f"'objectness' for {config.name}, whose classifier is more than linear"
+            raise invalid_argument("rank", "confidence", allowed, instead)
+        features = keras.Input((None, dense.kernel.shape[0]), name="features")
+        logits = keras.layers.Dense(dense.units, name="logits")
+        classifier = keras.Model(features, logits(features), name="classifier")
+        try:
+            if source is None:
+                load_all_weights(classifier, weights)
+                return classifier
+        except ValueError:  # the file is of the whole network, or of another one
+            load_all_weights(network, weights)
+        logits.set_weights(dense.get_weights())
+    except VsembError:
+        raise
+    except Exception as error:  # Keras raises many types for a file that does not fit, or a failed download
+        raise DataError(
+            f"Cannot get the classifier of {config.name} from {weights} ({one_line(error, 200)}). Expected: "
+            f"weights of the whole network, with its classifier. {instead}"
+        ) from error
+    return classifier

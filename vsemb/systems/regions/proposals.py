@@ -1,0 +1,395 @@
+"""Candidate boxes of an image from its pixels alone, and the best of them.
+
+- `propose`, in graph: the boxes of a multi-scale grid with the largest objectness, moved to fit.
+- `selective_search`: OpenCV's (Uijlings et al. 2013), the candidates of R-CNN. Needs the extra `regions`.
+
+Objectness says how much a box looks as if it held one thing, by the colours in it and around it. Everything is exact
+or rounded alike wherever it stands in a batch (sums of whole numbers, and only operations that IEEE 754 rounds
+correctly), so that which boxes an image gets never depends on its neighbours. That is also why the network's
+activations have no say: their last bits do.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.errors import DataError, missing_extra
+from vsemb.systems.regions.config import RegionConfig
+
+#: The image's side in cells. Boxes of the grid begin and end at cells, and objectness is measured on them.
+CELLS = 64
+
+# A box is as large as a square of this side, in cells; the steps between are less than IoU 0.5 apart.
+_SIDES = (9, 13, 19, 28, 42, 56)
+# Width over height.
+_SHAPES = (0.4, 0.7, 1.0, 1.6)
+# Boxes of one size are this part of their width, or height, apart.
+_STEP = 1 / 3
+
+# The ring around a box is this part of the box's shorter side, and at least a cell.
+_RING = 0.1
+# Deviations of colour (of 0..1) within the ring below this count little: noise, compression.
+_NOISE = 0.2
+# How much less a box in a corner of the image is worth than one in the middle.
+_CENTRE = 0.5
+
+# Boxes of the grid that are refined, at least; some of them end at the same place.
+_REFINED = 64
+# Moves of one edge that refining tries, in cells, and how many moves it makes.
+_MOVES, _STEPS = (-1, 1, -3, 3), 6
+# Refined boxes have at least this many cells a side.
+_SMALLEST = 4
+
+_GONE, _HIGHEST = -float("inf"), 1e38
+
+# Selective search shrinks larger images to this longer side: as wide as images were for R-CNN, and seconds each as it
+# is.
+_LONGEST = 500
+# Its boxes with a side shorter than this part of the image's are specks and seams.
+_SHORTEST = 1 / 32
+
+
+def propose(pixels: tf.Tensor, count: int, overlap: float) -> tuple[tf.Tensor, tf.Tensor]:
+    """Proposes boxes: the best of the grid by objectness, refined, without those that overlap.
+
+    Args:
+        pixels: (batch, height, width, 3), RGB in 0..255.
+        count: boxes an image.
+        overlap: the intersection over union that two of them may have.
+
+    Returns:
+        boxes: float32 (batch, count, 4), `[x, y, w, h]` as fractions, best first, all different; zeros where
+            an image has fewer. An image of one colour has none.
+        scores: float32 (batch, count), their objectness.
+
+    Example:
+
+    >>> pixels = tf.pad(tf.fill((1, 16, 16, 3), 255.0), [[0, 0], [8, 40], [24, 24], [0, 0]])
+    >>> propose(pixels, count=3, overlap=0.5)[0].numpy()[0, 0].tolist()
+    [0.375, 0.125, 0.25, 0.25]
+    """
+    integral = integral_image(pixels)
+    scores = tf.cast(contrast(integral, tf.constant(grid_edges())), tf.float32)
+    _, _, places = best_boxes(grid_boxes(), _without_zero(scores), max(_REFINED, 2 * count), max(overlap, 0.5))
+    with_padding = tf.pad(tf.constant(grid_edges()), [[0, 1], [0, 0]])
+    edges = tf.gather(with_padding, tf.where(places < 0, len(grid_edges()), places))
+    edges = refine(integral, edges, _STEPS)
+    boxes = tf.cast(tf.concat([edges[..., :2], edges[..., 2:] - edges[..., :2]], axis=-1), tf.float32) / CELLS
+    real = tf.reduce_any(edges != 0, axis=-1)
+    whole = tf.constant([0, 0, CELLS, CELLS], tf.int32)
+    scores = tf.cast(contrast(integral, tf.where(real[..., None], edges, whole)), tf.float32)
+    scores = tf.where(_repeated(edges), 0.0, scores)
+    best, best_scores, _ = best_boxes(boxes, _without_zero(scores), count, overlap)
+    return best, best_scores
+
+
+def _without_zero(scores: tf.Tensor) -> tf.Tensor:
+    """Makes the score of boxes that show nothing NaN, which `best_boxes` never takes."""
+    return tf.where(scores > 0, scores, float("nan"))
+
+
+def _repeated(edges: tf.Tensor) -> tf.Tensor:
+    """Returns which boxes (batch, n, 4), in cells, are the same as one before them: (batch, n)."""
+    side = CELLS + 1
+    number = tf.reduce_sum(edges * tf.constant([side**3, side**2, side, 1], tf.int32), axis=-1)
+    same = tf.equal(number[:, :, None], number[:, None, :])
+    places = tf.range(tf.shape(number)[1])
+    return tf.reduce_any(same & (places < places[:, None]), axis=2)
+
+
+@functools.cache
+def grid_edges() -> np.ndarray:
+    """Returns the grid as edges: int32 (boxes, 4), `[left, top, right, bottom]` in cells, sorted."""
+    edges: set[tuple[int, int, int, int]] = set()
+    for side in _SIDES:
+        for shape in _SHAPES:
+            width, height = round(side * math.sqrt(shape)), round(side / math.sqrt(shape))
+            if max(width, height) <= CELLS:
+                edges.update((x, y, x + width, y + height) for x in _places(width) for y in _places(height))
+    grid = np.array(sorted(edges), np.int32)
+    grid.setflags(write=False)
+    return grid
+
+
+def _places(length: int) -> list[int]:
+    free = CELLS - length
+    steps = math.ceil(free / max(1.0, _STEP * length))
+    return [free * step // max(1, steps) for step in range(steps + 1)]
+
+
+def grid_boxes() -> np.ndarray:
+    """Returns the boxes of the grid: float32 (boxes, 4), `[x, y, w, h]` as fractions of the image.
+
+    Six sizes from 2 % to 77 % of the image's area, four shapes from upright to lying, and a third of a
+    side between two of one size.
+
+    Example:
+
+    >>> grid_boxes().shape
+    (2637, 4)
+    """
+    edges = grid_edges()
+    return np.concatenate([edges[:, :2], edges[:, 2:] - edges[:, :2]], axis=1).astype(np.float32) / CELLS
+
+
+def objectness(pixels: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    """Returns how much boxes differ from what surrounds them.
+
+    With the mean colour m and the variance V of the ring around a box (a tenth of its shorter side
+    wide; colours in 0..1, variances summed over the three channels), the mean D of the squared distance
+    to m of the pixels inside, the part r of the ring that lies within the image, the box's area A and
+    the distance d of its centre to the image's, both in units of the image's sides:
+
+        objectness = sqrt(D) / (sqrt(V) + 0.2) * r * A^(1/8) * (1 - d / 2)
+
+    A box that fits an object has an even ring (V small) of another colour (D large). A margin lowers D,
+    a part of the object raises V. The factors r and d are for photographs, where corners of sky would
+    win otherwise. Measured on 64 x 64 cells, to which boxes are rounded; 0 for an image of one colour
+    and for boxes of zeros.
+
+    Args:
+        pixels: (batch, height, width, 3), RGB in 0..255.
+        boxes: (batch, n, 4), or (n, 4) for the same in every image; `[x, y, w, h]` as fractions.
+
+    Returns:
+        float32 (batch, n), 0 or more.
+
+    Example:
+
+    >>> pixels = tf.pad(tf.fill((1, 16, 16, 3), 255.0), [[0, 0], [24, 24], [24, 24], [0, 0]])
+    >>> fits, part, margin = objectness(pixels, [[0.375, 0.375, 0.25, 0.25], [0.4, 0.4, 0.2, 0.2],
+    ...                                          [0.35, 0.35, 0.3, 0.3]]).numpy()[0]
+    >>> bool(fits > margin > part)
+    True
+    """
+    boxes = tf.convert_to_tensor(boxes, tf.float32)
+    corners = tf.concat([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], axis=-1)
+    edges = tf.cast(tf.round(corners * CELLS), tf.int32)
+    low = tf.clip_by_value(edges[..., :2], 0, CELLS - 1)
+    edges = tf.concat([low, tf.clip_by_value(edges[..., 2:], low + 1, CELLS)], axis=-1)
+    scores = contrast(integral_image(pixels), edges)
+    return tf.where(tf.reduce_all(boxes[..., 2:] > 0, axis=-1), tf.cast(scores, tf.float32), 0.0)
+
+
+def integral_image(pixels: tf.Tensor) -> tf.Tensor:
+    """Returns sums of colours and of their squares over all cells up to a corner.
+
+    Args:
+        pixels: (batch, height, width, 3), RGB in 0..255.
+
+    Returns:
+        float64 (batch, 65 * 65, 4): the three channels, then the sum of their squares.
+    """
+    if list(pixels.shape[1:3]) != [CELLS, CELLS]:
+        # Means over cells: anything smoother takes an object's colour into the ring around it.
+        pixels = tf.image.resize(pixels, (CELLS, CELLS), method="area")
+    cells = tf.cast(tf.round(pixels), tf.float64)
+    cells = tf.concat([cells, tf.reduce_sum(cells * cells, axis=-1, keepdims=True)], axis=-1)
+    sums = tf.cumsum(tf.cumsum(tf.pad(cells, [[0, 0], [1, 0], [1, 0], [0, 0]]), axis=1), axis=2)
+    return tf.reshape(sums, (-1, (CELLS + 1) ** 2, 4))
+
+
+def contrast(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
+    """Returns the objectness of boxes given as edges.
+
+    Args:
+        integral: what `integral_image` returned.
+        edges: int32 (batch, n, 4) or (n, 4), `[left, top, right, bottom]` in cells, none of them empty.
+
+    Returns:
+        float64 (batch, n).
+    """
+    low, high = edges[..., :2], edges[..., 2:]
+    sides = high - low
+    ring = tf.maximum(1, tf.cast(tf.round(_RING * tf.cast(tf.reduce_min(sides, -1), tf.float64)), tf.int32))
+    around = tf.concat([tf.maximum(low - ring[..., None], 0), tf.minimum(high + ring[..., None], CELLS)], axis=-1)
+    inside, outside = _sums(integral, edges), _sums(integral, around)
+    area = tf.cast(sides[..., 0] * sides[..., 1], tf.float64)
+    whole = tf.cast(tf.reduce_prod(sides + 2 * ring[..., None], axis=-1), tf.float64) - area
+    spread = around[..., 2:] - around[..., :2]
+    seen = tf.cast(spread[..., 0] * spread[..., 1], tf.float64) - area
+    # A box as large as the image has no ring, and every sum over it is 0.
+    ring_sums, cells = outside - inside, tf.maximum(seen, 1.0)
+    mean = ring_sums[..., :3] / cells[..., None]
+    squared = _over_channels(mean * mean)
+    uneven = tf.maximum(ring_sums[..., 3] / cells - squared, 0.0)
+    inner = (inside[..., 3] - 2 * _over_channels(mean * inside[..., :3])) / area + squared
+    distance = tf.sqrt(tf.maximum(inner, 0.0)) / (tf.sqrt(uneven) + 255 * _NOISE)
+    middle = tf.cast(low + high, tf.float64) / (2 * CELLS) - 0.5
+    off = tf.sqrt(middle[..., 0] * middle[..., 0] + middle[..., 1] * middle[..., 1])
+    size = tf.sqrt(tf.sqrt(tf.sqrt(area / CELLS**2)))
+    return distance * (seen / whole) * size * (1 - _CENTRE * off)
+
+
+def _over_channels(values: tf.Tensor) -> tf.Tensor:
+    # Written out: the order of a reduction is not promised to be the same everywhere.
+    return values[..., 0] + values[..., 1] + values[..., 2]
+
+
+def _sums(integral: tf.Tensor, edges: tf.Tensor) -> tf.Tensor:
+    left, top, right, bottom = tf.unstack(edges, axis=-1)
+
+    def at(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        place = y * (CELLS + 1) + x
+        return tf.gather(integral, place, axis=1, batch_dims=place.shape.rank - 1)
+
+    return at(right, bottom) - at(left, bottom) - at(right, top) + at(left, top)
+
+
+def refine(integral: tf.Tensor, edges: tf.Tensor, steps: int) -> tf.Tensor:
+    """Moves the edges of boxes, one at a time, to where their objectness is largest.
+
+    Args:
+        integral: what `integral_image` returned.
+        edges: int32 (batch, n, 4), in cells; boxes of zeros stay so.
+        steps: moves at most.
+
+    Returns:
+        int32 (batch, n, 4).
+    """
+    moves = [[by if edge == place else 0 for place in range(4)] for edge in range(4) for by in _MOVES]
+    moves = tf.constant([[0, 0, 0, 0], *moves], tf.int32)
+    real = tf.reduce_any(edges != 0, axis=-1, keepdims=True)
+
+    def step(edges: tf.Tensor) -> tuple[tf.Tensor]:
+        tried = tf.clip_by_value(edges[:, :, None] + moves, 0, CELLS)  # (batch, n, moves, 4)
+        fits = tf.reduce_all(tried[..., 2:] - tried[..., :2] >= _SMALLEST, axis=-1, keepdims=True)
+        tried = tf.where(fits, tried, edges[:, :, None])
+        shape = tf.shape(tried)
+        scores = contrast(integral, tf.reshape(tried, (shape[0], -1, 4)))
+        best = tf.argmax(tf.reshape(scores, shape[:3]), axis=-1, output_type=tf.int32)
+        return (tf.gather(tried, best, axis=2, batch_dims=2),)
+
+    # Padding takes part as the whole image, so that no sum is over an empty box.
+    start = tf.where(real, edges, tf.constant([0, 0, CELLS, CELLS], tf.int32))
+    (moved,) = tf.while_loop(lambda _: True, step, (start,), maximum_iterations=steps)
+    return tf.where(real, moved, 0)
+
+
+def best_boxes(
+    boxes: tf.Tensor, scores: tf.Tensor, count: int, overlap: float
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Takes the best box, drops what overlaps it, and so on (greedy non-maximum suppression).
+
+    Rows are independent of each other, and of two boxes with the same score the first is taken, so
+    the result does not depend on the batch.
+
+    Args:
+        boxes: (batch, n, 4), or (n, 4) for the same in every image; `[x, y, w, h]`. Boxes without
+            area, such as padding, are never taken.
+        scores: (batch, n), larger is better; a box whose score is NaN is never taken.
+        count: boxes to take.
+        overlap: boxes whose intersection over union with a taken one is above this are dropped.
+
+    Returns:
+        boxes: float32 (batch, count, 4), best first; zeros where there are no more.
+        scores: float32 (batch, count), likewise.
+        places: int32 (batch, count), which of the n they were; -1 where there are no more.
+
+    Example:
+
+    >>> boxes = [[[0.0, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.4], [0.5, 0.5, 0.5, 0.5]]]
+    >>> best_boxes(boxes, [[0.9, 0.8, 0.7]], count=3, overlap=0.5)[2].numpy().tolist()
+    [[0, 2, -1]]
+    """
+    scores = tf.convert_to_tensor(scores, tf.float32)
+    boxes = tf.convert_to_tensor(boxes, tf.float32)
+    batch, n = tf.unstack(tf.shape(scores))
+    boxes = tf.broadcast_to(boxes, tf.stack([batch, n, 4]))
+    possible = tf.reduce_all(boxes[..., 2:] > 0, axis=-1) & ~tf.math.is_nan(scores)
+    # Minus infinity marks what is gone; the lowest float too, `tf.argmax` would pass over.
+    ranked = tf.clip_by_value(scores, -_HIGHEST, _HIGHEST)
+    ranked = tf.where(possible, ranked, _GONE)
+    # A box more that is never taken, for images without any.
+    ranked = tf.pad(ranked, [[0, 0], [0, 1]], constant_values=_GONE)
+    boxes = tf.pad(boxes, [[0, 0], [0, 1], [0, 0]])
+    low, high, area = boxes[..., :2], boxes[..., :2] + boxes[..., 2:], boxes[..., 2] * boxes[..., 3]
+    columns = tf.range(n + 1)
+
+    def take(step: tf.Tensor, left: tf.Tensor, taken: tf.TensorArray) -> tuple:
+        best = tf.argmax(left, axis=1, output_type=tf.int32)  # (batch,)
+        found = tf.gather(left, best, batch_dims=1) > _GONE
+        chosen = [tf.gather(values, best[:, None], batch_dims=1) for values in (low, high, area)]
+        sides = tf.maximum(tf.minimum(high, chosen[1]) - tf.maximum(low, chosen[0]), 0.0)
+        common = sides[..., 0] * sides[..., 1]  # (batch, n + 1)
+        same = tf.math.divide_no_nan(common, area + chosen[2] - common)
+        left = tf.where((same > overlap) | (columns == best[:, None]), _GONE, left)
+        return step + 1, left, taken.write(step, tf.where(found, best, -1))
+
+    # One at least: an array of nothing cannot be stacked where the batch is unknown.
+    steps = max(count, 1)
+    taken = tf.TensorArray(tf.int32, size=steps, element_shape=ranked.shape[:1])
+    _, _, taken = tf.while_loop(
+        lambda step, *_: step < steps, take, (tf.constant(0), ranked, taken), maximum_iterations=steps
+    )
+    places = tf.transpose(tf.reshape(taken.stack(), tf.stack([steps, batch])))[:, :count]
+    real = places >= 0
+    at = tf.where(real, places, n)
+    best = tf.gather(boxes, at, batch_dims=1)
+    best_scores = tf.where(real, tf.gather(ranked, at, batch_dims=1), 0.0)
+    return best, best_scores, places
+
+
+def selective_search(pixels: np.ndarray) -> np.ndarray:
+    """Finds boxes by merging similar neighbouring segments step by step (the "fast" strategies).
+
+    OpenCV orders the boxes partly by chance. Here they come in an order of their own, the largest first,
+    so that the same image always gives the same boxes; rank them by what they show.
+
+    Args:
+        pixels: uint8 (height, width, 3), RGB.
+
+    Returns:
+        float32 (n, 4), `[x, y, w, h]` as fractions of the image's width and height, all different;
+        some hundred to two thousand for a photograph.
+
+    Raises:
+        MissingExtraError: if OpenCV with its contributed modules is not installed.
+    """
+    try:
+        import cv2
+
+        # Which of two distributions of OpenCV the stubs are of depends on the order of installation.
+        create = vars(cv2)["ximgproc"].segmentation.createSelectiveSearchSegmentation
+    except (ImportError, KeyError) as error:  # plain `opencv-python` lacks the module ximgproc
+        raise missing_extra("opencv-contrib-python-headless", "regions") from error
+    longest = max(pixels.shape[:2])
+    if longest > _LONGEST:
+        sides = [max(1, round(side * _LONGEST / longest)) for side in pixels.shape[1::-1]]
+        pixels = cv2.resize(pixels, sides, interpolation=cv2.INTER_AREA)
+    search = create()
+    search.setBaseImage(np.ascontiguousarray(pixels[..., ::-1]))  # OpenCV's order is blue, green, red
+    search.switchToSelectiveSearchFast()
+    found = np.unique(np.asarray(search.process()).reshape(-1, 4), axis=0)
+    found = found[np.argsort(-found[:, 2] * found[:, 3], kind="stable")]
+    height, width = pixels.shape[:2]
+    boxes = (found / [width, height, width, height]).astype(np.float32)
+    return boxes[(boxes[:, 2:] >= _SHORTEST).all(axis=1)]
+
+
+def propose_boxes(regions: RegionConfig, pixels: np.ndarray, name: str, fix: str = "") -> np.ndarray:
+    """Proposes candidate boxes of a new image where they are not proposed in graph.
+
+    Args:
+        regions: which regions, with `in_graph` false.
+        pixels: uint8 (height, width, 3), RGB.
+        name: what the image is called in an error.
+        fix: what else helps where boxes are a detector's, the beginning of a sentence.
+
+    Returns:
+        (boxes, 4) float32 fractions of the image's width and height.
+
+    Raises:
+        DataError: if the boxes are a detector's.
+        MissingExtraError: for selective search without the extra `regions`.
+    """
+    if regions.source == "detections":
+        raise DataError(
+            f"The regions of the run are detections, and there are none for the image {name!r}. {fix or 'Give'} the "
+            "key of an image of the dataset."
+        )
+    return selective_search(pixels)
