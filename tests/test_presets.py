@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from vsemb import presets
 from vsemb.errors import DataError
-from vsemb.presets import ImagePreset, directories, display_name, keep_preset, preset_directory
+from vsemb.presets import ImagePreset, display_name, keep_preset, kept_name, preset_directory
 from vsemb.text.preset_tokenizers import PresetText
 
 
@@ -39,7 +40,7 @@ def test_a_download_that_fails_is_one_line_and_says_what_to_do(monkeypatch: pyte
         ImagePreset.open("hub:vit_base_patch16_224_imagenet")
     assert "\n" not in str(found.value) and "hub:DIRECTORY" in str(found.value)
     # What failed is tried again.
-    assert directories._fetched.cache_info().currsize == 0
+    assert presets._fetched.cache_info().currsize == 0
 
 
 def test_what_is_downloaded_is_described_as_a_directory_is(preset_path, monkeypatch) -> None:
@@ -48,7 +49,7 @@ def test_what_is_downloaded_is_described_as_a_directory_is(preset_path, monkeypa
 
     path = preset_path("siglip")
     there = {"tiny_siglip": {"kaggle_handle": "kaggle://a/b/keras/c/1"}}
-    monkeypatch.setattr(directories, "_presets", lambda: there)
+    monkeypatch.setattr(presets, "_presets", lambda: there)
     for kind in (keras_hub.models.Backbone, keras_hub.models.SigLIPPreprocessor):
         real = kind.from_preset
         monkeypatch.setattr(
@@ -60,16 +61,17 @@ def test_what_is_downloaded_is_described_as_a_directory_is(preset_path, monkeypa
         texts, same = PresetText.open("hub:tiny_siglip"), PresetText.open(f"hub:{path}")
         assert (texts.pieces, texts.length, texts.end) == (same.pieces, same.length, same.end)
     finally:
-        directories._fetched.cache_clear()
+        presets._fetched.cache_clear()
 
 
 def test_a_preset_that_is_kept_says_what_it_was_called(preset_path, tmp_path: Path) -> None:
     name = f"hub:{preset_path('clip')}"
-    keep_preset(name, tmp_path / "text", "text")
-    keep_preset(f"hub:{tmp_path / 'text'}", tmp_path / "again", "text")
-    assert display_name(f"hub:{tmp_path / 'again'}") == name
+    keep_preset(name, tmp_path / "run", "text")
+    keep_preset(kept_name(name, tmp_path / "run", "text"), tmp_path / "again", "text")
+    again = kept_name(name, tmp_path / "again", "text")
+    assert again != name and display_name(again) == name
     assert not list(tmp_path.rglob("*.h5"))
-    assert PresetText.open(f"hub:{tmp_path / 'again'}").pieces == PresetText.open(name).pieces
+    assert PresetText.open(again).pieces == PresetText.open(name).pieces
 
 
 def test_a_preset_without_a_converter_says_how_to_add_one(preset_path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,23 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes `value` as indented JSON, atomically. NaN and infinity are refused (ValueError)."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
+    """Names a file in errors of reading it.
+
+    Args:
+        path: the file.
+        what: what the file is to the reader.
+
+    Raises:
+        DataError: for an error of the file system, of unpacking or of decoding.
+    """
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:

@@ -324,22 +324,22 @@ BASE = System(
         "task": {"retrieval": "vsemb.recipes.retrieval"},
         "tokenizer": {
             "words": "vsemb.text.tokenizers",
-            "characters": "vsemb.text.characters",
-            **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.piece_learning"),
+            "characters": "vsemb.text.tokenizers",
+            **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.subwords"),
             "preset": "vsemb.text.preset_tokenizers",
         },
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",
-            "sequence-and-bag": "vsemb.encoders.hybrid",
-            "linear": "vsemb.encoders.linear",
+            "sequence-and-bag": "vsemb.encoders.composite",
+            "linear": "vsemb.encoders.bag",
             "transformer": "vsemb.encoders.transformer",
-            "projection-mlp": "vsemb.encoders.projection_mlp",
+            "projection-mlp": "vsemb.encoders.composite",
             "preset": "vsemb.encoders.preset_text",
         },
         "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.towers"),
         "projection": {
             **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
-            "mlp": "vsemb.encoders.projection_mlp",
+            "mlp": "vsemb.encoders.composite",
         },
         "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
         "loss": {

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import typing
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.contract import SAME, check_layer, check_padding
-from tests.encoders.test_peephole import from_oracle
+from tests.encoders.test_cells import from_oracle
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
-from vsemb.encoders.recurrent import Cell, Directions
+from vsemb.encoders.recurrent import GRU, LSTM, Cell, Directions
 from vsemb.errors import InvalidArgumentError
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
@@ -147,3 +149,191 @@ def test_dropout_acts_in_training_only() -> None:
 def test_bad_arguments(arguments, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make_encoder(**arguments)
+
+
+KERAS = {GRU: keras.layers.GRU, LSTM: keras.layers.LSTM}
+LENGTHS = np.array([6, 1, 3, 0, 4])
+STEPS, SIZE, UNITS = 6, 4, 7
+
+#: float64: sums of some tens of terms of order 1, in another order.
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+def mask_of(padding: str | None) -> np.ndarray | None:
+    if padding is None:
+        return None
+    steps = np.arange(STEPS)
+    after, before = steps < LENGTHS[:, None], steps >= STEPS - LENGTHS[:, None]
+    return {"right": after, "left": before, "both": after & (steps > 0)}[padding]
+
+
+def both(kind: Any, dtype: str = "float64", **options: Any) -> tuple[Any, Any]:
+    """Keras' layer and ours, with the same weights, biases included."""
+    theirs = KERAS[kind](UNITS, dtype=dtype, bias_initializer="normal", **options)
+    ours = kind(UNITS, dtype=dtype, **options)
+    for layer in (theirs, ours):
+        layer.build((None, None, SIZE))
+    ours.set_weights(theirs.get_weights())
+    return theirs, ours
+
+
+def inputs_of(dtype: str = "float64") -> tf.Tensor:
+    return tf.constant(np.random.default_rng(0).normal(size=(len(LENGTHS), STEPS, SIZE)), dtype)
+
+
+def outputs_and_gradients(layer: Any, x: tf.Tensor, mask: Any, training: bool, graph: bool) -> list[Any]:
+    """What a layer returns, and the gradients of a random weighing of it for the input and all weights."""
+
+    def run(x: tf.Tensor) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            outputs = layer(x, mask=mask, training=training)
+            outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+            loss = 0.0
+            for number, output in enumerate(outputs):
+                weights = np.random.default_rng(number).normal(size=output.shape)
+                loss += tf.reduce_sum(output * tf.constant(weights, output.dtype))
+        return [*outputs, *tape.gradient(loss, [x, *(v.value for v in layer.trainable_weights)])]
+
+    run = tf.function(run, autograph=False) if graph else run
+    return [value.numpy() for value in run(x)]
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+@pytest.mark.parametrize("padding", [None, "right", "left"], ids=str)
+@pytest.mark.parametrize("backwards", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+def test_equals_keras(kind: Any, padding: str | None, backwards: bool, training: bool) -> None:
+    mask = mask_of(padding)
+    options = {"return_sequences": True, "return_state": True, "go_backwards": backwards}
+    theirs, ours = (
+        outputs_and_gradients(layer, inputs_of(), mask, training, graph=True) for layer in both(kind, **options)
+    )
+    for expected, received in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(received, expected, **EXACT)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_last_state_alone_and_eager(kind: Any) -> None:
+    theirs, ours = (
+        outputs_and_gradients(layer, inputs_of(), mask_of("right"), True, graph=False) for layer in both(kind)
+    )
+    for expected, received in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(received, expected, **EXACT)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_both_directions_with_zeros_in_padding(kind: Any) -> None:
+    mask = mask_of("both")
+    found = []
+    for make in (KERAS[kind], kind):
+        keras.utils.set_random_seed(3)
+        inner = make(UNITS, return_sequences=True, dtype="float64")
+        layer = keras.layers.Bidirectional(inner, dtype="float64")
+        found.append(outputs_and_gradients(layer, inputs_of(), mask, True, graph=True))
+    assert isinstance(layer.backward_layer, kind)
+    for expected, received in zip(*found, strict=True):
+        np.testing.assert_allclose(received, expected, **EXACT)
+    assert not found[1][0][~mask].any()
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_bfloat16_stays_closer_to_float32_than_keras_does(kind: Any) -> None:
+    exact, _ = both(kind, "float32", return_sequences=True)
+    errors = []
+    for make in (KERAS[kind], kind):
+        layer = make(UNITS, return_sequences=True, dtype="mixed_bfloat16")
+        layer.build((None, None, SIZE))
+        layer.set_weights(exact.get_weights())
+        x = inputs_of("float32")
+        pairs = zip(
+            outputs_and_gradients(layer, x, mask_of("right"), True, graph=True),
+            outputs_and_gradients(exact, x, mask_of("right"), True, graph=True),
+            strict=True,
+        )
+        errors.append(max(np.abs(np.float32(a) - b).max() / np.abs(b).max() for a, b in pairs))
+    # Three products in a row, each rounded to 8 bits: 3 * 2**-8 and the rounding of what is compared.
+    assert errors[1] < 0.02
+    assert errors[1] <= errors[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (GRU, {"reset_after": False}),
+        (GRU, {"activation": "relu"}),
+        (LSTM, {"use_bias": False}),
+        (LSTM, {"recurrent_activation": "hard_sigmoid"}),
+    ],
+    ids=["reset-before", "relu", "no-bias", "hard-sigmoid"],
+)
+def test_what_the_loop_does_not_have_is_keras(kind: Any, options: dict[str, Any]) -> None:
+    layers = [make(UNITS, dtype="float64", **options) for make in (KERAS[kind], kind)]
+    for layer in layers:
+        layer.build((None, None, SIZE))
+    layers[1].set_weights(layers[0].get_weights())
+    x, mask = inputs_of(), mask_of("right")
+    np.testing.assert_allclose(layers[1](x, mask=mask), layers[0](x, mask=mask), **EXACT)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_dropout_is_keras(kind: Any) -> None:
+    layer = kind(UNITS, dropout=0.5, seed=1)
+    x = inputs_of("float32")
+    assert not np.allclose(layer(x, training=True), layer(x))
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_no_steps_but_one_and_unknown_sizes(kind: Any) -> None:
+    _, ours = both(kind, "float32")
+    signature = [tf.TensorSpec((None, None, SIZE), tf.float32)]
+    run = tf.function(lambda x: ours(x, training=True), autograph=False, input_signature=signature)
+    x = inputs_of("float32")
+    np.testing.assert_allclose(run(x[:, :1]), ours(x[:, :1]), rtol=1e-6, atol=1e-6)
+    assert run(x[:0]).shape == (0, UNITS)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM], ids=["gru", "lstm"])
+def test_gradients_of_unknown_sizes_with_a_mask_and_a_state_to_begin_with(kind: Any) -> None:
+    theirs, ours = both(kind)
+    # Of a row without steps Keras returns zeros, and not the state that it begins with.
+    x, mask = inputs_of(), tf.constant(mask_of("right") | (np.arange(STEPS) == 0))
+    state = tf.constant(np.random.default_rng(7).normal(size=(len(LENGTHS), UNITS)))
+    begin = [state] * (2 if kind is LSTM else 1)
+
+    def gradients(layer: Any) -> Any:
+        @tf.function(
+            autograph=False,
+            input_signature=[
+                tf.TensorSpec((None, None, SIZE), tf.float64),
+                tf.TensorSpec((None, None), tf.bool),
+                *[tf.TensorSpec((None, UNITS), tf.float64)] * len(begin),
+            ],
+        )
+        def run(x: tf.Tensor, mask: tf.Tensor, *states: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch([x, *states])
+                out = layer(x, mask=mask, initial_state=list(states), training=True)
+                loss = tf.reduce_sum(out * tf.cast(tf.range(UNITS), out.dtype))
+            return out, *tape.gradient(loss, [x, *states, *(v.value for v in layer.trainable_weights)])
+
+        return run(x, mask, *begin)
+
+    for found, wanted in zip(gradients(ours), gradients(theirs), strict=True):
+        np.testing.assert_allclose(found, wanted, **EXACT)
+
+
+def test_is_saved_and_loaded(tmp_path) -> None:
+    _, ours = both(GRU, "float32")
+
+    class Served(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((None, None, SIZE), tf.float32)])
+        def run(self, x: tf.Tensor) -> tf.Tensor:
+            return ours(x, training=True)
+
+    served = Served()
+    served.layer = ours
+    tf.saved_model.save(served, str(tmp_path / "saved"))
+    x = inputs_of("float32")
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.run(x), ours(x, training=True), rtol=1e-6, atol=1e-6)

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.linear import Linear
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.bag import Linear
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from vsemb.data.features.store import feature_fingerprint
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image import backbones
 from vsemb.image.backbones import (
@@ -16,6 +17,7 @@ from vsemb.image.backbones import (
     PixelScaling,
     build_backbone,
     save_backbone_weights,
+    small_conv_net,
     weights_sha256,
 )
 
@@ -119,7 +121,7 @@ def test_multilevel_pooling_adds_inner_layers(tmp_path):
     save_backbone_weights(backbone, tmp_path / "b.weights.h5")
     again = build_backbone(config, tmp_path / "b.weights.h5", seed=5)
     np.testing.assert_array_equal(backbone(pixels(64)), again(pixels(64)))
-    with pytest.raises(InvalidArgumentError, match="another for VGG16"):
+    with pytest.raises(InvalidArgumentError, match="pooling='multilevel'. Expected: one of mean"):
         BackboneConfig("VGG16", pooling="multilevel")
 
 
@@ -211,3 +213,116 @@ def test_a_download_that_fails(monkeypatch):
 
 def test_architectures_are_documented_by_keras_or_here():
     assert backbones.ARCHITECTURES.keys() - {"SmallConvNet"} == PREPROCESSING.keys()
+
+
+def test_shapes_of_the_small_network():
+    assert small_conv_net((64, 64, 3)).output_shape == (None, 4, 4, 128)
+    assert build_backbone(BackboneConfig("SmallConvNet")).output_shape == (None, 256)
+    assert build_backbone(BackboneConfig("SmallConvNet", pooling="mean")).output_shape == (None, 128)
+
+
+def test_it_learns_shape_and_colour():
+    # Four classes: a red or blue, filled square or hollow frame somewhere in a grey picture.
+    random = np.random.default_rng(0)
+    pixels = np.full((256, 64, 64, 3), 200, np.float32)
+    labels = np.arange(256) % 4
+    for picture, label in zip(pixels, labels, strict=True):
+        y, x = random.integers(0, 44, 2)
+        picture[y : y + 20, x : x + 20] = [220, 30, 30] if label % 2 else [30, 30, 220]
+        if label >= 2:
+            picture[y + 5 : y + 15, x + 5 : x + 15] = 200
+    keras.utils.set_random_seed(0)
+    backbone = build_backbone(BackboneConfig("SmallConvNet"), seed=1)
+    model = keras.Sequential([backbone, keras.layers.Dense(4)])
+    model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(True), metrics=["accuracy"])
+    model.fit(pixels[:192], labels[:192], batch_size=32, epochs=12, verbose=0)
+    _, accuracy = model.evaluate(pixels[192:], labels[192:], verbose=0)
+    assert accuracy > 0.9
+
+
+PRESET_PIXELS = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3)).astype(np.float32)
+#: The same operations in the same order but for constant folding.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.mark.parametrize("kind", ["vit", "resnet", "efficientnet", "clip", "siglip"])
+def test_features_are_those_of_keras_hub(kind: str, preset_path, tmp_path) -> None:
+    import keras_hub
+
+    path = preset_path(kind)
+    config = BackboneConfig(f"hub:{path}")
+    backbone = build_backbone(config, "preset")
+    network = keras_hub.models.Backbone.from_preset(str(path))
+    converted = keras_hub.layers.ImageConverter.from_preset(str(path))(PRESET_PIXELS)
+    if kind in ("clip", "siglip"):
+        theirs = network.get_vision_embeddings(converted)
+    else:
+        theirs = network(converted)
+        theirs = theirs[:, 0] if kind == "vit" else keras.ops.mean(theirs, axis=(1, 2))
+    features = keras.ops.convert_to_numpy(backbone(PRESET_PIXELS))
+    np.testing.assert_allclose(features, keras.ops.convert_to_numpy(theirs), **CLOSE)
+    assert features.std(axis=0).max() > 1e-3, "the features do not depend on the image"
+    # Without the preset, from what a feature cache holds.
+    save_backbone_weights(backbone, tmp_path / "kept.weights.h5")
+    kept = BackboneConfig.from_json({**config.to_json(), "name": "hub:gone"})
+    again = build_backbone(kept, tmp_path / "kept.weights.h5")
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(again(PRESET_PIXELS)), features)
+    assert weights_sha256(again) == weights_sha256(backbone)
+
+
+@pytest.mark.parametrize("kind", ["vit", "clip"])
+def test_random_weights_follow_from_the_seed(kind: str, preset_path) -> None:
+    config = BackboneConfig(f"hub:{preset_path(kind)}")
+    first, second, other = (weights_sha256(build_backbone(config, None, seed)) for seed in (1, 1, 2))
+    assert first == second != other
+
+
+def test_fingerprints_know_the_network_and_not_its_place(preset_path) -> None:
+    config = BackboneConfig(f"hub:{preset_path('vit')}")
+    moved = BackboneConfig.from_json({**config.to_json(), "name": "hub:elsewhere"})
+    other = BackboneConfig(f"hub:{preset_path('vit')}", pooling="mean")
+    assert feature_fingerprint(config, "w") == feature_fingerprint(moved, "w") != feature_fingerprint(other, "w")
+    # Caches made before there were presets keep their names.
+    assert "preset" not in BackboneConfig("MobileNetV2").to_json()
+
+
+def test_poolings_of_patches(preset_path) -> None:
+    vectors = np.random.default_rng(1).normal(size=(2, 5, 3)).astype(np.float32)
+    wanted = {
+        "token": vectors[:, 0],
+        "mean": vectors[:, 1:].mean(axis=1),
+        "max": vectors[:, 1:].max(axis=1),
+        "mean+max": np.concatenate([vectors[:, 1:].mean(axis=1), vectors[:, 1:].max(axis=1)], axis=1),
+        "flat": vectors[:, 1:].reshape(2, -1),
+    }
+    for pooling, expected in wanted.items():
+        config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
+        found = backbones._pooled(keras.ops.convert_to_tensor(vectors), config, [])
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(found), expected, rtol=1e-6)
+    for pooling, size in (("mean", 16), ("mean+max", 32), ("flat", 256)):
+        config = BackboneConfig(f"hub:{preset_path('vit')}", pooling=pooling)
+        assert build_backbone(config).output_shape == (None, size)
+
+
+def test_a_map_takes_other_sizes_and_patches_do_not(preset_path) -> None:
+    config = BackboneConfig(f"hub:{preset_path('resnet')}", size=64, pooling="mean+max")
+    assert build_backbone(config).output_shape == (None, 128)
+    with pytest.raises(InvalidArgumentError, match="size=64. Expected: 32"):
+        BackboneConfig(f"hub:{preset_path('vit')}", size=64)
+
+
+def test_what_does_not_go_together(preset_path) -> None:
+    with pytest.raises(InvalidArgumentError, match="one of embedding"):
+        BackboneConfig(f"hub:{preset_path('clip')}", pooling="mean")
+    with pytest.raises(InvalidArgumentError, match="pooling='token'. Expected: one of mean"):
+        BackboneConfig("MobileNetV2", pooling="token")
+    with pytest.raises(InvalidArgumentError, match="'preset', a path or 'random'"):
+        build_backbone(BackboneConfig(f"hub:{preset_path('vit')}"), "imagenet")
+    with pytest.raises(InvalidArgumentError, match="'imagenet', a path or 'random'"):
+        build_backbone(BackboneConfig("SmallConvNet"), "preset")
+
+
+def test_weights_of_another_network_are_refused(preset_path) -> None:
+    weights = preset_path("resnet") / "model.weights.h5"
+    with pytest.raises(DataError, match="do not fit hub:"):
+        build_backbone(BackboneConfig(f"hub:{preset_path('vit')}"), weights)

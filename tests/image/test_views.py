@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.views import decode_views, encode_images, encode_views
+from vsemb.image.views import (
+    decode_views,
+    encode_images,
+    encode_views,
+    random_crop_flip,
+    ten_crop_source_size,
+    ten_crops,
+)
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
 
@@ -51,3 +58,65 @@ def test_views_need_a_known_size():
     )
     with pytest.raises(InvalidArgumentError, match="known but for the batch"):
         function.get_concrete_function()
+
+
+def coordinates(batch: int, height: int, width: int) -> tf.Tensor:
+    """Pixel (y, x) of image b holds (b, y, x)."""
+    grid = np.stack(np.meshgrid(np.arange(batch), np.arange(height), np.arange(width), indexing="ij"), -1)
+    return tf.constant(grid.astype(np.float32))
+
+
+def test_source_size_is_the_protocols():
+    assert [ten_crop_source_size(size) for size in (224, 32, 64)] == [256, 37, 73]
+
+
+def test_ten_crops_are_corners_centre_and_their_mirrors():
+    crops = ten_crops(coordinates(2, 8, 10), 6).numpy()
+    assert crops.shape == (2, 10, 6, 6, 3)
+    # Free room: 2 rows, 4 columns; the centre starts at half of it.
+    corners = [(0, 0), (0, 4), (2, 0), (2, 4), (1, 2)]
+    for image in range(2):
+        for number, (y, x) in enumerate(corners):
+            np.testing.assert_array_equal(crops[image, number, 0, 0], [image, y, x])
+            np.testing.assert_array_equal(crops[image, number, 5, 5], [image, y + 5, x + 5])
+            np.testing.assert_array_equal(crops[image, number + 5, 0, 0], [image, y, x + 5])
+            np.testing.assert_array_equal(crops[image, number + 5], crops[image, number, :, ::-1])
+
+
+def test_ten_crops_of_unknown_shape_in_a_graph():
+    function = tf.function(lambda pixels: ten_crops(pixels, 4), input_signature=[tf.TensorSpec([None, None, None, 3])])
+    pixels = coordinates(3, 6, 5)
+    np.testing.assert_array_equal(function(pixels), ten_crops(pixels, 4))
+
+
+def test_random_crops_are_contiguous_windows_half_of_them_mirrored():
+    crops = random_crop_flip(coordinates(400, 7, 9), 5, seed=[3, 4]).numpy()
+    assert crops.shape == (400, 5, 5, 3)
+    steps = crops[:, 0, 1, 2] - crops[:, 0, 0, 2]
+    assert set(steps) == {1.0, -1.0}
+    assert 150 < (steps > 0).sum() < 250  # 200 expected, standard deviation 10
+    for image, crop in enumerate(crops):
+        assert (crop[..., 0] == image).all()
+        np.testing.assert_array_equal(np.diff(crop[..., 1], axis=0), 1)
+        np.testing.assert_array_equal(np.diff(crop[..., 2], axis=1), steps[image])
+    # Every corner occurs: 3 x 5 places.
+    assert len({(crop[..., 1].min(), crop[..., 2].min()) for crop in crops}) == 15
+
+
+def test_random_crops_depend_on_the_seed_alone():
+    pixels = coordinates(8, 9, 9)
+    first = random_crop_flip(pixels, 4, seed=[1, 2])
+    np.testing.assert_array_equal(first, random_crop_flip(pixels, 4, seed=[1, 2]))
+    assert not np.array_equal(first, random_crop_flip(pixels, 4, seed=[1, 3]))
+
+
+def test_a_whole_image_crop_is_the_image_or_its_mirror():
+    pixels = coordinates(6, 4, 4)
+    for before, after in zip(pixels, random_crop_flip(pixels, 4, seed=[0, 1]), strict=True):
+        assert np.array_equal(after, before) or np.array_equal(after, before[:, ::-1])
+
+
+@pytest.mark.parametrize("cut", [lambda p: ten_crops(p, 9), lambda p: random_crop_flip(p, 9, [0, 0])])
+def test_crops_larger_than_the_image(cut):
+    with pytest.raises(InvalidArgumentError, match="at most the height and width"):
+        cut(coordinates(1, 8, 12))

@@ -130,6 +130,6 @@ def test_only_what_is_not_ascii_is_transcoded_and_nothing_is_lost(rows) -> None:
 
 
 def test_many_texts_are_split_a_few_at_a_time(monkeypatch) -> None:
-    monkeypatch.setattr(normalize, "_CHUNK", 3)
+    monkeypatch.setattr(normalize, "_BATCH", 3)
     assert list(words_of(f"Word {n}!" for n in range(8))) == [["word", str(n)] for n in range(8)]
     assert list(words_of([])) == []

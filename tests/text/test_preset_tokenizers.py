@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from tests.preset_files import sentencepiece_model
 from vsemb.errors import DataError
-from vsemb.text.given_pieces import piece_vocabulary
 from vsemb.text.preset_tokenizers import PresetText
-from vsemb.text.sentence_pieces import PieceModel, SentencePieceTokenizer
+from vsemb.text.pretrained_subwords import PieceModel, SentencePieceTokenizer, piece_vocabulary
 
 TEXTS = [
     "A red circle above a blue square",

@@ -15,8 +15,8 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
 from vsemb.errors import DataError
 from vsemb.image.augmentation import ImageAugmenter
-from vsemb.image.crops import random_crop_flip, ten_crop_source_size
 from vsemb.image.decode import decode_images
+from vsemb.image.views import random_crop_flip, ten_crop_source_size
 
 _DECODE_BATCH = 256
 

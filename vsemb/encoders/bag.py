@@ -1,15 +1,17 @@
-"""A bag of words, weighted by how rare each word is."""
+"""Bags of words: sums and means of word vectors, in which the order of the words does not matter."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.words import WordEmbedding, padding_mask
+from vsemb.encoders.pooling import Pooling, SequencePooling
+from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
 from vsemb.ops.pooling import masked_sum
 
@@ -78,3 +80,75 @@ class BagOfWordsEncoder(Configured, keras.layers.Layer):
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
         return input_shape[0], self.words.dim
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class LinearSentenceEncoder(Configured, keras.layers.Layer):
+    """v = sum of w_i (Kiros et al. 2014, section 3.2; the DeViSE-like baseline takes the mean).
+
+    Vector arithmetic works best in this space, since a sentence is exactly the sum of its words.
+
+    Args:
+        words: the word vectors.
+        pooling: `"sum"` or `"mean"`.
+        dim: size of the embedding, to which a linear map takes what is pooled: the word2vec average of
+            Reed et al. 2016, section 4.4, is the mean of fixed vectors behind such a map. None leaves the
+            map out, and the word vectors have the size of the embedding.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim), or (batch, words.dim) without `dim`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder = LinearSentenceEncoder(WordEmbedding(vocabulary_size=10, dim=4))
+    >>> encoder(np.array([[2, 3, 0]])).shape
+    TensorShape([1, 4])
+    """
+
+    def __init__(self, words: WordEmbedding, pooling: Pooling = "sum", dim: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+        self._pool = SequencePooling(pooling, dtype=self.dtype_policy)
+        self.projection = None
+        if dim is not None:
+            self.projection = keras.layers.Dense(dim, dtype=self.dtype_policy, name="projection")
+
+    def build(self, input_shape: Any) -> None:
+        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        build_layers((self.words, input_shape), (self.projection, pooled))
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        pooled = self._pool(self.words(token_ids, training=training), padding_mask(token_ids))
+        return pooled if self.projection is None else self.projection(pooled)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        pooled = self._pool.compute_output_shape((*input_shape, self.words.dim))
+        return pooled if self.projection is None else (pooled[0], self.dim)
+
+
+@dataclass(frozen=True)
+class Linear(WordEncoderPart, kind="linear"):
+    """Sum or mean of word vectors, with a linear map or, where these have the size of the embedding, without.
+
+    Attributes:
+        pooling: `sum` or `mean` over a sentence's words.
+        projection: whether a linear map takes the pooled vector to the embedding.
+    """
+
+    pooling: Literal["sum", "mean"] = "sum"
+    projection: bool = False
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> LinearSentenceEncoder:
+        words = self.words.build(spec.vocabulary_size, dtype)
+        if self.projection:
+            return LinearSentenceEncoder(words, self.pooling, dim or self.words.dim, dtype=dtype)
+        if dim not in (None, self.words.dim):
+            fix = "Or set text.encoder.projection=true."
+            raise invalid_argument("text.encoder.words.dim", self.words.dim, f"{dim}, the embedding's size", fix)
+        return LinearSentenceEncoder(words, self.pooling, dtype=dtype)

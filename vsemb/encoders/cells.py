@@ -6,7 +6,7 @@ to a step's input there, such as an image at the first, needs no cell of its own
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -99,26 +99,32 @@ class RecurrentCell(Configured, keras.layers.Layer):
 
     Args:
         units: size of the state.
-        recurrent_initializer: of the recurrent matrix.
+        recurrent_initializer: of the recurrent matrix; None for an orthogonal one.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
     #: How many times `units` entries the inputs have.
-    gates = 1
+    gates: ClassVar[int] = 1
+    #: Biases of each input.
+    biases: ClassVar[tuple[int, ...]] = ()
+    bias_initializer: ClassVar[Any] = "zeros"
+    #: Start of the recurrent matrix.
+    start: ClassVar[Any] = "orthogonal"
 
-    def __init__(self, units: int, recurrent_initializer: Any = "orthogonal", **kwargs: Any) -> None:
+    def __init__(self, units: int, recurrent_initializer: Any = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = units
-        self.recurrent_initializer = keras.initializers.get(recurrent_initializer)
+        start = self.start if recurrent_initializer is None else recurrent_initializer
+        self.recurrent_initializer = keras.initializers.get(start)
         self.state_size: Any = units
         self.output_size = units
 
     def build(self, input_shape: Any) -> None:
+        width = self.gates * self.units
         self.recurrent_kernel = self.add_weight(
-            shape=(self.units, self.gates * self.units),
-            initializer=self.recurrent_initializer,
-            name="recurrent_kernel",
+            shape=(self.units, width), initializer=self.recurrent_initializer, name="recurrent_kernel"
         )
+        self.bias = self.add_weight(shape=(*self.biases, width), initializer=self.bias_initializer, name="bias")
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -139,11 +145,8 @@ class ProjectedGRUCell(RecurrentCell):
     """
 
     gates = 3
-
-    def build(self, input_shape: Any) -> None:
-        super().build(input_shape)
-        # One bias of the inputs, and one of the state, of which the reset gate lets only a share through.
-        self.bias = self.add_weight(shape=(2, 3 * self.units), initializer="zeros", name="bias")
+    # One bias of the inputs, and one of the state, of which the reset gate lets only a share through.
+    biases = (2,)
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         (hidden,) = states
@@ -174,14 +177,11 @@ class ProjectedLSTMCell(RecurrentCell):
     """
 
     gates = 4
+    bias_initializer = staticmethod(_second_is_one)
 
-    def __init__(self, units: int, recurrent_initializer: Any = "orthogonal", **kwargs: Any) -> None:
+    def __init__(self, units: int, recurrent_initializer: Any = None, **kwargs: Any) -> None:
         super().__init__(units, recurrent_initializer, **kwargs)
         self.state_size = [units, units]
-
-    def build(self, input_shape: Any) -> None:
-        super().build(input_shape)
-        self.bias = self.add_weight(shape=(4 * self.units,), initializer=_second_is_one, name="bias")
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         hidden, memory = states
@@ -225,13 +225,7 @@ class ReLUCell(RecurrentCell):
     [1.0, 3.0, 0.0, 5.0]
     """
 
-    def __init__(self, units: int, recurrent_initializer: Any = None, **kwargs: Any) -> None:
-        start = keras.initializers.Orthogonal(gain=0.5) if recurrent_initializer is None else recurrent_initializer
-        super().__init__(units, start, **kwargs)
-
-    def build(self, input_shape: Any) -> None:
-        super().build(input_shape)
-        self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
+    start = {"class_name": "Orthogonal", "config": {"gain": 0.5}}
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         hidden = ops.relu(inputs + ops.matmul(states[0], self.recurrent_kernel) + self.bias)

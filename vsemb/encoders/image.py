@@ -6,13 +6,63 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
+from keras import ops
 
 from vsemb.configured import Configured, build_layers, uniform
-from vsemb.encoders.scaling import FeatureScaling
 from vsemb.errors import invalid_argument
+from vsemb.ops.geometry import l2_normalize
 from vsemb.parts import Part, Positive
 
 Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class FeatureScaling(Configured, keras.layers.Layer):
+    """Evens out image features: unit length, then zero mean and unit deviation of each feature.
+
+    The strength of a backbone's activations says more about contrast than about content: the unit
+    length removes it. Then every feature gets the same say, whichever layer it comes from.
+
+    Args:
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        features: (batch, dim) float.
+
+    Returns:
+        (batch, dim). Until `adapt` has seen the training features, mean 0 and deviation 1 are taken.
+
+    Example: at unit length the features are (0.6, 0.8) and (0.8, 0.6).
+
+    >>> layer = FeatureScaling()
+    >>> layer.adapt(np.array([[3.0, 4.0], [4.0, 3.0]], np.float32))
+    >>> np.round(ops.convert_to_numpy(layer(np.array([[6.0, 8.0]], np.float32))), 3).tolist()
+    [[-1.0, 1.0]]
+    """
+
+    def build(self, input_shape: Any) -> None:
+        # Not cast with the policy: a mean many deviations from zero needs all of float32.
+        options = {"shape": (input_shape[-1],), "trainable": False, "autocast": False}
+        self.mean = self.add_weight(initializer="zeros", name="mean", **options)
+        self.scale = self.add_weight(initializer="ones", name="scale", **options)
+
+    def call(self, features: Tensor) -> Tensor:
+        mean, scale = ops.cast(self.mean, "float32"), ops.cast(self.scale, "float32")
+        return ops.cast((l2_normalize(features) - mean) * scale, self.compute_dtype)
+
+    def adapt(self, features: np.ndarray) -> None:
+        """Takes mean and deviation from the features of the training set, (n, dim)."""
+        if not self.built:
+            self.build(features.shape)
+        unit = ops.convert_to_numpy(l2_normalize(features))
+        self.mean.assign(unit.mean(0))
+        # A feature that never varies has nothing to say; dividing by its deviation would blow it up.
+        deviation = unit.std(0)
+        self.scale.assign(np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0))
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -68,10 +118,8 @@ class ImageEncoder(Configured, keras.layers.Layer):
             )
 
     def build(self, input_shape: Any) -> None:
-        build_layers((self.scaling, input_shape))
-        if self.affine is not None:
-            self.affine.build(input_shape)
-        elif input_shape[-1] != self.dim:
+        build_layers((self.scaling, input_shape), (self.affine, input_shape))
+        if self.affine is None and input_shape[-1] != self.dim:
             raise invalid_argument("dim", self.dim, f"{input_shape[-1]}, the features' size, with no projection")
 
     def call(self, features: Tensor, training: bool = False) -> Tensor:
@@ -148,17 +196,13 @@ class Projection(Part, family="projection"):
     needs_size: ClassVar[bool] = False
     keeps_size: ClassVar[bool] = False
 
-    def build(
-        self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str
-    ) -> keras.layers.Layer:
+    def build(self, features: int | None, dim: int, **options: Any) -> keras.layers.Layer:
         """Builds the layer from features to the embedding.
 
         Args:
             features: size of a feature vector; None where it is not known yet.
             dim: size of the embedding.
-            dropout: share of features dropped in training.
-            standardize: whether features are standardized first.
-            dtype: dtype policy of the layer.
+            **options: `dropout`, `standardize` and `dtype` of an `ImageEncoder`.
         """
         raise NotImplementedError
 
@@ -175,9 +219,8 @@ class Affine(Projection, kind="affine"):
     use_bias: bool = True
     init_scale: Positive | None = None
 
-    def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ImageEncoder:
-        del features
-        return ImageEncoder(dim, dropout=dropout, standardize=standardize, dtype=dtype, **self.arguments())
+    def build(self, features: int | None, dim: int, **options: Any) -> ImageEncoder:
+        return ImageEncoder(dim, **options, **self.arguments())
 
 
 @dataclass(frozen=True)
@@ -186,6 +229,5 @@ class NoProjection(Projection, kind="none"):
 
     keeps_size: ClassVar[bool] = True
 
-    def build(self, features: int | None, dim: int, *, dropout: float, standardize: bool, dtype: str) -> ImageEncoder:
-        del features
-        return ImageEncoder(dim, dropout=dropout, standardize=standardize, projection=False, dtype=dtype)
+    def build(self, features: int | None, dim: int, **options: Any) -> ImageEncoder:
+        return ImageEncoder(dim, projection=False, **options)

@@ -9,11 +9,10 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from vsemb.configured import Configured
+from vsemb.configured import Configured, build_layers
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
 from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
-from vsemb.presets.directories import TEXT
 
 Tensor = Any
 
@@ -78,8 +77,7 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
             self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
 
     def build(self, input_shape: Any) -> None:
-        if self.affine is not None:
-            self.affine.build((input_shape[0], self.network.output_shape[-1]))
+        build_layers((self.affine, (input_shape[0], self.network.output_shape[-1])))
 
     def published_ids(self, token_ids: Tensor) -> Tensor:
         """Returns what the network is given, (batch, steps) int32."""
@@ -88,10 +86,9 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
         lengths = ops.sum(ops.cast(there, "int32"), axis=1, keepdims=True)
         ids = ops.where(there, ids - _SHIFT, self.padding)
         filling = ops.full_like(ids[:, :1], self.padding)
-        parts = [] if self.start is None else [ops.full_like(filling, self.start)]
-        more = self.most if self.fixed else 0
-        parts += [ids, ops.tile(filling, (1, more + (self.end is not None)))]
-        ids = ops.concatenate(parts, axis=1)
+        before = [] if self.start is None else [ops.full_like(filling, self.start)]
+        behind = (self.most if self.fixed else 0) + (self.end is not None)
+        ids = ops.concatenate([*before, ids, ops.tile(filling, (1, behind))], axis=1)
         if self.end is not None:
             places = ops.cumsum(ops.ones_like(ids), axis=1) - 1
             ids = ops.where(ops.equal(places, lengths + (self.start is not None)), self.end, ids)
@@ -144,7 +141,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
         )
 
     def localized(self, path: Path) -> PresetEncoder:
-        return replace(self, name=kept_name(self.name, path, TEXT))
+        return replace(self, name=kept_name(self.name, path, "text"))
 
     def without_downloads(self) -> PresetEncoder:
         return replace(self, weights=None)

@@ -10,8 +10,7 @@ from keras import ops
 
 from vsemb.configured import build_layers, uniform
 from vsemb.encoders.pooling import PooledSentenceEncoder, Pooling
-from vsemb.encoders.text_encoder import TextSpec
-from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Positive, Share, Size, at_least, between
 
@@ -95,37 +94,33 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
         self.keep_arguments(locals())
         if units % heads:
             raise invalid_argument("heads", heads, f"a divisor of units={units}")
+        # Only here, since it takes seconds and other encoders do without.
+        from keras_hub.layers import PositionEmbedding, TransformerEncoder
+
         options: dict[str, Any] = {"dtype": self.dtype_policy}
-        self.widening = None
-        if words.dim != units:
-            self.widening = keras.layers.Dense(units, name="widening", **options)
-        self.places, self.blocks = self._of_keras_hub()
+        self.widening = None if words.dim == units else keras.layers.Dense(units, name="widening", **options)
+        kernel = uniform(init_scale, "glorot_uniform")
+        blocks = [
+            TransformerEncoder(
+                feed_forward or 4 * units,
+                heads,
+                dropout=dropout,
+                activation="gelu",
+                kernel_initializer=kernel,
+                normalize_first=pre_norm,
+                name=f"block_{number}",
+                **options,
+            )
+            for number in range(layers)
+        ]
+        start = keras.initializers.TruncatedNormal(stddev=_POSITION_DEVIATION)
+        self.places = PositionEmbedding(length, start, name="places", **options)
+        self.blocks = blocks
         self.normalization = None
         if pre_norm:
             self.normalization = keras.layers.LayerNormalization(epsilon=1e-5, name="normalization", **options)
         self._input_dropout = keras.layers.Dropout(dropout, **options)
         self.add_head(units)
-
-    def _of_keras_hub(self) -> tuple[keras.layers.Layer, list[keras.layers.Layer]]:
-        # Only here, since it takes seconds and other encoders do without.
-        from keras_hub.layers import PositionEmbedding, TransformerEncoder
-
-        kernel = uniform(self.init_scale, "glorot_uniform")
-        blocks = [
-            TransformerEncoder(
-                self.feed_forward or 4 * self.units,
-                self.heads,
-                dropout=self.dropout,
-                activation="gelu",
-                kernel_initializer=kernel,
-                normalize_first=self.pre_norm,
-                dtype=self.dtype_policy,
-                name=f"block_{number}",
-            )
-            for number in range(self.layers)
-        ]
-        start = keras.initializers.TruncatedNormal(stddev=_POSITION_DEVIATION)
-        return PositionEmbedding(self.length, start, dtype=self.dtype_policy, name="places"), blocks
 
     def build(self, input_shape: Any) -> None:
         states = (*input_shape, self.units)

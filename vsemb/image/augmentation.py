@@ -17,16 +17,18 @@ from __future__ import annotations
 import contextvars
 import functools
 import importlib.util
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, Literal
 
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument, missing_extra, unknown_name
-from vsemb.parts import Part, Range, between
+from vsemb.errors import invalid_argument, missing_extra
+from vsemb.parts import Count, Part, Probability, Range, Size, between
 
-POLICIES = ("randaugment", "autoaugment")
+Magnitude = Annotated[float, Range("a number in [0, 30]", lambda value: 0 <= value <= 30)]
 
 _MODULE = "official.vision.ops.augment"
 # The library's distances in pixels are those for images of this side.
@@ -39,7 +41,8 @@ _DEVIATION = (58.395, 57.12, 57.375)
 _TRIALS = 3
 
 
-class ImageAugmenter:
+@dataclass(frozen=True)
+class ImageAugmenter(Part):
     """Distorts training images by a policy, then erases a rectangle of some of them.
 
     Distances (translations, the squares of Cutout) are the library's at 224 pixels and shrink with the image:
@@ -47,7 +50,7 @@ class ImageAugmenter:
     each of policy and erasing, and tf.data prepares the graph anew for each epoch, in 2 seconds (5 for
     `autoaugment`).
 
-    Args:
+    Attributes:
         size: height and width of the images.
         policy: `randaugment`, `autoaugment` (the policy `v0` of the paper) or None.
         magnitude: of `randaugment`, its M: how strong the operations are.
@@ -64,34 +67,22 @@ class ImageAugmenter:
         pixels = augmenter(pixels, seed=[epoch, step])
     """
 
-    def __init__(
-        self,
-        size: int,
-        policy: str | None = None,
-        *,
-        magnitude: float = 10.0,
-        layers: int = 2,
-        erasing: float = 0.0,
-    ) -> None:
-        if policy is not None and policy not in POLICIES:
-            raise unknown_name("policy", policy, POLICIES)
-        if not 0 <= erasing <= 1:
-            raise invalid_argument("erasing", erasing, "a number in [0, 1]")
-        if policy is None and erasing == 0:
-            raise invalid_argument("policy", policy, f"one of {', '.join(POLICIES)} with erasing=0")
-        if not 0 <= magnitude <= 30:
-            raise invalid_argument("magnitude", magnitude, "a number in [0, 30]")
-        if layers < 1:
-            raise invalid_argument("layers", layers, "an integer >= 1")
-        self.size = size
-        self.policy = policy
-        self.magnitude = magnitude
-        self.layers = layers
-        self.erasing = erasing
+    size: Size
+    policy: Literal["randaugment", "autoaugment"] | None = None
+    magnitude: Magnitude = 10.0
+    layers: Count = 2
+    erasing: Probability = 0.0
+
+    def check(self) -> None:
+        if self.policy is None and self.erasing == 0:
+            raise invalid_argument("policy", self.policy, "randaugment or autoaugment with erasing=0")
         _stateless_module()
+
+    @functools.cached_property
+    def _graph(self) -> Any:
         # Traced once, which takes seconds, and not for every epoch's dataset.
-        signature = (tf.TensorSpec((None, size, size, 3), tf.uint8), tf.TensorSpec((2,), tf.int32))
-        self._graph = tf.function(self._batch, input_signature=signature, autograph=False)
+        signature = (tf.TensorSpec((None, self.size, self.size, 3), tf.uint8), tf.TensorSpec((2,), tf.int32))
+        return tf.function(self._batch, input_signature=signature, autograph=False)
 
     def __call__(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Distorts a batch.
@@ -116,7 +107,8 @@ class ImageAugmenter:
 
     def _one(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         library = _stateless_module()
-        token = _draws.set(_Draws(seed))
+        # Keys that differ at all give unrelated numbers, and an addition is the smallest graph.
+        token = _seeds.set(seed + tf.constant([0, number]) for number in itertools.count(1))
         try:
             if self.policy is not None:
                 image = self._policy(library).distort(image)
@@ -127,7 +119,7 @@ class ImageAugmenter:
                 erased = tf.round(erase.distort(normal) * _DEVIATION + _MEAN)
                 image = tf.cast(tf.clip_by_value(erased, 0.0, 255.0), tf.uint8)
         finally:
-            _draws.reset(token)
+            _seeds.reset(token)
         return image
 
     def _policy(self, library: ModuleType) -> Any:
@@ -141,20 +133,8 @@ class ImageAugmenter:
 _STREAM = 0x6175676D
 
 
-class _Draws:
-    """The draws of one image: each place of the library that draws has a seed of its own."""
-
-    def __init__(self, seed: tf.Tensor) -> None:
-        self._seed = seed
-        self._count = 0
-
-    def seed(self) -> tf.Tensor:
-        self._count += 1
-        # Keys that differ at all give unrelated numbers, and an addition is the smallest graph.
-        return self._seed + tf.constant([0, self._count])
-
-
-_draws: contextvars.ContextVar[_Draws] = contextvars.ContextVar("draws")
+# The seeds of one image: every draw takes the next.
+_seeds: contextvars.ContextVar[Iterator[tf.Tensor]] = contextvars.ContextVar("seeds")
 
 
 class _StatelessRandom:
@@ -163,12 +143,12 @@ class _StatelessRandom:
     @staticmethod
     @tf.autograph.experimental.do_not_convert
     def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
-        return tf.random.stateless_uniform(shape, _draws.get().seed(), minval, maxval, dtype)
+        return tf.random.stateless_uniform(shape, next(_seeds.get()), minval, maxval, dtype)
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
     def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: tf.DType = tf.float32, **_: Any) -> tf.Tensor:
-        return tf.random.stateless_normal(shape, _draws.get().seed(), mean, stddev, dtype)
+        return tf.random.stateless_normal(shape, next(_seeds.get()), mean, stddev, dtype)
 
 
 class _StatelessTensorFlow:
@@ -197,17 +177,14 @@ def _stateless_module() -> ModuleType:
 
 @dataclass(frozen=True)
 class Augmentation(Part, family="augmentation"):
-    """What is done to training images beyond crops and mirror images; base of the family `augmentation`.
+    """Augmentation of training images beyond crops and mirror images; base of the family `augmentation`.
 
-    Class attributes:
-        policy: argument `policy` of `ImageAugmenter`.
+    The kind is the policy of `ImageAugmenter`, and the fields are its options.
     """
-
-    policy: ClassVar[str]
 
     def options(self) -> dict[str, Any]:
         """Returns arguments of `ImageAugmenter`."""
-        return {"policy": self.policy}
+        return {"policy": self.kind, **self.arguments()}
 
 
 @dataclass(frozen=True)
@@ -219,17 +196,10 @@ class RandAugment(Augmentation, kind="randaugment"):
         layers: how many operations an image gets.
     """
 
-    policy: ClassVar[str] = "randaugment"
-
-    magnitude: Annotated[float, Range("a number in [0, 30]", lambda value: 0 <= value <= 30)] = 10.0
+    magnitude: Magnitude = 10.0
     layers: Annotated[int, between(1, 16)] = 2
-
-    def options(self) -> dict[str, Any]:
-        return {"policy": self.policy, "magnitude": self.magnitude, "layers": self.layers}
 
 
 @dataclass(frozen=True)
 class AutoAugment(Augmentation, kind="autoaugment"):
     """AutoAugment of the TensorFlow Model Garden (extra `models`)."""
-
-    policy: ClassVar[str] = "autoaugment"

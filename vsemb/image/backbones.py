@@ -18,26 +18,21 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
+from vsemb.configured import Configured
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import require_space
-from vsemb.image.convnet import small_conv_net
-from vsemb.image.pooling import pooled_map
-from vsemb.image.preset_networks import (
-    check_pooling,
-    default_pooling,
-    pooled_vectors,
-    preset_network,
-    scaling_of,
-)
-from vsemb.image.scaling import PixelScaling
-from vsemb.presets import ImagePreset, is_preset
+from vsemb.image.pooling import MAP_POOLINGS, pooled_map
+from vsemb.presets import ImagePreset, build_network, image_network, is_preset, load_network
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-1"
 
-POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding")
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
+# Standard deviation of the matrices of transformers, as in BERT and ViT.
+_TRANSFORMER_DEVIATION = 0.02
+# (channels, side of the kernel, stride) of each block of SmallConvNet.
+_SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,19 +41,20 @@ class Architecture:
 
     Attributes:
         size: the side of the images that its published weights were trained on, in pixels.
-        mode: what it wants done to RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR,
-            minus the ImageNet means), `"torch"` (to 0..1, minus mean, over deviation), or `"none"`
-            (the network has its own scaling inside).
-        pooling: the pooling used where none is asked for.
+        mode: scaling of RGB pixels in 0..255: `"tf"` (to [-1, 1]), `"caffe"` (to BGR, minus the ImageNet means),
+            `"torch"` (to 0..1, minus mean, over deviation), or `"none"` (the network scales them itself).
+        pooling: the default pooling.
         layers: names of inner layers that can be used in place of the pooled last map.
         levels: Keras' names of the inner layers whose mean `"multilevel"` pooling adds.
+        poolings: the other poolings of what the network gives.
     """
 
     size: int
-    mode: Literal["tf", "caffe", "torch", "none", "preset"]
+    mode: Literal["tf", "caffe", "torch", "none"]
     pooling: str = "mean"
     layers: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    poolings: tuple[str, ...] = MAP_POOLINGS
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -84,6 +80,14 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
+# Output of the network of a preset -> its poolings, the default first. The token is the class token.
+_PRESET_POOLINGS = {
+    "embedding": ("embedding",),
+    "patches": ("token", "mean", "max", "mean+max", "flat"),
+    "map": MAP_POOLINGS,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
     """Everything about an image network except its weights.
@@ -101,7 +105,7 @@ class BackboneConfig:
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
-        preset: of a preset, what was found by its name, as `vsemb.presets.ImagePreset.to_json` says it.
+        preset: of a preset, what was found by its name, as the fields of a `vsemb.presets.ImagePreset`.
 
     Raises:
         InvalidArgumentError: for a value that is not allowed.
@@ -121,37 +125,41 @@ class BackboneConfig:
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        architecture = self._preset_architecture() if is_preset(self.name) else ARCHITECTURES.get(self.name)
-        if architecture is None:
-            raise unknown_name("backbone", self.name, ARCHITECTURES)
+        if is_preset(self.name) and self.preset is None:
+            object.__setattr__(self, "preset", dataclasses.asdict(ImagePreset.open(self.name)))
+        architecture = self.architecture
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
         if not self.pooling:
             object.__setattr__(self, "pooling", architecture.pooling)
         if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 32:
             raise invalid_argument("size", self.size, "a number of pixels >= 32")
-        if self.pooling not in POOLINGS:
-            raise unknown_name("pooling", self.pooling, POOLINGS)
-        if self.pooling == "multilevel" and not architecture.levels:
-            known = ", ".join(name for name, entry in ARCHITECTURES.items() if entry.levels)
-            raise invalid_argument("pooling", self.pooling, f"another for {self.name} (it is for {known})")
+        if self.network is not None and self.size != self.network.size and not self.network.any_size:
+            raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
+        poolings = (*architecture.poolings, "multilevel") if architecture.levels else architecture.poolings
+        if self.pooling not in poolings:
+            raise unknown_name("pooling", self.pooling, poolings)
         if self.layer is not None and self.layer not in architecture.layers:
             allowed = f"None, or one of {', '.join(architecture.layers)}" if architecture.layers else "None"
             raise invalid_argument("layer", self.layer, f"{allowed} for {self.name}")
         if self.crops not in (1, 10):
             raise invalid_argument("crops", self.crops, "1 or 10")
-        if self.network is not None:
-            check_pooling(self.network, self.name, self.pooling)
-            if self.size != self.network.size and not self.network.any_size:
-                raise invalid_argument("size", self.size, f"{self.network.size} for {self.name}")
-        elif self.pooling in ("token", "embedding"):
-            raise invalid_argument("pooling", self.pooling, f"another for {self.name} (it is for presets)")
 
-    def _preset_architecture(self) -> Architecture:
-        if self.preset is None:
-            object.__setattr__(self, "preset", ImagePreset.open(self.name).to_json())
-        assert self.network is not None
-        return Architecture(self.network.size, "preset", default_pooling(self.network))
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture of the network.
+
+        Raises:
+            InvalidArgumentError: for an unknown name.
+        """
+        if self.network is not None:
+            poolings = _PRESET_POOLINGS[self.network.kind]
+            if self.network.kind == "patches" and not self.network.before_patches:
+                poolings = poolings[1:]
+            return Architecture(self.network.size, "none", poolings[0], poolings=poolings)
+        if self.name not in ARCHITECTURES:
+            raise unknown_name("backbone", self.name, ARCHITECTURES)
+        return ARCHITECTURES[self.name]
 
     @property
     def network(self) -> ImagePreset | None:
@@ -205,15 +213,14 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     if weights in {"imagenet", "preset"} - {own}:
         raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
     if config.network is not None:
-        return _preset_backbone(config, config.network, weights, seed)
-    if weights == "imagenet":
+        base = _preset_network(config.network, config.name, seed, own_weights=weights == "preset")
+    elif weights == "imagenet":
         base = _imagenet(config)
     else:
-        base = _network(config, include_top=config.layer is not None)
-        base = _cut(base, config)
+        base = _cut(_network(config, include_top=config.layer is not None), config)
         _set_random(base, seed)
-        if weights is not None and weights != "random":
-            _load(base, config, Path(weights))
+    if weights not in (None, "random", own):
+        _load(base, config, Path(weights))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")
     network, levels = base, []
     if config.pooling == "multilevel" and config.layer is None:
@@ -222,31 +229,59 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     features = network(scaled(pixels, config))
     if network is not base:
         *levels, features = features
-    if config.layer is None:
-        features = pooled_map(features, config.pooling, levels)
+    if config.layer is None and config.pooling != "embedding":
+        features = _pooled(features, config, levels)
     return keras.Model(pixels, features, name="backbone")
+
+
+def _pooled(features: Any, config: BackboneConfig, levels: list[Any]) -> Any:
+    if config.pooling == "token":
+        return features[:, 0]
+    if config.network is not None and config.network.kind == "patches":
+        # The patches as a map of one row.
+        features = keras.ops.expand_dims(features[:, config.network.before_patches :], 1)
+    return pooled_map(features, config.pooling, levels)
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
     """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
-    if config.network is not None:
-        scaling = scaling_of(config.network)
-        return pixels if scaling is None else scaling(pixels)
-    mode = ARCHITECTURES[config.name].mode
-    if mode == "none" or mode == "preset":
+    preset = config.network
+    if preset is None:
+        mode = config.architecture.mode
+        return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
+    if preset.scale is None and preset.offset is None:
         return pixels
-    return PixelScaling(mode, name="scaling")(pixels)
+    scale = 1.0 if preset.scale is None else preset.scale
+    offset = 0.0 if preset.offset is None else preset.offset
+    return keras.layers.Rescaling(scale, offset, dtype="float32", name="scaling")(pixels)
 
 
-def _preset_backbone(
-    config: BackboneConfig, preset: ImagePreset, weights: str | os.PathLike[str] | None, seed: int
-) -> keras.Model:
-    base = preset_network(preset, config.name, seed, own_weights=weights == "preset")
-    if weights not in (None, "preset", "random"):
-        _load(base, config, Path(weights))
-    pixels = keras.Input((config.size, config.size, 3), name="pixels")
-    features = pooled_vectors(base(scaled(pixels, config)), preset, config.pooling)
-    return keras.Model(pixels, features, name="backbone")
+@keras.saving.register_keras_serializable(package="vsemb")
+class PixelScaling(Configured, keras.layers.Layer):
+    """Scales RGB pixels in 0..255 the way a network was trained: `keras.applications`' three modes.
+
+    Always computes in float32: bfloat16 has 8 bits of precision, fewer than the pixels.
+
+    Args:
+        mode: `"tf"`, `"caffe"` or `"torch"`.
+
+    Call args:
+        pixels: (batch, height, width, 3), RGB in 0..255.
+
+    Example:
+
+    >>> import numpy as np
+    >>> float(PixelScaling("tf")(np.full((1, 1, 1, 3), 255.0))[0, 0, 0, 0])
+    1.0
+    """
+
+    def __init__(self, mode: Literal["tf", "caffe", "torch"], **kwargs: Any) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.keep_arguments(locals())
+
+    def call(self, pixels: Any) -> Any:
+        """Returns the scaled pixels, same shape."""
+        return keras.applications.imagenet_utils.preprocess_input(pixels, "channels_last", self.mode)
 
 
 def save_backbone_weights(backbone: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -287,6 +322,33 @@ def _base(backbone: keras.Model) -> keras.Model:
     return keras.Model(network.inputs, network.outputs[-1], name=network.name)
 
 
+def small_conv_net(input_shape: tuple[int, int, int] = (64, 64, 3)) -> keras.Model:
+    """Builds SmallConvNet: four blocks of convolution, batch normalisation and ReLU, trained on a CPU in minutes.
+
+    Meant for rendered scenes of 64 x 64 pixels. The first block is a wide kernel with stride 4: at full
+    resolution the cost is in the number of places, and flat shapes say little at each of them.
+
+    Args:
+        input_shape: (height, width, 3), sides of at least 32 pixels.
+
+    Returns:
+        A functional model from float pixels (batch, height, width, 3), already scaled to [-1, 1], to
+        a map of features (batch, height / 16, width / 16, 128), sides rounded up.
+
+    Example:
+
+    >>> small_conv_net((64, 64, 3)).output_shape
+    (None, 4, 4, 128)
+    """
+    pixels = x = keras.Input(input_shape, name="pixels")
+    for number, (channels, kernel, stride) in enumerate(_SMALL_BLOCKS):
+        x = keras.layers.Conv2D(channels, kernel, stride, padding="same", use_bias=False, name=f"block{number}_conv")(x)
+        # The default momentum of 0.99 needs more steps to settle than a training of minutes has.
+        x = keras.layers.BatchNormalization(momentum=0.9, name=f"block{number}_norm")(x)
+        x = keras.layers.ReLU(name=f"block{number}_relu")(x)
+    return keras.Model(pixels, x, name="small_conv_net")
+
+
 def _network(config: BackboneConfig, include_top: bool, weights: str | None = None) -> keras.Model:
     shape = (config.size, config.size, 3)
     if config.name == "SmallConvNet":
@@ -325,6 +387,44 @@ def _set_random(network: keras.Model, seed: int) -> None:
         if len(weight.shape) > 1:
             inputs = np.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
             weight.assign(random.standard_normal(weight.shape, np.float32) * np.sqrt(2.0 / inputs))
+
+
+def _preset_network(preset: ImagePreset, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
+    """Builds the network of a preset, without scaling and pooling, and with random weights or the preset's own.
+
+    Raises:
+        DataError: if the preset's weights cannot be got, or are of another network.
+    """
+    network = image_network(build_network(preset.network))
+    ranks = {"map": 4, "patches": 3, "embedding": 2}
+    outputs = network.outputs
+    if len(outputs) != 1 or len(outputs[0].shape) != ranks[preset.kind] or len(network.inputs) != 1:
+        raise DataError(
+            f"The network of the preset {name!r} must give a map of the image, a vector per patch (ViT, DeiT, DINOv2), "
+            f"or an embedding (CLIP, SigLIP); got a {preset.network.get('class_name')}."
+        )
+    if not own_weights:
+        _set_random_preset(network, seed)
+        return network
+    own = image_network(load_network(name))
+    if [weight.shape for weight in own.weights] != [weight.shape for weight in network.weights]:
+        raise DataError(f"The preset {name!r} is of another network now than when it was named first.")
+    return own
+
+
+def _set_random_preset(network: keras.Model, seed: int) -> None:
+    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay."""
+    random = np.random.default_rng(seed)
+    for weight in network.trainable_weights:
+        if len(weight.shape) < 2:
+            if weight.name == "bias":
+                weight.assign(np.zeros(weight.shape, np.float32))
+            elif np.ptp(keras.ops.convert_to_numpy(weight)) > 0:
+                weight.assign(random.standard_normal(weight.shape, np.float32) * _TRANSFORMER_DEVIATION)
+            continue
+        inputs = math.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
+        deviation = math.sqrt(2.0 / inputs) if len(weight.shape) == 4 else _TRANSFORMER_DEVIATION
+        weight.assign(random.standard_normal(weight.shape, np.float32) * deviation)
 
 
 def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:

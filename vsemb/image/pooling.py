@@ -1,4 +1,4 @@
-"""From the maps of a convolutional network to one vector an image."""
+"""Pooling of the maps of a network, or of its vectors of patches, to one vector per image."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
-from vsemb.image.pyramid import PyramidPooling
+
+#: Poolings of a map.
+MAP_POOLINGS = ("mean", "max", "mean+max", "flat", "pyramid")
 
 
 def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
-    """Pools the last map of a convolutional network, and inner ones, over their places.
+    """Pools the last map of a network, and inner maps, over their places.
 
     Args:
         features: the last map, (batch, height, width, channels), of a functional model.
@@ -42,3 +46,57 @@ def pooled_map(features: Any, pooling: str, levels: Sequence[Any] = ()) -> Any:
     for number, level in enumerate(levels):
         pooled.append(keras.layers.GlobalAveragePooling2D(name=f"level_{number}")(level))
     return pooled[0] if len(pooled) == 1 else keras.layers.Concatenate(name="pooled")(pooled)
+
+
+@keras.saving.register_keras_serializable(package="vsemb")
+class PyramidPooling(Configured, keras.layers.Layer):
+    """The largest entry of each channel over the whole map and over the cells of grids (He et al. 2014).
+
+    The whole tells what there is, wherever it is, and the cells where. Cells share no more than a row or a
+    column of places, where their number does not divide that of the places.
+
+    Args:
+        levels: cells a side of each grid; 1 is the whole map.
+
+    Call args:
+        features: (batch, height, width, channels), height and width known and no smaller than a level.
+
+    Returns:
+        (batch, sum of levels² x channels): grids in their order, cells row by row.
+
+    Raises:
+        InvalidArgumentError: for levels below 1, or above the size of the map.
+
+    Example:
+
+    >>> features = ops.reshape(ops.arange(9, dtype="float32"), (1, 3, 3, 1))
+    >>> ops.convert_to_numpy(PyramidPooling((1, 2))(features)).tolist()
+    [[8.0, 4.0, 5.0, 7.0, 8.0]]
+
+    References:
+        He, Zhang, Ren, Sun. Spatial Pyramid Pooling in Deep Convolutional Networks for Visual Recognition.
+        ECCV 2014.
+    """
+
+    def __init__(self, levels: tuple[int, ...] = (1, 3), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not levels or min(levels) < 1:
+            raise invalid_argument("levels", levels, "integers >= 1")
+        self.levels = tuple(levels)
+
+    def call(self, features: Any) -> Any:
+        height, width = features.shape[1:3]
+        if max(self.levels) > min(height, width):
+            raise invalid_argument("features", features.shape, f"a map of {max(self.levels)} places a side")
+        cells = [
+            ops.max(features[:, top:bottom, left:right], axis=(1, 2))
+            for level in self.levels
+            for top, bottom in _cells(height, level)
+            for left, right in _cells(width, level)
+        ]
+        return ops.concatenate(cells, axis=-1)
+
+
+def _cells(size: int, level: int) -> list[tuple[int, int]]:
+    """Returns the first and one past the last place of each cell of a side."""
+    return [(number * size // level, -(-(number + 1) * size // level)) for number in range(level)]

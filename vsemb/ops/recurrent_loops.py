@@ -1,4 +1,4 @@
-"""The loops of `vsemb.encoders.recurrent_layers` on TensorFlow, with gradients of their own.
+"""The loops of `vsemb.encoders.recurrent` on TensorFlow, with gradients of their own.
 
 The gradient of a `while_loop` adds up a gradient of the recurrent matrix at every step and keeps every
 intermediate result; here one product after the loop gives that matrix' gradient, and a step keeps its gates
@@ -19,11 +19,11 @@ Tensor = Any
 def gru_loop(
     inputs: Tensor,
     recurrent: Tensor,
-    biases: tuple[Tensor, Tensor],
+    bias: Tensor,
     mask: Tensor | None,
-    initial: Tensor,
+    initial: tuple[Tensor],
     training: bool,
-) -> Tensor:
+) -> tuple[Tensor]:
     """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on products of the inputs.
 
         z = sigmoid(x_z + a_z + h U_z + b_z)     r = sigmoid(x_r + a_r + h U_r + b_r)
@@ -32,13 +32,13 @@ def gru_loop(
     Args:
         inputs: (steps, batch, 3 units) float32 or float64, x_z, x_r, x_h side by side.
         recurrent: (units, 3 units), also bfloat16.
-        biases: a of the inputs and b of the state, each (3 units,) of the dtype of `inputs`.
+        bias: (2, 3 units) of the dtype of `inputs`, a of the inputs and b of the state.
         mask: (steps, batch, 1) bool, false where h stays as it is; None for true throughout.
-        initial: (batch, units) of the dtype of `inputs`.
+        initial: h, (batch, units) of the dtype of `inputs`.
         training: whether to keep what the gradient needs; without it, TensorFlow finds a slower one.
 
     Returns:
-        (steps, batch, units).
+        h, (steps, batch, units).
     """
     import tensorflow as tf
 
@@ -55,7 +55,8 @@ def gru_loop(
         return _scan(step, (initial,), x, widths)[1]
 
     if not training:
-        return run(inputs, recurrent, biases, initial, 1)[0]
+        (h,) = run(inputs, recurrent, tf.unstack(bias), *initial, 1)
+        return (h,)
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, a: Tensor, b: Tensor, initial: Tensor) -> tuple[Any, Any]:
@@ -87,24 +88,26 @@ def gru_loop(
 
         return h, gradient
 
-    return states(inputs, recurrent, *biases, initial)
+    return (states(inputs, recurrent, *tf.unstack(bias), *initial),)
 
 
 def lstm_loop(
     inputs: Tensor,
     recurrent: Tensor,
+    bias: Tensor,
     mask: Tensor | None,
     initial: tuple[Tensor, Tensor],
     training: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Runs an LSTM on sums of the inputs.
+    """Runs an LSTM on products of the inputs.
 
-        i, f, o = sigmoid(x + h U)     g = tanh(x_g + h U_g)
-        c' = f c + i g                 h' = o tanh(c')
+        i, f, o = sigmoid(x + b + h U)     g = tanh(x_g + b_g + h U_g)
+        c' = f c + i g                     h' = o tanh(c')
 
     Args:
         inputs: (steps, batch, 4 units) float32 or float64, in Keras' order i, f, g, o.
         recurrent: (units, 4 units), also bfloat16.
+        bias: b, (4 units,) of the dtype of `inputs`.
         mask: (steps, batch, 1) bool, false where h and c stay as they are; None for true throughout.
         initial: h and c, each (batch, units) of the dtype of `inputs`.
         training: as in `gru_loop`.
@@ -113,6 +116,8 @@ def lstm_loop(
         h and c, each (steps, batch, units).
     """
     import tensorflow as tf
+
+    inputs = inputs + bias
 
     def at(number: Tensor, new: Tensor, old: Tensor) -> Tensor:
         return new if mask is None else tf.where(mask[number], new, old)
@@ -172,23 +177,25 @@ def gru_over_words(
     mask: Tensor,
     sums_of: Callable[[Tensor], Tensor],
     recurrent: Tensor,
-    biases: tuple[Tensor, Tensor],
-    initial: Tensor,
-) -> Tensor:
+    bias: Tensor,
+    initial: tuple[Tensor],
+) -> tuple[Tensor]:
     """`gru_loop` without training, where padding costs nothing: only what `mask` shows is multiplied.
 
     Args:
         inputs: (steps, batch, size).
         mask: (steps, batch, 1) bool, false where h stays as it is.
         sums_of: (n, size) of `inputs` to the (n, 3 units) that `gru_loop` reads.
-        recurrent, biases, initial: as in `gru_loop`.
+        recurrent, bias, initial: as in `gru_loop`.
 
     Returns:
-        (steps, batch, units).
+        h, (steps, batch, units).
     """
-    merged = _merged(*biases)
-    (states,) = _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, (initial,))
-    return states
+    import tensorflow as tf
+
+    merged = _merged(*tf.unstack(bias))
+    (h,) = _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, initial)
+    return (h,)
 
 
 def lstm_over_words(
@@ -196,11 +203,23 @@ def lstm_over_words(
     mask: Tensor,
     sums_of: Callable[[Tensor], Tensor],
     recurrent: Tensor,
+    bias: Tensor,
     initial: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
-    h, c = _scan_packed(lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, sums_of, initial)
+
+    def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+        return _lstm_step(x, h, c, recurrent)[:2]
+
+    h, c = _scan_packed(step, inputs, mask, lambda inputs: sums_of(inputs) + bias, initial)
     return h, c
+
+
+#: Cell -> its loop over all steps of all rows, and the one over words.
+LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "gru": (gru_loop, gru_over_words),
+    "lstm": (lstm_loop, lstm_over_words),
+}
 
 
 def _merged(of_inputs: Tensor, of_state: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,13 +18,13 @@ from dataclasses import replace
 
 from vsemb.data.batches import Pairs
 from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.encoders.transformer import Transformer
-from vsemb.encoders.words import WordVectors
 from vsemb.losses.contrastive import Contrastive
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text
-from vsemb.text.piece_learning import WordPiece
+from vsemb.text.subwords import WordPiece
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import Adam, Cosine
 

@@ -38,10 +38,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vsemb.data.batches import Pairs
+from vsemb.encoders.bag import Linear
 from vsemb.encoders.image import Affine
-from vsemb.encoders.linear import Linear
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.ranking import Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training

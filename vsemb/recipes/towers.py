@@ -24,7 +24,6 @@ from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.parts import Part, Probability, Share, Size
 from vsemb.presets import display_name, is_preset, keep_preset, kept_name
-from vsemb.presets.directories import IMAGE, KEPT
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
 #: Names of weights that are no file or run.
@@ -389,10 +388,10 @@ class Pixels(ImageTower, kind="pixels"):
 
     def keep_files(self, folder: Path) -> None:
         if is_preset(self.backbone):
-            keep_preset(self.backbone, folder / KEPT / IMAGE, "image")
+            keep_preset(self.backbone, folder, "image")
 
     def localized(self, path: Path) -> Pixels:
-        return replace(self, backbone=kept_name(self.backbone, path, IMAGE)) if is_preset(self.backbone) else self
+        return replace(self, backbone=kept_name(self.backbone, path, "image")) if is_preset(self.backbone) else self
 
     def without_downloads(self) -> Pixels:
         return replace(self, weights=None)

@@ -29,9 +29,9 @@ seed each, with seeds differing by about 3:
 from __future__ import annotations
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.hybrid import SequenceAndBag
+from vsemb.encoders.composite import SequenceAndBag
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.combined import RankingInfoNCE
 from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.retrieval import Retrieval

@@ -52,7 +52,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
 
     Args:
         preset: a preset of CLIP or SigLIP in keras-hub, with or without `hub:`: its name, a handle, or a
-            directory that `save_to_preset` wrote, see `vsemb.presets.directories`. What is no directory is
+            directory that `save_to_preset` wrote, see `vsemb.presets`. What is no directory is
             downloaded.
         out: the run directory.
         weights: `"preset"`, or `"random"` for the architecture alone.

@@ -1,12 +1,15 @@
 """Text room: strings to ids, in graph, the same code in training and serving."""
 
-from vsemb.text.characters import ALPHABET, CharacterTokenizer, alphabet_vocabulary
-from vsemb.text.cooccurrence import cooccurrence_vectors
-from vsemb.text.piece_learning import learn_sentencepieces, learn_wordpieces
-from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
-from vsemb.text.tokenizers import Tokenizer, WordTokenizer
-from vsemb.text.vectors import read_word_vectors
+from vsemb.text.subwords import (
+    BPETokenizer,
+    UnigramTokenizer,
+    WordPieceTokenizer,
+    learn_sentencepieces,
+    learn_wordpieces,
+)
+from vsemb.text.tokenizers import ALPHABET, CharacterTokenizer, Tokenizer, WordTokenizer, alphabet_vocabulary
 from vsemb.text.vocabulary import Vocabulary
+from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
 
 __all__ = [
     "ALPHABET",

@@ -24,8 +24,8 @@ _ASCII = r"[\x00-\x7f]*"
 # ASCII without NUL and the apostrophe, which most texts are: their words are runs of letters and digits.
 _PLAIN = r"[\x01-&(-\x7f]*"
 
-# Texts that `words_of` splits at once.
-_CHUNK = 8192
+# Texts of a batch of `batches_of`.
+_BATCH = 8192
 
 # Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
 _KEPT = "\ue000"
@@ -102,6 +102,13 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
     return tf.strings.split(words)
 
 
+def batches_of(texts: Iterable[str]) -> Iterator[tf.Tensor]:
+    """Yields texts as string tensors of a few thousand each; `texts` is read once."""
+    remaining = iter(texts)
+    while batch := list(itertools.islice(remaining, _BATCH)):
+        yield tf.constant(batch, tf.string)
+
+
 def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
     """Splits raw texts into words as `split_words` does, for use in Python.
 
@@ -116,9 +123,8 @@ def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
     >>> list(words_of(["A dog's ball.", ""]))
     [['a', 'dog', "'s", 'ball'], []]
     """
-    remaining = iter(texts)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        for words in split_words(tf.constant(chunk, tf.string)).to_list():
+    for batch in batches_of(texts):
+        for words in split_words(batch).to_list():
             yield [word.decode() for word in words]
 
 

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError
-from vsemb.files import read_json
+from vsemb.files import read_json, reading
 from vsemb.parts import Size
-from vsemb.presets import keep_preset, kept_name, require_preset
-from vsemb.presets.directories import (
+from vsemb.presets import (
     ASSETS,
     CONFIG,
-    KEPT,
     PREPROCESSOR,
-    TEXT,
     TOKENIZER,
+    keep_preset,
+    kept_name,
     preset_directory,
     read_part,
+    require_preset,
 )
-from vsemb.text.byte_pairs import BytePairTokenizer
-from vsemb.text.given_pieces import PretrainedSubwordTokenizer, piece_vocabulary
-from vsemb.text.sentence_pieces import PieceModel, SentencePieceTokenizer
+from vsemb.text.pretrained_subwords import (
+    BytePairTokenizer,
+    PieceModel,
+    PretrainedSubwordTokenizer,
+    SentencePieceTokenizer,
+    piece_vocabulary,
+)
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart
 from vsemb.text.vocabulary import Vocabulary
+
+_CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class PresetText:
         """Reads a preset.
 
         Args:
-            name: see `vsemb.presets.directories`.
+            name: see `vsemb.presets`.
 
         Raises:
             DataError: if it cannot be opened, or has no tokenizer that is known here.
@@ -84,17 +90,15 @@ class PresetText:
         assets = directory / ASSETS
         text = network["config"]["text_encoder"]["config"]
         longest = int(text["max_sequence_length"])
+        pieces = _pieces(assets) if found == "CLIP" else _model(assets).pieces
         if found == "CLIP":
-            ids = _ids(assets)
-            start, end = (_id(ids, word, assets) for word in ("<|startoftext|>", "<|endoftext|>"))
+            start, end = (_id(pieces, word, assets) for word in _CLIP_SPECIALS)
             padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
-            pieces = tuple(sorted(ids, key=ids.__getitem__))
             length = min(int(preprocessor.get("sequence_length", 77)), longest)
         else:
-            pieces = _model(assets).pieces
             # The positions of all are added, whatever the text's length.
             start, length = None, longest
-            end = padding = _id({piece: place for place, piece in enumerate(pieces)}, "</s>", assets)
+            end = padding = _id(pieces, "</s>", assets)
         if len(pieces) > int(text["vocabulary_size"]):
             raise DataError(
                 f"The tokenizer of the preset {name!r} has {len(pieces)} pieces and its network knows "
@@ -136,35 +140,31 @@ class PresetText:
         max_length = min(max_length, self.most_pieces)
         if self.kind == "SigLIP":
             return SentencePieceTokenizer(vocabulary, _model(self.assets), max_length, self.lower)
-        ids = _ids(self.assets)
-        specials = ["<|startoftext|>", "<|endoftext|>"]
-        return BytePairTokenizer(
-            vocabulary, ids, _merges(self.assets), specials, ids["<|endoftext|>"], max_length, self.lower
-        )
+        ids = {piece: number for number, piece in enumerate(self.pieces)}
+        unknown = ids[_CLIP_SPECIALS[-1]]
+        return BytePairTokenizer(vocabulary, ids, _merges(self.assets), _CLIP_SPECIALS, unknown, max_length, self.lower)
 
 
-def _ids(assets: Path) -> dict[str, int]:
+def _pieces(assets: Path) -> tuple[str, ...]:
     path = assets / "vocabulary.json"
     found = read_json(path, "vocabulary")
     if not isinstance(found, dict) or sorted(map(json.dumps, found.values())) != sorted(
         map(json.dumps, range(len(found)))
     ):
         raise DataError(f"{path} does not give each piece a number of its own, from 0 on.")
-    return found
+    return tuple(sorted(found, key=found.__getitem__))
 
 
-def _id(ids: Mapping[str, int], piece: str, assets: Path) -> int:
-    if piece not in ids:
+def _id(pieces: tuple[str, ...], piece: str, assets: Path) -> int:
+    if piece not in pieces:
         raise DataError(f"The vocabulary in {assets} has no {piece}.")
-    return ids[piece]
+    return pieces.index(piece)
 
 
 def _merges(assets: Path) -> list[tuple[str, str]]:
     path = assets / "merges.txt"
-    try:
+    with reading(path, "list of merges"):
         lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The merges at {path} cannot be read: {error}.") from error
     pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
     if any(len(pair) != 2 for pair in pairs):
         raise DataError(f"{path} is no list of merges: a line must be two pieces with a blank between them.")
@@ -173,10 +173,8 @@ def _merges(assets: Path) -> list[tuple[str, str]]:
 
 def _model(assets: Path) -> PieceModel:
     path = assets / "vocabulary.spm"
-    try:
+    with reading(path, "sentencepiece model"):
         return PieceModel.read(path.read_bytes(), str(path))
-    except OSError as error:
-        raise DataError(f"The sentencepiece model at {path} cannot be read: {error}.") from error
 
 
 @dataclass(frozen=True)
@@ -206,7 +204,7 @@ class PresetTokens(TokenizerPart, kind="preset"):
         return PresetText.open(self.name).tokenizer(self.max_length, vocabulary)
 
     def keep_files(self, folder: Path) -> None:
-        keep_preset(self.name, folder / KEPT / TEXT, "text")
+        keep_preset(self.name, folder, "text")
 
     def localized(self, path: Path) -> PresetTokens:
-        return replace(self, name=kept_name(self.name, path, TEXT))
+        return replace(self, name=kept_name(self.name, path, "text"))

@@ -1,21 +1,30 @@
-"""Words in pieces: WordPiece, and the two models of SentencePiece, in graph.
+"""Subwords that are learned from captions: WordPiece, and the unigram and BPE models of SentencePiece.
 
-Segmentation is written with core operations, so that a SavedModel needs no library of tokenizers; tests hold
-it to TensorFlow Text and SentencePiece, which learn the pieces (`vsemb.text.piece_learning`).
+The subwords are learned by TensorFlow Text and SentencePiece from the counts of words, which `split_words` gives, so
+the order of the captions does not matter. Segmentation is written with core operations, in graph, so that a SavedModel
+needs no library of tokenizers; tests compare it with these libraries.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import io
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
+from vsemb.parts import Count, require
 from vsemb.text.normalize import split_words
-from vsemb.text.tokenizers import Tokenizer
-from vsemb.text.unigram import likeliest, substrings
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
+from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
+
+#: The default number of subwords: about half of the words of Flickr8k's captions.
+SUBWORDS = 4000
 
 #: Stands in front of a piece that continues a word (WordPiece).
 CONTINUES = "##"
@@ -26,11 +35,11 @@ BEGINS = "\u2581"
 #: A longer word is one unknown piece, so that no text makes a lot of work.
 MAX_CHARACTERS = 100
 
-# How much less likely than the least likely piece SentencePiece takes an unknown character to be.
+# The score of an unknown character is that of the least likely piece minus this, as in SentencePiece.
 _PENALTY = 10.0
 
-# As in `Tokenizer`.
-UNKNOWN_ID = 1
+# Limit of SentencePiece on the length of a piece; TensorFlow Text's is `MAX_CHARACTERS` here.
+_LONGEST = 16
 
 
 class SubwordTokenizer(Tokenizer):
@@ -75,14 +84,14 @@ class SubwordTokenizer(Tokenizer):
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         # A word has a piece at least.
         words = split_words(texts)[:, : self.max_length]
-        distinct, places = tf.unique(words.flat_values, tf.int64)
-        long = tf.strings.length(distinct, unit="UTF8_CHAR") > MAX_CHARACTERS
-        split = self.segment(self.prefix + tf.boolean_mask(distinct, ~long))
-        whole = tf.RaggedTensor.from_tensor(tf.boolean_mask(distinct, long)[:, None])
+        return segment_distinct(words, self._segment_short)[:, : self.max_length]
+
+    def _segment_short(self, words: tf.Tensor) -> tf.RaggedTensor:
+        long = tf.strings.length(words, unit="UTF8_CHAR") > MAX_CHARACTERS
+        split = self.segment(self.prefix + tf.boolean_mask(words, ~long))
+        whole = tf.RaggedTensor.from_tensor(tf.boolean_mask(words, long)[:, None])
         order = tf.concat([tf.where(~long), tf.where(long)], axis=0)[:, 0]
-        places = tf.gather(tf.math.invert_permutation(order), places)
-        parts = tf.gather(tf.concat([split, whole], axis=0), places)
-        return words.with_values(parts).merge_dims(1, 2)[:, : self.max_length]
+        return tf.gather(tf.concat([split, whole], axis=0), tf.math.invert_permutation(order))
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -119,7 +128,9 @@ class WordPieceTokenizer(SubwordTokenizer):
 
         def next_piece(step: tf.Tensor, start: tf.Tensor, fits: tf.Tensor, written: Any) -> Any:
             left = lengths - start
-            found = _substrings(words, tf.tile(start[:, None], [1, self.longest]), sizes)
+            # What is outside of a word is missing.
+            starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, self.longest])
+            found = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
             found = tf.where(start[:, None] > 0, CONTINUES + found, found)
             known = (self.table.lookup(found) > UNKNOWN_ID) & (sizes <= left[:, None])
             best = tf.argmax(known, axis=1)  # The first of those known, the longest.
@@ -133,7 +144,12 @@ class WordPieceTokenizer(SubwordTokenizer):
             # Once at least, since nothing cannot be stacked.
             lambda step, start, *_: (step == 0) | tf.reduce_any(start < lengths),
             next_piece,
-            [0, tf.zeros_like(lengths), lengths >= 0, _columns(words)],
+            [
+                0,
+                tf.zeros_like(lengths),
+                lengths >= 0,
+                tf.TensorArray(tf.string, 0, dynamic_size=True, element_shape=words.shape),
+            ],
         )
         pieces = tf.transpose(written.stack())
         whole = tf.pad(words[:, None], [[0, 0], [0, tf.shape(pieces)[1] - 1]])
@@ -174,21 +190,13 @@ class UnigramTokenizer(SubwordTokenizer):
             fix = "Learn one with vsemb.text.learn_sentencepieces."
             raise invalid_argument("vocabulary", vocabulary.words[:3], "pieces with scores", fix)
         super().__init__(vocabulary, max_length)
-        self.unknown_score = float(np.min(vocabulary.scores, initial=0.0)) - _PENALTY
-        # Padding and the unknown piece are never chosen for their score; where nothing is known, `table` has
-        # one entry all the same.
-        never = np.full(3, -np.inf, np.float32)
-        self.scores = np.concatenate([never[:2], vocabulary.scores, never[2:]])
+        unknown = np.min(vocabulary.scores, initial=0.0) - _PENALTY
+        self.scores = np.concatenate([[-np.inf, unknown], vocabulary.scores]).astype(np.float32)
 
     def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
         counts = tf.strings.length(words, unit="UTF8_CHAR")
-        texts, there = substrings(words, counts, self.longest)
-        ids = self.table.lookup(texts)
-        of_unknown = tf.one_hot(0, self.longest, self.unknown_score, -np.inf)
-        of_pieces = tf.where(ids > UNKNOWN_ID, tf.gather(tf.constant(self.scores), ids), of_unknown)
-        lengths, chosen = likeliest(tf.where(there, of_pieces, -np.inf), counts)
-        pieces = tf.gather(texts, lengths - 1, batch_dims=2)
-        return _unknown_joined(tf.ragged.boolean_mask(pieces, chosen), self.table)
+        pieces, ids, _ = unigram_pieces(words, counts, self.table, self.scores, self.longest, UNKNOWN_ID)
+        return _unknown_joined(tf.ragged.boolean_mask(pieces, ids > 0), self.table)
 
 
 class BPETokenizer(SubwordTokenizer):
@@ -220,39 +228,13 @@ class BPETokenizer(SubwordTokenizer):
     prefix = BEGINS
 
     def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        symbols = tf.strings.unicode_split(words, "UTF-8").to_tensor("")  # (n, steps)
-        steps = tf.shape(symbols)[1]
-        places = tf.range(steps)
-        last = np.iinfo(np.int32).max
-
-        def rank(symbols: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            """Neighbours together, (n, steps) string, and their rank, the smaller the earlier."""
-            after = tf.pad(symbols[:, 1:], [[0, 0], [0, 1]])
-            pairs = symbols + after
+        def join(left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            pairs = left + right
             ids = self.table.lookup(pairs)
-            return pairs, tf.where((ids > UNKNOWN_ID) & tf.not_equal(after, ""), ids, last)
+            return pairs, tf.where((ids > UNKNOWN_ID) & tf.not_equal(right, ""), ids, NEVER)
 
-        def join(symbols: tf.Tensor, pairs: tf.Tensor, ranks: tf.Tensor) -> Any:
-            found = tf.reduce_any(ranks < last, axis=1)
-            chosen = tf.where(found, tf.argmin(ranks, axis=1, output_type=tf.int32), steps)[:, None]
-            after = tf.pad(symbols[:, 1:], [[0, 0], [0, 1]])
-            symbols = tf.where(places < chosen, symbols, tf.where(places == chosen, pairs, after))
-            return symbols, *rank(symbols)
-
-        symbols, _, _ = tf.while_loop(lambda _, __, ranks: tf.reduce_any(ranks < last), join, [symbols, *rank(symbols)])
+        symbols = merge_neighbours(tf.strings.unicode_split(words, "UTF-8").to_tensor(""), join)
         return _unknown_joined(tf.ragged.boolean_mask(symbols, tf.not_equal(symbols, "")), self.table)
-
-
-def _substrings(words: tf.Tensor, starts: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """Cuts words, (n,), at starts, (n, k), to the k sizes; what is outside of a word is missing."""
-    lengths = tf.strings.length(words, unit="UTF8_CHAR")[:, None]
-    starts = tf.clip_by_value(starts, 0, lengths)
-    return tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
-
-
-def _columns(words: tf.Tensor) -> tf.TensorArray:
-    """What a loop writes one string for each word to, step by step."""
-    return tf.TensorArray(tf.string, 0, dynamic_size=True, element_shape=words.shape)
 
 
 def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
@@ -263,3 +245,168 @@ def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
     numbers = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     joined = tf.strings.unsorted_segment_join(pieces.flat_values, numbers, tf.reduce_sum(tf.cast(begins, tf.int32)))
     return tf.RaggedTensor.from_value_rowids(joined, tf.boolean_mask(rows, begins), pieces.nrows())
+
+
+def learn_wordpieces(captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None) -> Vocabulary:
+    """Learns WordPiece's pieces with TensorFlow Text.
+
+    Args:
+        captions: raw captions of the training split; read once.
+        min_count: pieces are learned from the words seen so often.
+        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them, each to
+            begin a word and to continue one.
+
+    Returns:
+        The pieces for `vsemb.text.WordPieceTokenizer`.
+
+    Raises:
+        InvalidArgumentError: for fewer pieces than characters.
+        DataError: if no word is left.
+
+    Example:
+
+    >>> vocabulary = learn_wordpieces(["walking dogs", "walking", "talking"] * 20, vocabulary_size=40)
+    >>> "##s" in vocabulary, len(vocabulary.words) <= 40
+    (True, True)
+    """
+    # Only here, since it takes a second and serving does without.
+    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
+
+    size, counts, characters = _given_words(captions, min_count, vocabulary_size)
+    alphabet = sorted(characters) + sorted(CONTINUES + character for character in characters)
+    _check_size(size, len(alphabet))
+    learned = learner.learn(
+        list(counts.items()),
+        size,
+        reserved_tokens=[],
+        # The defaults cut what few captions have.
+        lower_thresh=1,
+        max_unique_chars=len(characters),
+        max_token_length=MAX_CHARACTERS,
+        joiner=CONTINUES,
+    )
+    # The learner may end above the size, and then the rarest go, but no character.
+    kept = set(alphabet)
+    longer = [piece for piece in learned if piece not in kept]
+    return Vocabulary(alphabet + longer[: size - len(alphabet)])
+
+
+Model = Literal["unigram", "bpe"]
+
+
+def learn_sentencepieces(
+    model: Model, captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None
+) -> Vocabulary:
+    """Learns SentencePiece's pieces.
+
+    Args:
+        model: `"unigram"` or `"bpe"`.
+        captions: raw captions of the training split; read once.
+        min_count: pieces are learned from the words seen so often.
+        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them.
+
+    Returns:
+        The pieces for `vsemb.text.UnigramTokenizer`, with their scores, or for `vsemb.text.BPETokenizer`.
+
+    Raises:
+        InvalidArgumentError: for another model, or fewer pieces than characters.
+        DataError: if no word is left.
+
+    Example:
+
+    >>> vocabulary = learn_sentencepieces("unigram", ["walking dogs"] * 20, vocabulary_size=40)
+    >>> len(vocabulary.words) <= 40, len(vocabulary.scores) == len(vocabulary.words)
+    (True, True)
+    """
+    require("model", model, Model)
+    import sentencepiece
+
+    size, counts, characters = _given_words(captions, min_count, vocabulary_size)
+    _check_size(size, 1 + len(characters))
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([f"{word}\t{count}" for word, count in counts.items()]),
+        input_format="tsv",
+        model_writer=written,
+        model_type=model,
+        vocab_size=size + 2,
+        # Fewer captions have fewer pieces.
+        hard_vocab_limit=False,
+        character_coverage=1.0,
+        max_sentencepiece_length=_LONGEST,
+        # Otherwise 's, a word of `split_words`, would be three pieces.
+        split_by_unicode_script=False,
+        # Words are cleaned already.
+        normalization_rule_name="identity",
+        # Numbers as in `Vocabulary`, and no pieces for the ends of a text.
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        # Sums of several threads may come in another order.
+        num_threads=1,
+        minloglevel=2,
+    )
+    learned = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    numbers = range(2, learned.get_piece_size())
+    pieces = [learned.id_to_piece(number) for number in numbers]
+    # The score of BPE is its order.
+    return Vocabulary(pieces, [learned.get_score(n) for n in numbers] if model == "unigram" else None)
+
+
+def _given_words(
+    captions: Iterable[str], min_count: int, vocabulary_size: int | None
+) -> tuple[int, dict[str, int], set[str]]:
+    """Returns the number of subwords to learn, the words to learn them from with their counts, and the characters."""
+    require("vocabulary_size", vocabulary_size, Count | None)
+    counts = count_words(captions, min_count)
+    # Longer words are never split.
+    counts = {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS} or counts
+    return vocabulary_size or SUBWORDS, counts, set(itertools.chain.from_iterable(counts))
+
+
+def _check_size(size: int, characters: int) -> None:
+    if characters > size:
+        fix = "Every character is a subword. Raise it, or min_count, which leaves rare words' characters out."
+        raise invalid_argument("vocabulary_size", size, f"an integer >= {characters}", fix)
+
+
+@dataclass(frozen=True)
+class Subwords(LearnedVocabulary):
+    """Base of the recipe parts whose tokenizer learns subwords from the training captions.
+
+    Attributes:
+        min_count: words seen less often in the training captions teach no subwords.
+        vocabulary_size: number of subwords; null for 4000.
+        max_length: longer captions are cut to so many subwords.
+    """
+
+
+@dataclass(frozen=True)
+class WordPiece(Subwords, kind="wordpiece"):
+    """WordPiece subwords, learned by TensorFlow Text."""
+
+    tokenizer: ClassVar[type[Tokenizer]] = WordPieceTokenizer
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_wordpieces(texts, self.min_count, self.vocabulary_size)
+
+
+@dataclass(frozen=True)
+class SentencePiece(Subwords, kind="sentencepiece"):
+    """Subwords of SentencePiece's unigram model."""
+
+    tokenizer: ClassVar[type[Tokenizer]] = UnigramTokenizer
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_sentencepieces("unigram", texts, self.min_count, self.vocabulary_size)
+
+
+@dataclass(frozen=True)
+class BPE(Subwords, kind="bpe"):
+    """Subwords of SentencePiece's byte-pair encoding."""
+
+    tokenizer: ClassVar[type[Tokenizer]] = BPETokenizer
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        return learn_sentencepieces("bpe", texts, self.min_count, self.vocabulary_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument, printable
-from vsemb.parts import Count, Part, Size
-from vsemb.text.normalize import split_words
+from vsemb.parts import Count, Part, Size, require
+from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, split_words
 from vsemb.text.vocabulary import Vocabulary
 
-_CHUNK = 8192
+#: The known characters: every printable one of ASCII, upper case apart, 69 in all.
+ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
 
 
 class Tokenizer(tf.Module):
@@ -25,6 +27,7 @@ class Tokenizer(tf.Module):
     Args:
         vocabulary: the known pieces.
         max_length: longer texts are cut to so many pieces.
+        lookup: whether ids are those of the words of `vocabulary`, which `table` looks up.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
@@ -35,12 +38,13 @@ class Tokenizer(tf.Module):
     #: What a text is made of, in messages: one, and several.
     unit: ClassVar[tuple[str, str]] = ("word", "words")
 
-    def __init__(self, vocabulary: Vocabulary, max_length: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, max_length: int = 64, *, lookup: bool = True) -> None:
         super().__init__()
-        if max_length < 1:
-            raise invalid_argument("max_length", max_length, "an integer >= 1")
+        require("max_length", max_length, Count)
         self.vocabulary = vocabulary
         self.max_length = max_length
+        if not lookup:
+            return
         words = tf.constant(vocabulary.words or ("",), tf.string)
         ids = tf.range(2, 2 + tf.size(words))
         self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1)
@@ -82,8 +86,8 @@ class Tokenizer(tf.Module):
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
         parts, lengths = [], [np.zeros(1, np.int64)]
-        for start in range(0, len(texts), _CHUNK):
-            ragged = self.ragged(tf.constant(texts[start : start + _CHUNK], tf.string))
+        for batch in batches_of(texts):
+            ragged = self.ragged(batch)
             parts.append(ragged.flat_values.numpy())
             lengths.append(ragged.row_lengths().numpy())
         ids = np.concatenate(parts) if parts else np.zeros((0, *self.token_shape), np.int32)
@@ -107,11 +111,56 @@ class WordTokenizer(Tokenizer):
     [[2, 3, 0, 0, 0], [2, 1, 1, 2, 3]]
     """
 
-    def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
+    def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return split_words(texts)[:, : self.max_length]
+
+
+def alphabet_vocabulary() -> Vocabulary:
+    """Returns the vocabulary of `ALPHABET`.
+
+    Example:
+
+    >>> len(alphabet_vocabulary())
+    71
+    """
+    return Vocabulary(ALPHABET)
+
+
+class CharacterTokenizer(Tokenizer):
+    """Splits text into lower-case characters and looks up their ids (0 padding, 1 unknown).
+
+    White space of any kind and length is one space, none at the ends, and so is what is no valid UTF-8,
+    as in `split_words`. Any other character that the vocabulary lacks, a letter of another script, an
+    emoji, a combining mark, is one unknown character; a text of such characters alone is a text.
+
+    Args:
+        vocabulary: the known characters; None for `alphabet_vocabulary()`.
+        max_length: longer texts are cut to so many characters (Reed et al. 2016: 201).
+
+    Raises:
+        InvalidArgumentError: for `max_length` < 1 or a vocabulary of more than characters.
+
+    Example:
+
+    >>> CharacterTokenizer()(["A  bee!", "é"]).numpy().tolist()
+    [[2, 70, 3, 6, 6, 38], [1, 0, 0, 0, 0, 0]]
+    """
+
+    unit: ClassVar[tuple[str, str]] = ("character", "characters")
+
+    def __init__(self, vocabulary: Vocabulary | None = None, max_length: int = 201) -> None:
+        vocabulary = alphabet_vocabulary() if vocabulary is None else vocabulary
+        for word in vocabulary.words:
+            if len(word) != 1:
+                raise invalid_argument("vocabulary", word, "single characters", "Take alphabet_vocabulary().")
         super().__init__(vocabulary, max_length)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        return split_words(texts)[:, : self.max_length]
+        texts = tf.strings.regex_replace(readable(texts), rf"[{WHITE_SPACE}\x{{FFFD}}]+", " ")
+        texts = tf.strings.lower(tf.strings.strip(texts), encoding="utf-8")
+        # Cut before it is split: every piece is a string of its own.
+        texts = tf.strings.substr(texts, 0, self.max_length, unit="UTF8_CHAR")
+        return tf.strings.unicode_split(texts, "UTF-8")
 
 
 class TextReader:
@@ -160,6 +209,7 @@ class TokenizerPart(Part, family="tokenizer"):
     """How a recipe turns texts into token ids; base of the family `tokenizer`.
 
     Class attributes:
+        tokenizer: class of the tokenizer.
         produces: what a token is: `ids`, or what the tokenizer of a system says, such as `trees`.
         whole_words: whether a token is a word, so that files of pretrained word vectors can be read.
         token_shape: shape of a token, see `Tokenizer.token_shape`.
@@ -167,6 +217,7 @@ class TokenizerPart(Part, family="tokenizer"):
     """
 
     produces: ClassVar[str] = "ids"
+    tokenizer: ClassVar[type[Tokenizer]]
     per_caption: ClassVar[bool] = True
     whole_words: ClassVar[bool] = False
     token_shape: ClassVar[tuple[int, ...]] = ()
@@ -218,7 +269,7 @@ class TokenizerPart(Part, family="tokenizer"):
 
     def build(self, vocabulary: Vocabulary) -> Tokenizer:
         """Returns the tokenizer."""
-        raise NotImplementedError
+        return self.tokenizer(vocabulary, self.length)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
         """Returns what turns raw texts into those that the tokenizer reads.
@@ -256,16 +307,14 @@ class WordReader(TextReader):
 
 
 @dataclass(frozen=True)
-class Words(TokenizerPart, kind="words"):
-    """Words, lower-cased, without punctuation.
+class LearnedVocabulary(TokenizerPart):
+    """Base of the tokenizers whose vocabulary is learned from the words of the training captions.
 
     Attributes:
         min_count: words seen less often in the training captions are unknown.
         vocabulary_size: size limit of the vocabulary; null for all words.
         max_length: longer captions are cut to so many words.
     """
-
-    whole_words: ClassVar[bool] = True
 
     min_count: Count = 1
     vocabulary_size: Count | None = None
@@ -275,13 +324,39 @@ class Words(TokenizerPart, kind="words"):
     def length(self) -> int:
         return self.max_length
 
+
+@dataclass(frozen=True)
+class Words(LearnedVocabulary, kind="words"):
+    """Words, lower-cased, without punctuation."""
+
+    whole_words: ClassVar[bool] = True
+    tokenizer: ClassVar[type[Tokenizer]] = WordTokenizer
+
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
         del dataset
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
 
-    def build(self, vocabulary: Vocabulary) -> Tokenizer:
-        return WordTokenizer(vocabulary, self.max_length)
-
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
         del run
         return WordReader(vocabulary)
+
+
+@dataclass(frozen=True)
+class Characters(TokenizerPart, kind="characters"):
+    """Lower-case characters of printable ASCII.
+
+    Attributes:
+        max_length: longer captions are cut to so many characters (Reed et al. 2016: 201).
+    """
+
+    tokenizer: ClassVar[type[Tokenizer]] = CharacterTokenizer
+
+    max_length: Size = 201
+
+    @property
+    def length(self) -> int:
+        return self.max_length
+
+    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
+        del texts, dataset
+        return alphabet_vocabulary()

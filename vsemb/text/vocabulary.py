@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line
-from vsemb.files import replacing, sha256_bytes
-from vsemb.text.normalize import split_words
+from vsemb.files import reading, replacing, sha256_bytes
+from vsemb.parts import Count, require
+from vsemb.text.normalize import batches_of, split_words
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
-_CHUNK = 8192
+PADDING_ID, UNKNOWN_ID = 0, 1
 
 
 class Vocabulary:
@@ -98,8 +98,7 @@ class Vocabulary:
             InvalidArgumentError: for vocabulary_size < 1.
             DataError: if no word is left.
         """
-        if vocabulary_size is not None and vocabulary_size < 1:
-            raise invalid_argument("vocabulary_size", vocabulary_size, "an integer >= 1, or None")
+        require("vocabulary_size", vocabulary_size, Count | None)
         return cls(list(count_words(captions, min_count))[:vocabulary_size])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -114,10 +113,8 @@ class Vocabulary:
         Raises:
             DataError: if the file is missing or is no vocabulary.
         """
-        try:
+        with reading(path, "vocabulary"):
             lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"The vocabulary at {path} cannot be read: {error}.") from error
         scored = lines[:2] == [f"{PADDING}\t0", f"{UNKNOWN}\t0"]
         if not scored and lines[:2] != [PADDING, UNKNOWN]:
             raise DataError(f"{path} is no vocabulary: its first lines must be {PADDING} and {UNKNOWN}.")
@@ -149,12 +146,21 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
     >>> count_words(["A dog.", "a cat"])
     {'a': 2, 'cat': 1, 'dog': 1}
     """
-    counts: Counter[bytes] = Counter()
-    total, remaining = 0, iter(captions)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        total += len(chunk)
-        counts.update(split_words(tf.constant(chunk, tf.string)).flat_values.numpy().tolist())
-    kept = sorted((-n, w.decode()) for w, n in counts.items() if n >= min_count)
+    counts = count_tokens(captions, split_words)
+    kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
     if not kept:
-        raise DataError(f"No word of {total} captions is seen {min_count} times; lower min_count={min_count}.")
+        raise DataError(f"No word of the captions is seen {min_count} times; lower min_count={min_count}.")
     return {word: -negative for negative, word in kept}
+
+
+def count_tokens(texts: Iterable[str], split: Callable[[tf.Tensor], tf.RaggedTensor]) -> Counter[str]:
+    """Counts the tokens of texts.
+
+    Args:
+        texts: read once, a few thousand at a time.
+        split: (batch,) string -> the tokens of each text, (batch, None) ragged string.
+    """
+    counts: Counter[bytes] = Counter()
+    for batch in batches_of(texts):
+        counts.update(split(batch).flat_values.numpy().tolist())
+    return Counter({token.decode(): count for token, count in counts.items()})

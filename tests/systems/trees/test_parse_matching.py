@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.systems.trees.parses import match_sentences
+from vsemb.systems.trees.parse_matching import match_sentences
 from vsemb.systems.trees.trees import Sentence, Tree
 
 

@@ -13,10 +13,9 @@ import pytest
 from tests.spacy_pipeline import captions_of, conllu_of
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.trees import parse_work
-from vsemb.systems.trees.parse_work import ParseWork, chunks_of, parse_chunks
+from vsemb.systems.trees import parsing
 from vsemb.systems.trees.parsers import Parser, open_parser
-from vsemb.systems.trees.parsing import import_conllu, parse_dataset, tree_sizes
+from vsemb.systems.trees.parsing import ParseWork, chunks_of, import_conllu, parse_chunks, parse_dataset, tree_sizes
 from vsemb.systems.trees.trees import Sentence, Tree, write_conllu
 
 pytest.importorskip("spacy")
@@ -38,7 +37,7 @@ def other_parser(spacy_pipeline: Path, tmp_path: Path) -> Parser:
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(parse_work, "CHUNK", 50)
+    monkeypatch.setattr(parsing, "CHUNK", 50)
 
 
 class Interrupted(Parser):
@@ -256,9 +255,9 @@ def test_sizes_are_those_of_a_recursion():
         trees.append(tuple(heads[word] for word in range(1, size + 1)))
     depths = [max(depth(heads, place) for place in range(1, len(heads) + 1)) for heads in trees]
     sizes = tree_sizes(trees)
-    assert (sizes.words_mean, sizes.words_max) == (20.0, 39)
-    assert (sizes.depth_mean, sizes.depth_max) == (sum(depths) / len(depths), max(depths))
+    assert (sizes["words_mean"], sizes["words_max"]) == (20.0, 39)
+    assert (sizes["depth_mean"], sizes["depth_max"]) == (sum(depths) / len(depths), max(depths))
 
 
 def test_a_chain_of_many_words_is_measured():
-    assert tree_sizes([range(100_000)]).depth_max == 100_000
+    assert tree_sizes([range(100_000)])["depth_max"] == 100_000

@@ -15,7 +15,8 @@ from vsemb.export.contract import Contract, contract_path
 from vsemb.export.reference_outputs import compare, golden_k
 from vsemb.export.servable import check_servable
 from vsemb.export.verify import verify_model
-from vsemb.systems.trees.signature import TreeInput, from_the_left, golden_trees, parsed_texts
+from vsemb.systems.trees.signature import TreeInput, from_the_left, golden_trees, refuse_raw
+from vsemb.systems.trees.tree_tokenizer import parsed_texts
 
 SENTENCES = {"encode_tree", "search_tree", "serving_default"}
 
@@ -54,13 +55,13 @@ def test_texts_that_need_it_are_parsed_at_once():
         calls.append(texts)
         return parse(texts)
 
-    texts = [b"the dog", b"", b"a\t0", b" \n\0 ", b"runs \xff", b" " * 5000 + b"x" * 5000]
+    texts = ["the dog", "", "a\t0", " \n\0 ", "runs �", " " * 5000 + "x" * 5000]
     found = parsed_texts(texts, record)
     assert found == ["the\t2\ndog\t0", "", "a\t0", "", "runs\t2\n�\t0", "x" * 4096 + "\t0"]
     assert calls == [["the dog", "runs �", "x" * 4096]]
-    assert parsed_texts([b"", b"a\t0"], None) == ["", "a\t0"]
+    assert parsed_texts(["", "a\t0"], refuse_raw) == ["", "a\t0"]
     with pytest.raises(InvalidArgumentError, match=r"text='the dog'.*--parser.*vsemb annotate"):
-        parsed_texts([b"", b"the dog"], None)
+        parsed_texts(["", "the dog"], refuse_raw)
 
 
 def test_a_model_of_trees_offers_no_texts(served):

@@ -90,8 +90,8 @@ def test_a_caption_read_anew_is_embedded_as_in_training(tree_run, parsed_scenes)
 def test_reading_passes_over_what_needs_no_parser(without_parser) -> None:
     assert without_parser.reader.parser is None
     parsed = "a\t2\ndog\t0"
-    assert without_parser.reader([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", "  "]
-    assert without_parser.reader(["\0", "red\0"]) == ["\0", "red\t0"]
+    assert without_parser.reader([parsed, "dog", " dog ", "", "  "]) == [parsed, "dog\t0", "dog\t0", "", ""]
+    assert without_parser.reader(["\0", "red\0"]) == ["", "red\t0"]
     for sentence in ("a dog", "a\tdog"):
         with pytest.raises(DataError, match=r"knows no parser .*'a.*dog'.*--parser"):
             without_parser.reader([sentence])

@@ -380,9 +380,9 @@ def test_words_that_no_vocabulary_takes_stay_unknown() -> None:
 
 
 def test_vocabularies_that_cannot_be() -> None:
-    with pytest.raises(DataError, match="No word of 2 parsed captions is seen 3 times; lower min_count=3"):
+    with pytest.raises(DataError, match="No word of the parsed captions is seen 3 times; lower min_count=3"):
         tree_vocabulary(words("a", "a"), min_count=3)
-    with pytest.raises(DataError, match="No word of 2 "):
+    with pytest.raises(DataError, match="No word of the parsed captions "):
         tree_vocabulary(["A dog", ""])
     with pytest.raises(DataError, match="No word of 0 "):
         tree_vocabulary([])

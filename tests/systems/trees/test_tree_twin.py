@@ -22,7 +22,8 @@ from vsemb.encoders import (
     RecurrentSentenceEncoder,
     SequenceAndBagEncoder,
 )
-from vsemb.encoders.projection_mlp import MLP, MLPText
+from vsemb.encoders.composite import MLP, MLPText
+from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.losses.ranking import All, Ranking
 from vsemb.models import DualEncoder
@@ -33,7 +34,6 @@ from vsemb.systems.trees.parse_texts import Trees
 from vsemb.systems.trees.tree_lstm import TreeLSTM, TreeLSTMEncoder
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import Tree
-from vsemb.text.cooccurrence import document_frequencies
 from vsemb.training import RisingMomentumSGD
 from vsemb.training.optimizers import Step
 
@@ -302,7 +302,7 @@ def test_the_start_sees_through_the_columns(bag: bool, chained, tmp_path) -> Non
     if bag:
         assert np.abs(image.encoder.scaling.mean).max() > 0
         # Ids of words were counted, not heads.
-        counts = document_frequencies(*words_of(tokenizer, job.train.captions), len(vocabulary))
+        counts = TextCorpus(vocabulary, *words_of(tokenizer, job.train.captions), True, 0).document_frequencies
         assert np.argmin(encoder.bag.rarity[2:]) == np.argmax(counts[2:])
     tokens = tokenizer(tf.constant(job.train.captions[:3]))
     assert model.encode_texts(tokens).shape == (3, 8)

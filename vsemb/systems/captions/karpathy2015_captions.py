@@ -38,7 +38,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vsemb.encoders.image import Affine, NoProjection
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Features, Pixels
 from vsemb.systems.captions.attentive_rnn import AttentiveDecoder

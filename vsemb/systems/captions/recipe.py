@@ -12,8 +12,7 @@ import numpy as np
 
 from vsemb.data.batches import BatchSource, PairBatches
 from vsemb.data.store import Dataset
-from vsemb.encoders.text_encoder import TextCorpus
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import invalid_argument
 from vsemb.parts import NonNegative, Part, between
 from vsemb.recipes.towers import Features, ImageTower

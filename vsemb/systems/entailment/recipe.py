@@ -49,7 +49,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.max_margin import MaxMarginSettings
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text

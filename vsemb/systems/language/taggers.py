@@ -7,11 +7,11 @@ import io
 import itertools
 import os
 import unicodedata
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.files import reading
 from vsemb.text.normalize import readable_part
 
 #: The model of NLTK's perceptron tagger for English.
@@ -163,18 +163,14 @@ def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
     >>> text.id, text.tokens
     ('7', [('A', 'DT'), ('dog', 'NN'), ('1\\/2', 'CD')])
     """
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(len(_GZIP)) == _GZIP
-            file.seek(0)
-            content = gzip.GzipFile(fileobj=file) if packed else file
-            lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _tagged(f"{path}, line {number}", line, number)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"The file of tags {path} cannot be read: {reason}.") from error
+    with reading(path, "file of tags"), open(path, "rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+        file.seek(0)
+        content = gzip.GzipFile(fileobj=file) if packed else file
+        lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _tagged(f"{path}, line {number}", line, number)
 
 
 def _tagged(where: str, line: str, number: int) -> TaggedText:

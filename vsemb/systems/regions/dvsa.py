@@ -36,7 +36,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.combined import RankingInfoNCE
 from vsemb.losses.ranking import Hardest, Ranking
 from vsemb.recipes.retrieval import Retrieval

@@ -11,8 +11,8 @@ from keras import ops
 from vsemb.configured import Configured, build_layers, uniform
 from vsemb.encoders.cells import ReLUCell
 from vsemb.encoders.image import ImageEncoder
-from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.recurrent import GRU, LSTM
+from vsemb.encoders.text_encoder import WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.parts import Count, Positive, Share, Size
 
 Tensor = Any

@@ -15,6 +15,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import tensorflow as tf
+
 Tensor = Any
 
 
@@ -42,11 +44,9 @@ def level_states(
     Returns:
         (batch, steps, units), 0 where `mask` is false.
     """
-    import tensorflow as tf
-
     slots, units = recurrent.shape[:2]
-    plan = _schedule(tf, heads, mask, depth, slot, slots)
-    rule = SimpleNamespace(tf=tf, slots=slots, units=units, child_sum=child_sum)
+    plan = _schedule(heads, mask, depth, slot, slots)
+    rule = SimpleNamespace(slots=slots, units=units, child_sum=child_sum)
 
     def to_places(parts: list[Tensor], width: int) -> Tensor:
         rows = tf.concat([*parts, tf.zeros([1, width], inputs.dtype)], 0)  # the last one is for padding
@@ -69,7 +69,7 @@ def level_states(
     return result
 
 
-def _schedule(tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: int) -> SimpleNamespace:
+def _schedule(heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: int) -> SimpleNamespace:
     steps = tf.shape(heads)[1]
     number = tf.range(1, steps + 1)
     has_child = tf.reduce_any(heads[:, None] == number[:, None], 2)
@@ -78,7 +78,7 @@ def _schedule(tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor,
     level = levels - 1 - depth
 
     # Nodes: the trunk by level, the leaves by level, padding.
-    order, trunk_sizes = _sorted(tf, tf.where(is_leaf, level + levels, level), mask, 2 * levels)
+    order, trunk_sizes = _sorted(tf.where(is_leaf, level + levels, level), mask, 2 * levels)
     start = tf.cumsum(tf.concat([[0], trunk_sizes], 0))
     count = start[-1]
     nodes = order[:count]
@@ -86,7 +86,7 @@ def _schedule(tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor,
 
     # Edges, each named by its child: by the child's level, then by slot.
     is_edge = mask & (heads > 0)
-    order, sizes = _sorted(tf, level * slots + slot, is_edge, levels * slots)
+    order, sizes = _sorted(level * slots + slot, is_edge, levels * slots)
     sizes = tf.reshape(sizes, [-1, slots])
     ends = tf.cumsum(tf.concat([[0], tf.reduce_sum(sizes, 1)], 0))
     edges = order[: ends[-1]]
@@ -113,7 +113,7 @@ def _schedule(tf: Any, heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor,
     )
 
 
-def _sorted(tf: Any, group: Tensor, mask: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+def _sorted(group: Tensor, mask: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Sorts all places by group, those outside the mask last, and counts the groups' members."""
     group = tf.reshape(tf.where(mask, group, groups), [-1])
     sizes = tf.math.bincount(group, minlength=groups, maxlength=groups)
@@ -122,7 +122,7 @@ def _sorted(tf: Any, group: Tensor, mask: Tensor, groups: Tensor) -> tuple[Tenso
 
 def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor, Any]:
     """Returns h of all nodes, and what the gradient needs."""
-    tf, units = rule.tf, rule.units
+    units = rule.units
     matrices = tf.unstack(recurrent)
     leaf_h, leaf_c, leaf_saved = _node(rule, x[plan.trunk :, : 3 * units], None)
     trunk = x[: plan.trunk]
@@ -132,11 +132,11 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
 
     def level(number: Tensor, h: Tensor, c: Tensor, arrays: Any) -> tuple[Any, ...]:
         first, end = plan.start[number], plan.start[number + 1]
-        edges, leaves = _below(tf, plan, number)
+        edges, leaves = _below(plan, number)
         here, parent = plan.here[edges], plan.parent[edges] - first
         h = tf.gather(tf.concat([h, leaf_h[leaves]], 0), here)
         c = tf.gather(tf.concat([c, leaf_c[leaves]], 0), here)
-        z = _multiply(tf, h, matrices, _child_sizes(tf, plan, number))
+        z = _multiply(h, matrices, _child_sizes(plan, number))
         sums, cells, kept = _arrive(rule, z, c, forget[first:end], parent, plan.slot[edges], end - first)
         h, c, saved = _node(rule, wide[first:end] + sums, cells)
         values = [h, *saved, *kept]
@@ -144,12 +144,12 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
 
     empty = tf.zeros((0, units), x.dtype)
     widths = [1, 2, 1, 1, 1, 1] if rule.child_sum else [1, 2, 1, 1, rule.slots, rule.slots]
-    arrays = [_array(tf, plan.levels, width * units, x.dtype) for width in widths]
+    arrays = [_array(plan.levels, width * units, x.dtype) for width in widths]
     *_, arrays = tf.while_loop(
         lambda number, *_: number < plan.levels,
         level,
         [0, empty, empty, arrays],
-        shape_invariants=[tf.TensorShape([]), *[tf.TensorShape([None, units])] * 2, _any_shape(tf, arrays)],
+        shape_invariants=_loop_shapes(units, arrays),
     )
     # Tensors and not arrays, which a SavedModel could not keep for its gradient; unused ones are pruned.
     trunk_h, *saved = (a.concat() for a in arrays)
@@ -160,7 +160,7 @@ def _backward(
     rule: Any, plan: Any, recurrent: Tensor, h: Tensor, saved: Any, upstream: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """Returns the gradients of `x`, in parts one below the other, and of `recurrent`."""
-    tf, units = rule.tf, rule.units
+    units = rule.units
     saved, leaf_saved = saved
     # Transposing once is faster than at every level.
     matrices = tf.unstack(tf.transpose(recurrent, [0, 2, 1]))
@@ -168,30 +168,25 @@ def _backward(
 
     def level(number: Tensor, dh: Tensor, dc: Tensor, out: Any) -> tuple[Any, ...]:
         first, end = plan.start[number], plan.start[number + 1]
-        edges, leaves = _below(tf, plan, number)
+        edges, leaves = _below(plan, number)
         saved, kept = [t[first:end] for t in of_nodes], [t[edges] for t in of_edges]
         dpre, dcells = _node_gradient(rule, dh + upstream[first:end], dc, saved)
         dz, dc = _arrive_gradient(rule, dpre, dcells, kept, plan.parent[edges] - first, plan.slot[edges])
-        dh = _multiply(tf, dz, matrices, _child_sizes(tf, plan, number))
+        dh = _multiply(dz, matrices, _child_sizes(plan, number))
         back = tf.math.invert_permutation(plan.here[edges])
         dh, dc = tf.gather(dh, back), tf.gather(dc, back)
         inner = tf.shape(dh)[0] - (leaves.stop - leaves.start)
         values = [dpre, dcells, dh[inner:], dc[inner:]]
-        return (
-            number - 1,
-            dh[:inner],
-            dc[:inner],
-            [a.write(number, v) for a, v in zip(out, values, strict=True)],
-        )
+        return number - 1, dh[:inner], dc[:inner], [a.write(number, v) for a, v in zip(out, values, strict=True)]
 
     roots = tf.zeros([plan.trunk - plan.start[plan.levels - 1], units], h.dtype)
     widths = [3, 1, 1, 1] if rule.child_sum else [3 + rule.slots, rule.slots, 1, 1]
-    out = [_array(tf, plan.levels, width * units, h.dtype) for width in widths]
+    out = [_array(plan.levels, width * units, h.dtype) for width in widths]
     *_, out = tf.while_loop(
         lambda number, *_: number >= 0,
         level,
         [plan.levels - 1, roots, roots, out],
-        shape_invariants=[tf.TensorShape([]), *[tf.TensorShape([None, units])] * 2, _any_shape(tf, out)],
+        shape_invariants=_loop_shapes(units, out),
     )
     dpre, dcells, dh, dc = (a.concat() for a in out)
     dleaf, _ = _node_gradient(rule, upstream[plan.trunk :] + dh, dc, leaf_saved)
@@ -223,7 +218,7 @@ def _arrive(
         `child_sum`, (count, 3 units), (count, units) of what the children's own forget gates keep, and what
         the gradient needs.
     """
-    tf, gates = rule.tf, 3 * rule.units
+    gates = 3 * rule.units
     total = tf.math.unsorted_segment_sum
     if not rule.child_sum:
         return total(z, parent, count), total(c, parent * rule.slots + slot, count * rule.slots), []
@@ -235,7 +230,6 @@ def _arrive_gradient(
     rule: Any, dpre: Tensor, dcells: Tensor, kept: list[Tensor], parent: Tensor, slot: Tensor
 ) -> tuple[Tensor, Tensor]:
     """From the gradients of heads to those of z and c of their children."""
-    tf = rule.tf
     dz = tf.gather(dpre, parent)
     if not rule.child_sum:
         return dz, tf.gather(tf.reshape(dcells, [-1, rule.units]), parent * rule.slots + slot)
@@ -247,7 +241,7 @@ def _arrive_gradient(
 
 def _node(rule: Any, pre: Tensor, cells: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Returns h and c of nodes, and what the gradient needs; `cells` is None for leaves."""
-    tf, units = rule.tf, rule.units
+    units = rule.units
     io, u = tf.sigmoid(pre[:, : 2 * units]), tf.tanh(pre[:, 2 * units : 3 * units])
     i, o = tf.split(io, 2, 1)
     c, saved = i * u, []
@@ -262,7 +256,6 @@ def _node(rule: Any, pre: Tensor, cells: Tensor | None) -> tuple[Tensor, Tensor,
 
 def _node_gradient(rule: Any, dh: Tensor, dc: Tensor, saved: list[Tensor]) -> tuple[Tensor, Tensor]:
     """From the gradients of h and c to those of `pre` and `cells`."""
-    tf = rule.tf
     io, u, c, *kept = saved
     i, o = tf.split(io, 2, 1)
     t = tf.tanh(c)
@@ -276,7 +269,7 @@ def _node_gradient(rule: Any, dh: Tensor, dc: Tensor, saved: list[Tensor]) -> tu
     return tf.concat([*parts, tf.raw_ops.SigmoidGrad(y=keep, dy=dc * cells)], 1), dc * keep
 
 
-def _below(tf: Any, plan: Any, number: Tensor) -> tuple[slice, slice]:
+def _below(plan: Any, number: Tensor) -> tuple[slice, slice]:
     """The edges to a level's nodes from the level before, and the leaves among those."""
     before = tf.maximum(number - 1, 0)
     after = tf.minimum(number, before + 1)
@@ -285,11 +278,11 @@ def _below(tf: Any, plan: Any, number: Tensor) -> tuple[slice, slice]:
     return slice(plan.ends[before], plan.ends[after]), slice(*leaves)
 
 
-def _child_sizes(tf: Any, plan: Any, number: Tensor) -> Tensor:
+def _child_sizes(plan: Any, number: Tensor) -> Tensor:
     return tf.where(number > 0, plan.sizes[tf.maximum(number - 1, 0)], 0)
 
 
-def _multiply(tf: Any, rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> Tensor:
+def _multiply(rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> Tensor:
     """Multiplies rows that stand in the order of their slots, `sizes` in each, with their slots' matrices."""
     if len(matrices) == 1:
         return rows @ matrices[0]
@@ -297,9 +290,11 @@ def _multiply(tf: Any, rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> T
     return tf.concat([part @ matrix for part, matrix in zip(parts, matrices, strict=True)], 0)
 
 
-def _array(tf: Any, levels: Tensor, width: int, dtype: Any) -> Any:
+def _array(levels: Tensor, width: int, dtype: Any) -> Any:
     return tf.TensorArray(dtype, size=levels, infer_shape=False, element_shape=[None, width])
 
 
-def _any_shape(tf: Any, arrays: list[Any]) -> list[Any]:
-    return [tf.TensorShape(None)] * len(arrays)
+def _loop_shapes(units: int, arrays: list[Any]) -> list[Any]:
+    """The shapes of a loop's variables: the level, h and c, and the arrays."""
+    states = tf.TensorShape([None, units])
+    return [tf.TensorShape([]), states, states, [tf.TensorShape(None)] * len(arrays)]

@@ -7,8 +7,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from vsemb.systems.trees.levels import level_states
-
 Tensor = Any
 
 
@@ -137,10 +135,10 @@ def tree_lstm_states(
     """
     if keras.backend.backend() != "tensorflow":
         return tree_lstm_states_reference(inputs, recurrent, heads, mask, child_sum=child_sum)
+    from vsemb.systems.trees.levels import level_states
+
     dtype, inputs, recurrent = _wide(inputs, recurrent)
-    heads, mask, depth, slot = _shape(heads, mask, 1 if child_sum else recurrent.shape[0] // 2)
-    if child_sum:
-        slot = ops.zeros_like(slot)
+    heads, mask, depth, slot = _shape(heads, mask, recurrent.shape[0] // 2)
     return ops.cast(level_states(inputs, recurrent, heads, mask, depth, slot, child_sum=child_sum), dtype)
 
 
@@ -153,12 +151,10 @@ def tree_lstm_states_reference(
     """
     dtype, inputs, recurrent = _wide(inputs, recurrent)
     slots, units = recurrent.shape[:2]
-    heads, mask, _, slot = _shape(heads, mask, max(slots // 2, 1))
+    heads, mask, _, slot = _shape(heads, mask, slots // 2)
     steps = ops.shape(heads)[1]
     number = ops.arange(1, steps + 1, dtype="int32")
     is_child = ops.equal(ops.expand_dims(heads, 1), ops.expand_dims(number, 1)) & ops.expand_dims(mask, 1)
-    if child_sum:
-        slot = ops.zeros_like(slot)
     in_slot = ops.equal(ops.expand_dims(slot, 1), ops.reshape(ops.arange(slots, dtype="int32"), (-1, 1)))
     # (batch, slots, steps of heads, steps of children)
     children = ops.cast(ops.expand_dims(is_child, 1) & ops.expand_dims(in_slot, 2), inputs.dtype)
@@ -210,8 +206,12 @@ def _wide(inputs: Tensor, recurrent: Tensor) -> tuple[str, Tensor, Tensor]:
 
 
 def _shape(heads: Tensor, mask: Tensor, per_side: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Heads, mask, depths and slots of the rows that hold a tree; the other rows are padding."""
+    """Heads, mask, depths and slots of the rows that hold a tree; the other rows are padding.
+
+    Without slots on either side, all children are in slot 0.
+    """
     valid, depth = _valid_and_depth(heads, mask)
     mask = ops.cast(mask, "bool") & ops.expand_dims(valid, 1)
     heads = ops.where(mask, ops.cast(heads, "int32"), 0)
-    return heads, mask, depth, child_slots(heads, mask, per_side)
+    slots = child_slots(heads, mask, per_side) if per_side else ops.zeros_like(heads)
+    return heads, mask, depth, slots

@@ -126,10 +126,8 @@ def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tre
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:
     """Compares without white space."""
-    if sentence.text is not None:
-        return "".join(sentence.text.split()) == "".join(caption.split())
-    words = "".join("".join(sentence.tree.words).split())
-    return words == "".join(caption.split()) or _respelt(words) == _respelt("".join(caption.split()))
+    read, caption = ("".join(text.split()) for text in (_text(sentence), caption))
+    return read == caption or (sentence.text is None and _respelt(read) == _respelt(caption))
 
 
 def _respelt(text: str) -> str:

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from vsemb.data.dataset import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, write_json
-from vsemb.parts import Count, Size
-from vsemb.systems.trees.parse_files import copy_parser, parser_files
-from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser
+from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses
-from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, tree_vocabulary
-from vsemb.systems.trees.trees import Tree, is_parsed
-from vsemb.text.normalize import readable_part
-from vsemb.text.tokenizers import TokenizerPart, WordReader
+from vsemb.systems.trees.signature import TreeInput
+from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, parsed_texts, tree_vocabulary
+from vsemb.systems.trees.trees import Tree
+from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer, WordReader
 from vsemb.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -125,44 +123,26 @@ class TreeReader(WordReader):
             return None
         return "The run knows no parser: only single words can be asked for. Name one with --parser."
 
-    def use_parser(self, name: str | os.PathLike[str]) -> None:
-        """Parses new sentences with another parser than the one of the training captions.
-
-        Args:
-            name: as for `vsemb.systems.trees.parsers.open_parser`.
-
-        Raises:
-            InvalidArgumentError: if there is no such parser.
-        """
-        vars(self)["parser"] = open_parser(name)
-
     def __call__(self, raw: Sequence[str]) -> list[str]:
         """Returns a parsed text for each, see `vsemb.systems.trees.trees`.
 
         Raises:
             DataError: for a sentence where there is no parser; there, letters and digits alone are one word.
         """
-        result = super().__call__(raw)
-        sentences: dict[int, str] = {}
-        for place, text in enumerate(result):
-            if is_parsed(text) or not (plain := readable_part(text)):
-                continue
-            if self.knows(plain):
-                result[place] = Tree((plain,), (0,)).text
-            else:
-                sentences[place] = plain
-        if sentences and self.parser is not None:
-            for place, tree in zip(sentences, self.parser(list(sentences.values())), strict=True):
-                result[place] = tree.text
-            return result
-        for place, plain in sentences.items():
-            if not plain.isalnum():
-                raise DataError(
-                    f"{self._run} reads dependency trees and knows no parser for {plain[:80]!r}, since none of "
-                    "spaCy's was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
-                )
-            result[place] = Tree((plain,), (0,)).text
-        return result
+        return parsed_texts(super().__call__(raw), self._parse)
+
+    def _parse(self, sentences: list[str]) -> list[str]:
+        words = {text for text in sentences if self.knows(text) or (self.parser is None and text.isalnum())}
+        others = [text for text in sentences if text not in words]
+        parsed = {text: Tree((text,), (0,)).text for text in words}
+        if others and self.parser is None:
+            raise DataError(
+                f"{self._run} reads dependency trees and knows no parser for {others[0][:80]!r}, since none of "
+                "spaCy's was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
+            )
+        if others and self.parser is not None:
+            parsed |= zip(others, (tree.text for tree in self.parser(others)), strict=True)
+        return [parsed[text] for text in sentences]
 
 
 def use_parser(run: Run, name: str | os.PathLike[str]) -> None:
@@ -177,31 +157,18 @@ def use_parser(run: Run, name: str | os.PathLike[str]) -> None:
     """
     if not isinstance(run.reader, TreeReader):
         raise invalid_argument("parser", str(name), "none for a run that reads no trees")
-    run.reader.use_parser(name)
+    run.reader.parser = open_parser(name)
 
 
 @dataclass(frozen=True)
-class Trees(TokenizerPart, kind="trees"):
-    """Words of dependency trees and the places of their heads; captions need `vsemb annotate --dependencies`.
-
-    Attributes:
-        min_count: words seen less often in the training captions are unknown.
-        vocabulary_size: size limit of the vocabulary; null for all words.
-        max_length: longer captions are cut to so many words.
-    """
+class Trees(LearnedVocabulary, kind="trees"):
+    """Words of dependency trees and the places of their heads; captions need `vsemb annotate --dependencies`."""
 
     produces: ClassVar[str] = "trees"
     whole_words: ClassVar[bool] = True
+    tokenizer: ClassVar[type[Tokenizer]] = TreeTokenizer
     token_shape: ClassVar[tuple[int, ...]] = TreeTokenizer.token_shape
     made_of: ClassVar[Mapping[str, str]] = {"parses": "other parses"}
-
-    min_count: Count = 1
-    vocabulary_size: Count | None = None
-    max_length: Size = 64
-
-    @property
-    def length(self) -> int:
-        return self.max_length
 
     def select(self, split: Split) -> Split:
         if split.dataset is None:
@@ -223,12 +190,7 @@ class Trees(TokenizerPart, kind="trees"):
             raise invalid_argument("text.tokenizer", self.kind, "another where sentences have no parses")
         return tree_vocabulary(texts, self.min_count, self.vocabulary_size)
 
-    def build(self, vocabulary: Vocabulary) -> TreeTokenizer:
-        return TreeTokenizer(vocabulary, self.max_length)
-
     def text_input(self, tokenizer: Any, reader: Any) -> Any:
-        from vsemb.systems.trees.signature import TreeInput
-
         return TreeInput(tokenizer, reader, reader.parser_name)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TreeReader:

@@ -8,9 +8,11 @@ import importlib.metadata
 import importlib.util
 import itertools
 import os
+import shutil
+import stat
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +27,7 @@ PARATAXIS = "parataxis"
 _CONFIG = "config.cfg"
 _META = "meta.json"
 # spaCy's own components by what they do to words, heads and tags: nothing, and something or perhaps.
-_IDLE = {
-    "ner",
-    "beam_ner",
-    "entity_linker",
-    "entity_ruler",
-    "future_entity_ruler",
-    "span_ruler",
-    "span_finder",
-}
+_IDLE = {"ner", "beam_ner", "entity_linker", "entity_ruler", "future_entity_ruler", "span_ruler", "span_finder"}
 _IDLE |= {"spancat", "spancat_singlelabel", "textcat", "textcat_multilabel", "lemmatizer"}
 _IDLE |= {"trainable_lemmatizer", "morphologizer"}
 _WORKING = {"tok2vec", "transformer", "curated_transformer", "tagger", "parser", "beam_parser"}
@@ -82,11 +76,8 @@ class ParserInfo:
             DataError: if a field is missing or no text.
         """
         names = [field.name for field in dataclasses.fields(cls)]
-        values: list[Any] = [content.get(name) for name in names] if isinstance(content, dict) else []
-        if not values or not all(
-            isinstance(value, str) or (value is None and name == "fingerprint")
-            for name, value in zip(names, values, strict=True)
-        ):
+        values: list[Any] = [content.get(name) if isinstance(content, dict) else None for name in names]
+        if not all(isinstance(value, str) for value in values[:-1]) or not isinstance(values[-1], str | None):
             raise DataError(f"{one_line(content, 80)} names no parser; expected {', '.join(names)}.")
         return cls(*values)
 
@@ -288,28 +279,19 @@ def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:
     # As in spaCy, an installed pipeline goes before a folder of that name.
     if isinstance(given, str) and (data := _package_folder(given)):
         return given, data
-    folder = Path(given)
+    folder, name = Path(given), str(given)
+    allowed = "the folder of a spaCy pipeline"
     if not folder.exists():
         installed = sorted(point.name for point in importlib.metadata.entry_points(group="spacy_models"))
         known = f"; installed are {', '.join(installed)}" if installed else ", of which there is none"
-        fix = f"Install one with: python -m spacy download {given}"
-        raise invalid_argument(
-            "name_or_path",
-            str(given),
-            f"the folder of a spaCy pipeline or the name of an installed one{known}",
-            fix if str(given).isidentifier() else None,
-        )
+        fix = f"Install one with: python -m spacy download {name}" if name.isidentifier() else None
+        raise invalid_argument("name_or_path", name, f"{allowed} or the name of an installed one{known}", fix)
     if not folder.is_dir():
-        allowed = "the folder of a spaCy pipeline, and this is a file"
-        raise invalid_argument("name_or_path", str(given), allowed, "Unpack or install it.")
+        raise invalid_argument("name_or_path", name, f"{allowed}, and this is a file", "Unpack or install it.")
     if not (folder / _CONFIG).is_file() or not (folder / _META).is_file():
         inside = sorted(str(path.parent) for path in folder.glob(f"*/{_CONFIG}"))
-        raise invalid_argument(
-            "name_or_path",
-            str(given),
-            f"the folder of a spaCy pipeline, which holds {_CONFIG} and {_META}",
-            f"Did you mean {' or '.join(inside[:3])}?" if inside else None,
-        )
+        fix = f"Did you mean {' or '.join(inside[:3])}?" if inside else None
+        raise invalid_argument("name_or_path", name, f"{allowed}, which holds {_CONFIG} and {_META}", fix)
     return None, folder.resolve()
 
 
@@ -340,3 +322,58 @@ def _fingerprint(folder: Path) -> str:
     for name in sorted(name for name in files if "__pycache__" not in name.split("/")):
         digest.update(f"{name}\0{sha256_file(files[name])}\n".encode())
     return digest.hexdigest()
+
+
+def parser_files(folder: Path) -> dict[str, Path]:
+    """Returns the files of a parser that is a folder on disk, such as a spaCy pipeline.
+
+    Args:
+        folder: the parser.
+
+    Returns:
+        Relative name -> the file that holds the content, by alphabet.
+
+    Raises:
+        DataError: if there is none, it cannot be read, or it holds links that lead out of it, links to
+            folders or what is no file.
+    """
+    found: dict[str, Path] = {}
+    if not folder.is_dir():
+        raise DataError(f"No parser at {folder}: there is no such folder.")
+    inside = folder.resolve()
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"The parser {folder} cannot be read: {error.strerror or error}.") from error
+
+    for directory, names, files in os.walk(folder, onerror=refuse):
+        names[:] = [name for name in names if name != "__pycache__"]
+        for name in [*names, *files]:
+            path = Path(directory, name)
+            real = path.resolve()
+            if path.is_symlink() and (name in names or not real.is_relative_to(inside)):
+                raise DataError(
+                    f"The parser {folder} cannot be copied: {path} is a link to {real}. Copy the folder with "
+                    "`cp -rL` and name the copy."
+                )
+            if name in names:
+                continue
+            if not real.exists() or not stat.S_ISREG(real.stat().st_mode):
+                raise DataError(f"The parser {folder} cannot be copied: {path} is no file.")
+            found[path.relative_to(folder).as_posix()] = real
+    if not found:
+        raise DataError(f"No parser at {folder}: the folder is empty.")
+    return dict(sorted(found.items()))
+
+
+def copy_parser(files: Mapping[str, Path], folder: Path) -> None:
+    """Copies the files of a parser, without the rights of the originals.
+
+    Args:
+        files: as `parser_files` returns them.
+        folder: where to.
+    """
+    for relative, file in files.items():
+        target = folder / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # The content alone: a read-only original must not make a copy that cannot be removed.
+        shutil.copyfile(file, target)

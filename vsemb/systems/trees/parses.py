@@ -23,12 +23,9 @@ from typing import Any, ClassVar
 from vsemb.data.annotations import CaptionAnnotation
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import sha256_file
-from vsemb.systems.trees.parse_files import copy_parser, parser_files
-from vsemb.systems.trees.parse_matching import match_sentences
+from vsemb.files import reading, sha256_file
+from vsemb.systems.trees.parsers import copy_parser, parser_files
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
-
-__all__ = ["Parses", "find", "match_sentences", "write_parses"]
 
 PARSER = "parser"
 # A blank line separates trees, and no tree has one.
@@ -169,10 +166,8 @@ def write_parses(
         "fingerprint": _fingerprint({name: trees[name] for name in dataset.splits}),
         "parser": None if parser is None else json.loads(json.dumps(dict(parser))),
     }
-    try:
+    with reading(str(parser_folder), "parser"):
         described["parser_files"] = sources and {name: sha256_file(file) for name, file in sources.items()}
-    except OSError as error:
-        raise DataError(f"The parser {parser_folder} cannot be read: {error.strerror or error}.") from error
     if not overwrite and (present := find(dataset)) is not None:
         if differing := _differing(present, described):
             raise DataError(f"{present.path} already holds parses with {differing}; replace them with --overwrite.")

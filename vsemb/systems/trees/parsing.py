@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import fcntl
+import functools
 import itertools
+import multiprocessing
 import os
 import shlex
+import shutil
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +24,21 @@ from tqdm import tqdm
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.systems.trees.parse_files import parser_files
-from vsemb.systems.trees.parse_work import ParseWork, chunks_of, parse_chunks
-from vsemb.systems.trees.parsers import Parser, ParserInfo
-from vsemb.systems.trees.parses import Parses, find, match_sentences, write_parses
-from vsemb.systems.trees.trees import Tree, read_conllu
+from vsemb.files import read_json, write_json
+from vsemb.systems.trees.parse_matching import match_sentences
+from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, parser_files
+from vsemb.systems.trees.parses import Parses, find, write_parses
+from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
 #: Under this name stands beside a parser that made no trees itself which files they came from.
 FROM_FILES = "trees_from"
 
 # So many captions are parsed to tell whether a parser and trees from a file are of one kind.
 _SAMPLE = 200
+
+#: Captions that are parsed and kept together.
+CHUNK = 512
+_PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ def parse_dataset(
         parses = write_parses(
             dataset, trees, parser=parser.info.to_json(), parser_folder=parser.folder, overwrite=overwrite
         )
-        work.remove()
+        shutil.rmtree(work.root, ignore_errors=True)
     return Parsed(parses, count, seconds)
 
 
@@ -149,36 +161,27 @@ def import_conllu(
     return Parsed(parses, agreement=agreement)
 
 
-@dataclass(frozen=True)
-class TreeSizes:
-    """How large trees are.
-
-    Args:
-        words_mean: the mean number of words.
-        words_max: the largest.
-        depth_mean: the mean depth: words on the longest way from the root down, the root included.
-        depth_max: the largest.
-    """
-
-    words_mean: float
-    words_max: int
-    depth_mean: float
-    depth_max: int
-
-
-def tree_sizes(heads: Iterable[Sequence[int]]) -> TreeSizes:
-    """Measures trees.
+def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
+    """Measures trees: their words, and their depth, the words on the longest way from the root down.
 
     Args:
         heads: of each tree the heads, counted from 1, 0 for the root; at least one tree.
 
+    Returns:
+        Means and maxima, as `words_mean`, `words_max`, `depth_mean` and `depth_max`.
+
     Example:
 
     >>> tree_sizes([(2, 0), (2, 3, 0, 3)])
-    TreeSizes(words_mean=3.0, words_max=4, depth_mean=2.5, depth_max=3)
+    {'words_mean': 3.0, 'words_max': 4, 'depth_mean': 2.5, 'depth_max': 3}
     """
     words, depths = zip(*((len(tree), _depth(tree)) for tree in heads), strict=True)
-    return TreeSizes(sum(words) / len(words), max(words), sum(depths) / len(depths), max(depths))
+    return {
+        "words_mean": sum(words) / len(words),
+        "words_max": max(words),
+        "depth_mean": sum(depths) / len(depths),
+        "depth_max": max(depths),
+    }
 
 
 def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
     return {
         "trees": parses.count,
         "splits": {name: len(dataset.split(name).captions) for name in dataset.splits},
-        **asdict(tree_sizes(Tree.from_text(text).heads for text in texts)),
+        **tree_sizes(Tree.from_text(text).heads for text in texts),
         "parser": parses.parser,
         "parser_name": parser and str(parser),
         "agreement": parsed.agreement,
@@ -202,17 +205,13 @@ def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
 
 
 def _depth(heads: Sequence[int]) -> int:
-    known = [0] * (len(heads) + 1)
-    for place in range(1, len(heads) + 1):
-        way = []
-        while place and not known[place]:
-            way.append(place)
-            place = heads[place - 1]
-        depth = known[place]
-        for place in reversed(way):
-            depth += 1
-            known[place] = depth
-    return max(known)
+    children: dict[int, list[int]] = {}
+    for place, head in enumerate(heads, 1):
+        children.setdefault(head, []).append(place)
+    depth, level = 0, [0]
+    while level := [child for place in level for child in children.get(place, ())]:
+        depth += 1
+    return depth
 
 
 def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
@@ -273,3 +272,178 @@ def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -
         for tree, place in zip(parser([captions[place] for place in places]), places, strict=True)
     ]
     return sum(same) / len(same) if same else None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Captions of a split that stand one behind the other.
+
+    Args:
+        split: the split's name.
+        start: the place of the first of them in the split.
+        texts: the captions.
+    """
+
+    split: str
+    start: int
+    texts: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """The name of the file with their trees."""
+        return f"{self.split}-{self.start:09d}.conllu"
+
+
+def chunks_of(split: str, captions: Sequence[str]) -> list[Chunk]:
+    """Cuts a split's captions into chunks.
+
+    Example:
+
+    >>> [len(chunk.texts) for chunk in chunks_of("val", ["A dog"] * 1000)]
+    [512, 488]
+    """
+    return [Chunk(split, start, tuple(captions[start : start + CHUNK])) for start in range(0, len(captions), CHUNK)]
+
+
+class ParseWork:
+    """`.parses.partial` in a dataset's directory: the chunks that are parsed, and what they were parsed with.
+
+    Args:
+        dataset: the dataset's directory.
+    """
+
+    def __init__(self, dataset: Path) -> None:
+        self.dataset = dataset
+        self.root = dataset / ".parses.partial"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the work for one process; the lock dies with the process, however it ends.
+
+        Raises:
+            DataError: if another process holds it, or the file system refuses.
+        """
+        try:
+            self.root.mkdir(exist_ok=True)
+            lock = open(self.root / "lock", "wb")  # noqa: SIM115
+        except OSError as error:
+            raise DataError(f"Cannot write {self.root}: {error.strerror or error}.") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DataError(f"Another process is parsing {self.dataset}; wait for it or stop it.") from error
+            yield
+
+    def begin(self, plan: dict[str, Any]) -> bool:
+        """Makes ready for `plan`.
+
+        Returns:
+            Whether chunks of another plan were there, which are gone.
+        """
+        plan = plan | {"chunk": CHUNK}
+        with contextlib.suppress(DataError):
+            if read_json(self.root / _PLAN) == plan:
+                return False
+        # The plan goes first and comes last: what is interrupted here is never taken for finished work.
+        (self.root / _PLAN).unlink(missing_ok=True)
+        outdated = [path for path in self.root.iterdir() if path.name != "lock"]
+        for path in outdated:
+            path.unlink()
+        write_json(self.root / _PLAN, plan)
+        return bool(outdated)
+
+    def read(self, chunk: Chunk) -> list[Tree] | None:
+        """Returns the trees of a chunk that was parsed before; None if it was not."""
+        try:
+            sentences = list(read_conllu(self.root / chunk.file))
+        except DataError:
+            return None
+        if [sentence.id for sentence in sentences] != [str(place) for place in range(len(chunk.texts))]:
+            return None
+        return [sentence.tree for sentence in sentences]
+
+    def write(self, chunk: Chunk, trees: Sequence[Tree]) -> None:
+        """Keeps the trees of a chunk, whole or not at all."""
+        # No text beside them: the plan names the dataset, and so the captions.
+        sentences = (Sentence(str(place), None, tree) for place, tree in enumerate(trees))
+        write_conllu(sentences, self.root / chunk.file)
+
+
+def parse_chunks(
+    chunks: Sequence[Chunk], parser: Parser, processes: int
+) -> Generator[tuple[Chunk, list[Tree]], None, None]:
+    """Parses chunks, in one process or several; the trees are the same.
+
+    Args:
+        chunks: what to parse.
+        parser: the parser; other processes open it again.
+        processes: how many; with one, it is this process.
+
+    Yields:
+        Each chunk with its trees, as they are finished.
+
+    Raises:
+        DataError: if the parser fails, or a process of it is killed.
+    """
+    processes = min(processes, len(chunks))
+    if processes <= 1:
+        for chunk in chunks:
+            yield chunk, parser(chunk.texts)
+        return
+    # Processes that are forked would share the locks of TensorFlow's threads.
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    source = parser.folder or parser.info.name
+    pool = concurrent.futures.ProcessPoolExecutor(processes, context, initializer=_begin_process, initargs=(stop,))
+    try:
+        with _interrupts_ignored():
+            waiting = {pool.submit(_parse_here, source, chunk.texts): chunk for chunk in chunks}
+        for done in concurrent.futures.as_completed(waiting):
+            yield waiting.pop(done), done.result()
+    except BrokenProcessPool as error:
+        raise DataError(
+            "A process that parsed has been killed, perhaps for want of memory. What is parsed is kept; give "
+            "the same command with fewer --processes."
+        ) from error
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """What is started meanwhile takes no notice of Ctrl-C, which reaches all processes of a terminal."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# In a process of the pool: whether it shall end, and the parser, which is opened once.
+_stop: Any = None
+_opened = functools.cache(open_parser)
+
+
+def _begin_process(stop: Any) -> None:
+    global _stop
+    _stop = stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # A parent that is killed tells nobody, and the pool's processes would wait for work for ever.
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _parse_here(source: Path | str, texts: Sequence[str]) -> list[Tree]:
+    if _stop.is_set():
+        return []
+    return list(itertools.takewhile(lambda tree: not _stop.is_set(), _opened(source).stream(texts)))

@@ -12,12 +12,21 @@ from vsemb.errors import invalid_argument
 from vsemb.export import TextInput
 from vsemb.export.exportable import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.export.reference_outputs import Arrays
-from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
-from vsemb.systems.trees.trees import is_parsed
-from vsemb.text.normalize import readable_part
+from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_texts
 
-#: From raw texts to parsed texts, see `vsemb.systems.trees.trees`.
-Parse = Callable[[list[str]], Sequence[str]]
+
+def refuse_raw(texts: Sequence[str]) -> Sequence[str]:
+    """Refuses texts that have to be parsed, where there is no parser.
+
+    Raises:
+        InvalidArgumentError: always.
+    """
+    raise invalid_argument(
+        "text",
+        texts[0],
+        "a parsed text, since the model takes dependency trees and has no parser",
+        "Name a parser with --parser, or parse the texts before: vsemb annotate --dependencies.",
+    )
 
 
 class TreeInput(TextInput):
@@ -29,7 +38,7 @@ class TreeInput(TextInput):
 
     Args:
         tokenizer: of parsed texts.
-        parse: from raw texts to parsed texts; None where none is raw.
+        parse: from raw texts to parsed texts; by default there is no parser.
         parser: what the parser of the training is called; "" where it is not known.
     """
 
@@ -41,7 +50,7 @@ class TreeInput(TextInput):
     max_bytes: ClassVar[int | None] = None
     instance: ClassVar[Any] = {"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}
 
-    def __init__(self, tokenizer: TreeTokenizer, parse: Parse | None = None, parser: str = "") -> None:
+    def __init__(self, tokenizer: TreeTokenizer, parse: Parse = refuse_raw, parser: str = "") -> None:
         super().__init__(tokenizer)
         self.parse = parse
         self.parser = parser
@@ -58,7 +67,7 @@ class TreeInput(TextInput):
         encode_ids = function_of(served.id_rows, tf.TensorSpec([None, None, 2], tf.int32, name="ids"))
 
         def encode_text(text: tf.Tensor) -> Outputs:
-            given = tf.convert_to_tensor(text).numpy().tolist()
+            given = [each.decode(errors="replace") for each in tf.convert_to_tensor(text).numpy().tolist()]
             texts = one_row_at_least(tf.constant(parsed_texts(given, self.parse), tf.string))
             return first_rows(encode_ids(self.tokenizer(texts)), len(given))
 
@@ -105,38 +114,6 @@ def from_the_left(tokens: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Te
     padded = (tf.pad(values, [[0, 0], [0, steps]]) for values in (tokens, heads))
     tokens, heads = (tf.gather(values, places, axis=1, batch_dims=1) for values in padded)
     return tokens, heads
-
-
-def parsed_texts(texts: Sequence[bytes], parse: Parse | None) -> list[str]:
-    r"""Parses texts for a model that takes trees.
-
-    Args:
-        texts: in UTF-8, read up to `vsemb.text.normalize.MAX_BYTES`. One that is parsed already stays as it
-            is, and what has nothing in it is "".
-        parse: the parser; called once with all texts that need it, not at all where none does.
-
-    Raises:
-        InvalidArgumentError: for a text that has to be parsed where there is no parser.
-
-    Example:
-
-    >>> parsed_texts([b"dogs", b" ", b"a\t2\ndog\t0"], lambda texts: [f"{text}\t0" for text in texts])
-    ['dogs\t0', '', 'a\t2\ndog\t0']
-    """
-    decoded = [text.decode(errors="replace") for text in texts]
-    decoded = [text if is_parsed(text) else readable_part(text) for text in decoded]
-    raw = [row for row, text in enumerate(decoded) if text and not is_parsed(text)]
-    if raw and parse is None:
-        raise invalid_argument(
-            "text",
-            decoded[raw[0]],
-            "a parsed text, since the model takes dependency trees and has no parser",
-            "Name a parser with --parser, or parse the texts before: vsemb annotate --dependencies.",
-        )
-    if raw and parse is not None:
-        for row, text in zip(raw, parse([decoded[row] for row in raw]), strict=True):
-            decoded[row] = text
-    return decoded
 
 
 def golden_trees(tokenizer: TreeTokenizer) -> Arrays:

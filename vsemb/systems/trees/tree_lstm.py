@@ -11,8 +11,7 @@ from keras import ops
 
 from vsemb.configured import build_layers, uniform
 from vsemb.encoders.pooling import PooledSentenceEncoder
-from vsemb.encoders.text_encoder import TextSpec
-from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.parts import Count, Positive, Share, Size, between
 from vsemb.systems.trees.ops import root_states, tree_lstm_states
 

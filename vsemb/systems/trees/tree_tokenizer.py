@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
+from vsemb.parts import Count, require
+from vsemb.systems.trees.trees import is_parsed
+from vsemb.text.normalize import readable_part
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text.vocabulary import Vocabulary, count_tokens
 
-_CHUNK = 8192
+#: From raw texts to parsed texts, see `vsemb.systems.trees.trees`.
+Parse = Callable[[list[str]], Sequence[str]]
+
 _WORD = r"[^\t\n\r\x00]+"
 _LINE = r"[^\t]*\t[0-9]{1,9}"
 _NO_HEAD = "-1"
@@ -119,23 +123,16 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None =
     >>> tree_vocabulary(["The\t2\nU.S.\t0", "the\t2\nu.s.\t0", "U.S.\t0"]).words
     ('U.S.', 'the')
     """
-    if size is not None and size < 1:
-        raise invalid_argument("size", size, "an integer >= 1, or None")
-    counts: Counter[bytes] = Counter()
-    total, remaining = 0, iter(texts)
-    while chunk := list(itertools.islice(remaining, _CHUNK)):
-        total += len(chunk)
-        words, _ = _cut(*_lines(tf.constant(chunk, tf.string)), _ALL)
-        counts.update(words.flat_values.numpy().tolist())
-    written = [word.decode() for word in counts]
+    require("size", size, Count | None)
+    counts = count_tokens(texts, lambda chunk: _cut(*_lines(chunk), _ALL)[0])
     ways: dict[str, list[tuple[int, bool, str]]] = {}
-    for key, word, count in zip(_lower(written), written, counts.values(), strict=True):
+    for key, (word, count) in zip(_lower(counts), counts.items(), strict=True):
         ways.setdefault(key, []).append((-count, word != key, word))
     sums = sorted((sum(count for count, _, _ in found), key) for key, found in ways.items())
     kept = [min(ways[key])[2] for count, key in sums if -count >= min_count and _allowed(key)]
     kept = [word for word in kept if _allowed(word)]
     if not kept:
-        raise DataError(f"No word of {total} parsed captions is seen {min_count} times; lower min_count={min_count}.")
+        raise DataError(f"No word of the parsed captions is seen {min_count} times; lower min_count={min_count}.")
     return Vocabulary(kept[:size])
 
 
@@ -221,3 +218,23 @@ def _valid_utf8(texts: tf.Tensor) -> tf.Tensor:
 
 def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(values, tf.cast(lengths, tf.int64), validate=False)
+
+
+def parsed_texts(texts: Sequence[str], parse: Parse) -> list[str]:
+    r"""Parses the texts that are not parsed yet.
+
+    Args:
+        texts: read up to `vsemb.text.normalize.MAX_BYTES`. A parsed text stays as it is, and a blank one is "".
+        parse: called once with all texts that need it, not at all where none does.
+
+    Example:
+
+    >>> parsed_texts(["dogs", " ", "a\t2\ndog\t0"], lambda texts: [f"{text}\t0" for text in texts])
+    ['dogs\t0', '', 'a\t2\ndog\t0']
+    """
+    found = [text if is_parsed(text) else readable_part(text) for text in texts]
+    raw = [row for row, text in enumerate(found) if text and not is_parsed(text)]
+    if raw:
+        for row, text in zip(raw, parse([found[row] for row in raw]), strict=True):
+            found[row] = text
+    return found

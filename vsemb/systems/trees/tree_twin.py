@@ -61,8 +61,7 @@ from __future__ import annotations
 import dataclasses
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.hybrid import SequenceAndBag
-from vsemb.encoders.projection_mlp import MLP, MLPText
+from vsemb.encoders.composite import MLP, MLPText, SequenceAndBag
 from vsemb.losses.ranking import Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training

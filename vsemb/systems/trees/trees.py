@@ -11,17 +11,17 @@ import gzip
 import io
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from vsemb.errors import DataError
-from vsemb.files import replacing
+from vsemb.files import reading, replacing
 
 # A head as it stands in text. Longer numbers are heads of no sentence, nor would int32 hold them.
 _HEAD = re.compile(r"[0-9]{1,9}")
-_SEPARATORS = "\t\n\r\0"
+# A word, tag or relation: no separators, and no halves of characters, which UTF-8 does not write.
+_TOKEN = re.compile("[^\t\n\r\0\ud800-\udfff]+")
 _PARSED = re.compile(r"[^\t\n\r\0]+\t[0-9]{1,9}(?:\n[^\t\n\r\0]+\t[0-9]{1,9})*")
 
 _COMMENT = re.compile(r"#\s*(sent_id|text)\s*= ?(.*)")
@@ -106,18 +106,15 @@ class Tree:
             if values and len(values) != size:
                 raise DataError(f"{where}: {size} words have {len(values)} {name}s.")
             _check_strings(where, name, values)
-        if set(map(type, self.heads)) != {int} or min(self.heads) < 0 or max(self.heads) > size:
-            place = next(i for i, h in enumerate(self.heads) if type(h) is not int or not 0 <= h <= size)
-            head = self.heads[place]
-            raise DataError(f"{where}: the head of {self._name(place + 1)} is {head!r}; expected 0 to {size}.")
-        if (roots := self.heads.count(0)) != 1:
-            if not roots:
-                raise DataError(f"{where}: no word is the root; the head of one must be 0.")
-            first = self.heads.index(0)
-            second = self.heads.index(0, first + 1)
+        for place, head in enumerate(self.heads, 1):
+            if type(head) is not int or not 0 <= head <= size:
+                raise DataError(f"{where}: the head of {self._name(place)} is {head!r}; expected 0 to {size}.")
+        roots = [self._name(place) for place, head in enumerate(self.heads, 1) if not head]
+        if not roots:
+            raise DataError(f"{where}: no word is the root; the head of one must be 0.")
+        if len(roots) > 1:
             raise DataError(
-                f"{where}: {roots} words are roots, {self._name(first + 1)} and {self._name(second + 1)} "
-                "among them; a tree has one."
+                f"{where}: {len(roots)} words are roots, {roots[0]} and {roots[1]} among them; a tree has one."
             )
         if place := self._cycle():
             what = "is its own head" if self.heads[place - 1] == place else "hangs on itself over other words"
@@ -151,30 +148,12 @@ def is_parsed(text: str) -> bool:
 
 
 def _check_strings(where: str, name: str, values: Sequence[str]) -> None:
-    if not values:
-        return
-    try:
-        together = "".join(values)
-        together.encode()
-        if "" not in values and not any(separator in together for separator in _SEPARATORS):
-            return
-    except (TypeError, UnicodeEncodeError):
-        pass
-    place = next(i for i, value in enumerate(values) if not _is_token(value))
-    raise DataError(
-        f"{where}: {name} {place + 1} is {str(values[place])[:80]!r}; expected text, not empty, without "
-        "tabs, line breaks and NUL."
-    )
-
-
-def _is_token(value: object) -> bool:
-    if not isinstance(value, str) or not value or any(separator in value for separator in _SEPARATORS):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    for place, value in enumerate(values, 1):
+        if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+            raise DataError(
+                f"{where}: {name} {place} is {str(value)[:80]!r}; expected text, not empty, without tabs, line breaks "
+                "and NUL."
+            )
 
 
 @dataclass(frozen=True)
@@ -215,18 +194,14 @@ def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
     ...     print(sentence.id, sentence.tree.words, sentence.line)
     7 ('A', 'dog') 3
     """
-    try:
-        with open(path, "rb") as file:
-            content = file
-            if file.peek(2)[:2] == _GZIP:
-                content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
-            for first, lines in _blocks(path, content):
-                sentence = _sentence(path, first, lines)
-                if sentence is not None:
-                    yield sentence
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"The CoNLL-U file {path} cannot be read: {reason}.") from error
+    with reading(path, "CoNLL-U file"), open(path, "rb") as file:
+        content = file
+        if file.peek(2)[:2] == _GZIP:
+            content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
+        for first, lines in _blocks(path, content):
+            sentence = _sentence(path, first, lines)
+            if sentence is not None:
+                yield sentence
 
 
 def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) -> None:

@@ -10,8 +10,7 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
-from vsemb.encoders.words import UNKNOWN_ID, WordEmbedding
+from vsemb.encoders.text_encoder import UNKNOWN_ID, TextEncoderPart, TextSpec, WordEmbedding
 from vsemb.ops.pooling import masked_sum
 
 Tensor = Any

@@ -10,9 +10,8 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.recurrent_layers import GRU, LSTM
-from vsemb.encoders.text_encoder import TextSpec
-from vsemb.encoders.words import WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.recurrent import GRU, LSTM
+from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
 from vsemb.parts import Share, Size
 

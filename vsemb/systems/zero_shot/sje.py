@@ -33,7 +33,7 @@ Deviations:
   behind them; with it the CNN-RNN over words did not learn at this rate, and bags of words and attributes
   had their best epoch within the first five.
 - The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is kept.
-- `word2vec` learns its vectors from the training captions (`vsemb.text.cooccurrence`); give a file with
+- `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`); give a file with
   `--set text.encoder.words.vectors=PATH` for those of a larger corpus.
 - The epochs are fewer than the 300 of the paper, since the best one comes early on smaller data.
 """
@@ -42,10 +42,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vsemb.encoders.bag import Linear
 from vsemb.encoders.image import NoProjection
-from vsemb.encoders.linear import Linear
 from vsemb.encoders.recurrent import Recurrent
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.ranking import All, Hardest
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
@@ -58,8 +58,7 @@ from vsemb.systems.zero_shot.class_names import ClassNames
 from vsemb.systems.zero_shot.convolutional import Convolutional
 from vsemb.systems.zero_shot.structured_loss import Structured
 from vsemb.systems.zero_shot.validation import ZeroShot
-from vsemb.text.characters import Characters
-from vsemb.text.tokenizers import Words
+from vsemb.text.tokenizers import Characters, Words
 from vsemb.training.optimizers import RMSprop, Step
 
 _PAPER = "Reed, Akata, Lee, Schiele 2016, arXiv:1605.05395"

@@ -8,8 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
-from vsemb.encoders.words import WordEmbedding, WordVectors
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec, WordEmbedding, WordVectors
 from vsemb.parts import Share
 
 

@@ -5,7 +5,7 @@ from outsider.gated_mean import GatedMean
 from outsider.soft_margin import SoftMargin
 from outsider.trigrams import Trigrams
 from vsemb.data.batches import Pairs
-from vsemb.encoders.words import WordVectors
+from vsemb.encoders.text_encoder import WordVectors
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Pixels, Text

@@ -8,7 +8,7 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone
-from vsemb.image.pyramid import PyramidPooling
+from vsemb.image.pooling import PyramidPooling
 
 
 def pooled(features: np.ndarray, *levels: int) -> np.ndarray:
@@ -45,7 +45,6 @@ def test_of_a_backbone_and_back_from_its_configuration():
     assert backbone.output_shape == (None, 10 * 128)
     layer = PyramidPooling((2,))
     assert PyramidPooling.from_config(layer.get_config()).levels == (2,)
-    assert layer.compute_output_shape((None, 4, 4, 5)) == (None, 20)
 
 
 def test_refusals():

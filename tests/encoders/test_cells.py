@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.contract import check_config, check_layer
 from tests.losses.slow import finite_differences
 from tests.oracles import TOLERANCE, oracle
-from vsemb.encoders import PeepholeLSTMCell
+from vsemb.encoders import PeepholeLSTMCell, ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 
 
 def from_oracle(peepholes: bool = True) -> tuple[PeepholeLSTMCell, np.ndarray]:
@@ -139,3 +139,76 @@ class _Wrapped(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "units": self.units}
+
+
+DIM, UNITS = 3, 4
+CELLS = [(ProjectedGRUCell, keras.layers.GRU), (ProjectedLSTMCell, keras.layers.LSTM)]
+
+
+@pytest.mark.parametrize(("cell", "layer"), CELLS)
+def test_the_same_as_the_layer_of_keras(cell, layer) -> None:
+    keras.utils.set_random_seed(0)
+    theirs = layer(UNITS, return_sequences=True)
+    theirs.build((None, None, DIM))
+    theirs.cell.bias.assign(np.random.default_rng(1).normal(size=theirs.cell.bias.shape))
+    inputs = tf.constant(np.random.default_rng(0).normal(size=(2, 5, DIM)), tf.float32)
+    ours = keras.layers.RNN(cell(UNITS), return_sequences=True)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs)
+        expected = theirs(inputs)
+        kernel, recurrent, bias = theirs.trainable_variables
+        if not ours.built:
+            ours.build((None, None, kernel.shape[1]))
+            ours.set_weights([recurrent.numpy(), bias.numpy()])
+        found = ours(tf.matmul(inputs, kernel))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tape.gradient(found, inputs), tape.gradient(expected, inputs), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("cell", "layer"), CELLS)
+def test_config_and_first_weights(cell, layer) -> None:
+    check_config(cell(UNITS))
+    check_config(cell(UNITS, keras.initializers.RandomUniform(-0.1, 0.1)))
+    built, theirs = cell(UNITS), layer(UNITS)
+    built.build((None, cell.gates * UNITS))
+    theirs.build((None, None, DIM))
+    np.testing.assert_array_equal(built.bias, theirs.cell.bias)
+
+
+def states_of(cell: ReLUCell, inputs: np.ndarray) -> np.ndarray:
+    return keras.layers.RNN(cell, return_sequences=True)(inputs.astype(np.float32)).numpy()
+
+
+def test_by_hand() -> None:
+    cell = ReLUCell(2)
+    cell.build((None, 2))
+    cell.set_weights([np.array([[0.5, 1.0], [-1.0, 0.0]]), np.array([0.1, -0.2])])
+    # (1, 0) + b = (1.1, -0.2 -> 0); then (0.55, 1.1) + (0, 1) + b = (0.65, 1.9);
+    # then (0.325 - 1.9, 0.65) + (1, 0) + b = (-0.475 -> 0, 0.45).
+    expected = [[1.1, 0], [0.65, 1.9], [0, 0.45]]
+    np.testing.assert_allclose(states_of(cell, np.array([[[1, 0], [0, 1], [1, 0]]]))[0], expected, rtol=1e-6)
+
+
+def test_config() -> None:
+    check_config(ReLUCell(3))
+    check_config(ReLUCell(3, keras.initializers.RandomUniform(-0.1, 0.1)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_states_of_long_sentences_stay_small_and_apart(seed: int) -> None:
+    # What the docstring says of inputs that are ReLUs themselves.
+    keras.utils.set_random_seed(seed)
+    inputs = np.maximum(np.random.default_rng(seed).normal(size=(1, 60, 256)), 0)
+    length = np.linalg.norm(inputs, axis=-1).mean()
+
+    def longest_and_likeness(initializer: str | None) -> tuple[float, float]:
+        states = states_of(ReLUCell(256, initializer), inputs)[0]
+        unit = states / np.linalg.norm(states, axis=1, keepdims=True)
+        return np.linalg.norm(states, axis=1).max() / length, float(unit[-1] @ unit[-2])
+
+    longest, likeness = longest_and_likeness(None)
+    assert longest < 2
+    assert likeness < 0.7
+    longest, likeness = longest_and_likeness("identity")
+    assert longest > 30
+    assert likeness > 0.99

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from vsemb.text.unigram import likeliest, substrings
+from vsemb.text.segmentation import likeliest, substrings
 
 
 def every_segmentation(letters: int, longest: int) -> list[list[int]]:

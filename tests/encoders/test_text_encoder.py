@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from tests.contract import check_layer
 from vsemb.encoders import WordEmbedding
-from vsemb.encoders.words import padding_mask
+from vsemb.encoders.text_encoder import TextCorpus, padding_mask
 from vsemb.errors import InvalidArgumentError
+from vsemb.text import Vocabulary
 
 IDS = np.array([[2, 3, 4], [1, 0, 0]], np.int32)
 
@@ -92,3 +93,9 @@ def test_padding_mask() -> None:
 def test_bad_arguments(arguments) -> None:
     with pytest.raises(ValueError, match="Invalid value"):
         WordEmbedding(**arguments)
+
+
+def test_document_frequencies_count_a_word_once_a_text() -> None:
+    # Texts: [2, 2, 3], [], [3].
+    corpus = TextCorpus(Vocabulary(["a", "b", "c"]), np.array([2, 2, 3, 3]), np.array([0, 3, 3, 4]), True, 0)
+    assert corpus.document_frequencies.tolist() == [0, 0, 1, 2, 0]

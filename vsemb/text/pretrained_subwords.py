@@ -1,0 +1,376 @@
+"""Tokenizers whose subwords and ids were published with a network, rebuilt in graph: CLIP's and SigLIP's.
+
+Core operations only, so that a SavedModel runs on every TensorFlow Serving; keras-hub's own tokenizers need
+tensorflow_text's.
+"""
+
+from __future__ import annotations
+
+import string
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.text.normalize import WHITE_SPACE, readable
+from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
+from vsemb.text.tokenizers import Tokenizer
+from vsemb.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+
+#: Added to published ids: 0 is padding here, and 1 an unknown word, which such tokenizers never give.
+SHIFT = 2
+#: Bytes, or letters, of a word that are read: a longer run without white space or punctuation is not a word.
+MAX_WORD = 256
+#: Ends a word's last piece (CLIP).
+END_OF_WORD = "</w>"
+#: Stands for the blank in front of a word (SentencePiece).
+BLANK = "▁"
+# CLIP's, from the code of Radford et al.; white space has become a blank before.
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
+# Type of the unigram models of the sentencepiece library, and those of its pieces that are read here.
+_UNIGRAM = 1
+_NORMAL, _UNKNOWN, _DEFINED, _BYTE = 1, 2, 4, 6
+# What an unknown letter costs beside the worst piece, in the library.
+_UNKNOWN_PENALTY = 10.0
+_LETTERS = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
+
+
+class PretrainedSubwordTokenizer(Tokenizer):
+    """Base of the tokenizers with published ids: a piece of id i there has id i + 2 here.
+
+    Args:
+        vocabulary: the return value of `piece_vocabulary` for all pieces.
+        max_length: longer texts are cut to so many pieces.
+
+    Raises:
+        InvalidArgumentError: for `max_length` < 1.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, max_length: int) -> None:
+        super().__init__(vocabulary, max_length, lookup=False)
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes without cutting: (batch,) string -> (batch, None) ragged int32."""
+        raise NotImplementedError
+
+    def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        ids = self.ragged(texts)
+        return ids.with_flat_values(tf.gather(tf.constant(self.vocabulary.tokens), ids.flat_values))
+
+    def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self.ids(tf.convert_to_tensor(texts))[:, : self.max_length]
+
+
+def piece_vocabulary(pieces: Sequence[str]) -> Vocabulary:
+    r"""Lists published pieces by id, written so that a vocabulary takes them.
+
+    White space and control characters are written as `\u` and their number, the names that a vocabulary
+    reserves in brackets, and what is there already once more with its id.
+
+    Example:
+
+    >>> piece_vocabulary(["<pad>", "a", "\n", "a"]).words
+    ('[<pad>]', 'a', '\\u000a', 'a#3')
+    """
+    words: dict[str, None] = {}
+    for number, piece in enumerate(pieces):
+        visible = (x if x.isprintable() and not x.isspace() else f"\\u{ord(x):04x}" for x in piece)
+        word = "".join(visible) or "[]"
+        word = f"[{word}]" if word in (PADDING, UNKNOWN) else word
+        words[f"{word}#{number}" if word in words else word] = None
+    return Vocabulary(list(words))
+
+
+class BytePairTokenizer(PretrainedSubwordTokenizer):
+    """The tokenizer of CLIP (arXiv:2103.00020): lower-cased words, digits and signs, and pieces of them.
+
+    As in the code of Radford et al. and the `tokenizers` library, without repairing text (`ftfy`) and without
+    composing letters and accents that are given apart. Within `tf.data`, keras-hub's own `CLIPTokenizer`
+    keeps the digits of a number together; here, as in training CLIP, each stands for itself. Of a word
+    `MAX_WORD` bytes are read.
+
+    Args:
+        vocabulary: `vocabulary.words[i]` stands for the piece of id i of the published vocabulary, whose id
+            here is i + 2.
+        ids: piece -> id in the published vocabulary.
+        merges: pairs of pieces, first those merged first.
+        specials: words that are pieces as they are, such as `"<|endoftext|>"`.
+        unknown: the published id of bytes that have no piece.
+        max_length: longer texts are cut to so many pieces.
+        lower: whether texts are lower-cased.
+
+    Raises:
+        InvalidArgumentError: for a merge of pieces that are not in the vocabulary.
+
+    Example:
+
+    >>> ids = {"a": 0, "b": 1, "b</w>": 2, "ab</w>": 3, "<end>": 4}
+    >>> tokenizer = BytePairTokenizer(Vocabulary(list(ids)), ids, [("a", "b</w>")], ["<end>"], 4)
+    >>> tokenizer(["ab AB", "bab"]).numpy().tolist()
+    [[5, 5], [3, 5]]
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        ids: Mapping[str, int],
+        merges: Sequence[tuple[str, str]],
+        specials: Sequence[str],
+        unknown: int,
+        max_length: int = 75,
+        lower: bool = True,
+    ) -> None:
+        super().__init__(vocabulary, max_length)
+        self.lower = lower
+        ids = {piece: number + SHIFT for piece, number in ids.items()}
+        self._size = 1 + max(ids.values())
+        pairs, merged = [], []
+        for left, right in merges:
+            if not {left, right, left + right} <= ids.keys():
+                raise invalid_argument("merges", f"{left} {right}", "pieces of the vocabulary")
+            pairs.append(ids[left] * self._size + ids[right])
+            merged.append(ids[left + right])
+        letters = byte_letters()
+        # Row 0: a byte within a word; row 1: its last.
+        self._bytes = tf.constant(
+            [[ids.get(letter + end, unknown + SHIFT) for letter in letters] for end in ("", END_OF_WORD)], tf.int32
+        )
+        self._merged = tf.constant(merged or [0], tf.int32)
+        self.ranks = _table(tf.constant(pairs or [-1], tf.int64), range(len(pairs) or 1), NEVER)
+        self.specials = _table(tf.constant(specials, tf.string), [ids[word] for word in specials], 0)
+        quoted = ("".join(letter if letter.isalnum() else rf"\{letter}" for letter in word) for word in specials)
+        self._words = f"({'|'.join([*quoted, _WORDS])})"
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = readable(texts)
+        if self.lower:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
+        words = tf.strings.split(tf.strings.regex_replace(texts, self._words, r"\1 "), sep=" ")
+        # What is between two matches, and behind the last, is empty.
+        words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
+        return segment_distinct(words, self._segment)
+
+    def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The pieces of words, each by itself: (words,) string -> (words, None) ragged int32."""
+        special = self.specials.lookup(words)
+        letters = tf.strings.bytes_split(tf.strings.substr(words, 0, MAX_WORD))
+        codes = tf.cast(tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8), [-1]), tf.int32)
+        last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
+        ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
+        merged = merge_neighbours(ids.to_tensor(), self._join)
+        # One column more, so that there is one.
+        merged = tf.pad(merged, [[0, 0], [0, 1]])
+        alone = tf.pad(special[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
+        merged = tf.where(special[:, None] > 0, alone, merged)
+        return tf.ragged.boolean_mask(merged, merged > 0)
+
+    def _join(self, left: tf.Tensor, right: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ranks = self.ranks.lookup(tf.cast(left, tf.int64) * self._size + tf.cast(right, tf.int64))
+        return tf.gather(self._merged, tf.where(ranks < NEVER, ranks, 0)), ranks
+
+
+def byte_letters() -> list[str]:
+    """Returns the letter that stands for each byte in a vocabulary: itself where it can be seen (GPT-2).
+
+    Example:
+
+    >>> letters = byte_letters()
+    >>> letters[65], letters[32], len(set(letters))
+    ('A', 'Ġ', 256)
+    """
+    seen = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = iter(range(256, 512))
+    return [chr(byte) if byte in seen else chr(next(others)) for byte in range(256)]
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """A model of the sentencepiece library.
+
+    Attributes:
+        pieces: by id.
+        scores: float32, their logarithmic probabilities.
+        kinds: their types, as the library numbers them.
+        normalized: letter -> what the library makes of it, where that is something else.
+        blank_first: whether a blank is put in front of a text.
+    """
+
+    pieces: tuple[str, ...]
+    scores: np.ndarray
+    kinds: tuple[int, ...]
+    normalized: dict[str, str]
+    blank_first: bool
+
+    @classmethod
+    def read(cls, proto: bytes, name: str = "the sentencepiece model") -> PieceModel:
+        """Reads a `.spm` or `.model` file's content.
+
+        Args:
+            proto: the content.
+            name: what the file is called in an error.
+
+        Raises:
+            DataError: if it is no such model, or not one of unigrams.
+        """
+        import sentencepiece
+
+        try:
+            model = list(_fields(proto))
+            parts = [dict(_fields(value)) for number, value in model if number == 1]
+            trainer, normalizer = (
+                dict(_fields(next((value for found, value in model if found == number), b""))) for number in (2, 3)
+            )
+            pieces = tuple(part[1].decode() for part in parts)
+            scores = np.array([struct.unpack("<f", part.get(2, b"\0\0\0\0"))[0] for part in parts], np.float32)
+            kinds = tuple(part.get(3, _NORMAL) for part in parts)
+            processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        except (ValueError, LookupError, AttributeError, TypeError, struct.error, RuntimeError) as error:
+            raise DataError(f"{name} is no model of sentencepiece: {error}.") from error
+        if trainer.get(3, _UNIGRAM) != _UNIGRAM or _UNKNOWN not in kinds:
+            raise DataError(
+                f"{name} is no unigram model, the one kind of sentencepiece models that is read in graph. "
+                "The presets of SigLIP have one; those of SigLIP 2 do not."
+            )
+        # Neighbours that letters do not merge with.
+        whole = processor.Normalize([f"|{letter}|" for letter in _LETTERS])
+        found = {
+            letter: text.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
+            for letter, text in zip(_LETTERS, whole, strict=True)
+        }
+        changed = {letter: text for letter, text in found.items() if text != letter}
+        return cls(pieces, scores, kinds, changed, bool(normalizer.get(3, 1)))
+
+
+class SentencePieceTokenizer(PretrainedSubwordTokenizer):
+    """Splits a text into the pieces of a unigram model.
+
+    As the sentencepiece library, but that letters are normalised one by one, so that an accent given apart
+    stays apart, and that a word is cut at 256 letters. Pieces never reach from one word into the next, so
+    each word is segmented by itself, by dynamic programming over its letters.
+
+    Args:
+        vocabulary: what `piece_vocabulary` makes of the model's pieces.
+        model: the model.
+        max_length: longer texts are cut to so many pieces.
+        canonical: whether texts are lower-cased and lose ASCII's punctuation first, as SigLIP's.
+
+    Raises:
+        DataError: if the model has pieces that reach across words.
+
+    Example:
+
+        model = PieceModel.read(Path("vocabulary.spm").read_bytes())
+        tokenizer = SentencePieceTokenizer(piece_vocabulary(model.pieces), model)
+        tokenizer(["a dog on a beach"])
+    """
+
+    def __init__(self, vocabulary: Vocabulary, model: PieceModel, max_length: int = 63, canonical: bool = True) -> None:
+        super().__init__(vocabulary, max_length)
+        self.canonical = canonical
+        self.blank_first = model.blank_first
+        self._unknown = model.kinds.index(_UNKNOWN) + SHIFT
+        known = [place for place, kind in enumerate(model.kinds) if kind in (_NORMAL, _DEFINED)]
+        across = [model.pieces[place] for place in known if model.pieces[place].strip(BLANK).count(BLANK)]
+        if across:
+            raise DataError(f"Pieces of the sentencepiece model reach across words: {across[0]!r}.")
+        self._longest = max(len(model.pieces[place]) for place in known)
+        scores = model.scores.copy()
+        normal = model.scores[[place for place in known if model.kinds[place] == _NORMAL] or known]
+        for place in known:
+            if model.kinds[place] == _DEFINED:
+                scores[place] = len(model.pieces[place].encode()) * normal.max() - 0.1
+        scores[self._unknown - SHIFT] = normal.min() - _UNKNOWN_PENALTY
+        self._scores = tf.constant(np.append([-np.inf] * SHIFT, scores), tf.float32)
+        self.known = _table([model.pieces[place] for place in known], [place + SHIFT for place in known], 0)
+        spelling = sorted(
+            (int(piece[1:-1], 16), place + SHIFT)
+            for place, (piece, kind) in enumerate(zip(model.pieces, model.kinds, strict=True))
+            if kind == _BYTE
+        )
+        # Pieces of single bytes, which spell what is unknown, if there are such.
+        self._bytes = tf.constant([place for _, place in spelling], tf.int32) if len(spelling) == 256 else None
+        letters = model.normalized or {"\0": "\0"}
+        self.letters = _table(list(letters), list(letters.values()), "\0")
+
+    def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        texts = readable(texts)
+        if self.canonical:
+            texts = tf.strings.lower(texts, encoding="utf-8")
+            signs = "".join(rf"\{sign}" for sign in string.punctuation)
+            texts = tf.strings.regex_replace(texts, f"[{signs}]", "")
+        letters = tf.strings.unicode_split(texts, "UTF-8")
+        found = self.letters.lookup(letters.flat_values)
+        letters = letters.with_flat_values(tf.where(tf.equal(found, "\0"), letters.flat_values, found))
+        texts = tf.strings.regex_replace(tf.strings.reduce_join(letters, axis=-1), f"[{WHITE_SPACE}]+", " ")
+        words = tf.strings.split(tf.strings.strip(texts), sep=" ")
+        words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
+        blanks = tf.fill(tf.shape(words.flat_values), BLANK)
+        if not self.blank_first:
+            starts = tf.boolean_mask(words.row_starts(), words.row_lengths() > 0)[:, None]
+            blanks = tf.tensor_scatter_nd_update(blanks, starts, tf.fill(tf.shape(starts)[:1], ""))
+        words = words.with_flat_values(tf.strings.join([blanks, words.flat_values]))
+        return self._joined(segment_distinct(words, self._segment))
+
+    def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """The likeliest pieces of words: (words,) string -> (words, None) ragged int32."""
+        counts = tf.minimum(tf.strings.length(words, unit="UTF8_CHAR"), MAX_WORD)
+        _, pieces, letters = unigram_pieces(words, counts, self.known, self._scores, self._longest, self._unknown)
+        if self._bytes is not None:
+            codes = tf.cast(tf.io.decode_raw(letters, tf.uint8, fixed_length=4), tf.int32)
+            there = tf.range(4) < tf.strings.length(letters)[:, :, None]
+            spelled = tf.where(there, tf.gather(self._bytes, codes), 0)
+            alone = tf.pad(pieces[:, :, None], [[0, 0], [0, 0], [0, 3]])
+            every = tf.where(tf.equal(pieces, self._unknown)[:, :, None], spelled, alone)
+            pieces = tf.reshape(every, tf.stack([tf.shape(every)[0], 4 * tf.shape(every)[1]]))
+        return tf.ragged.boolean_mask(pieces, pieces > 0)
+
+    def _joined(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Keeps one of unknown letters that follow each other."""
+        flat, rows = ids.flat_values, ids.value_rowids()
+        unknown = tf.equal(flat, self._unknown)
+        again = unknown[1:] & unknown[:-1] & tf.equal(rows[1:], rows[:-1])
+        # The first has none before it, if there is a first.
+        again = tf.concat([tf.zeros_like(unknown[:1]), again], axis=0)
+        return tf.ragged.boolean_mask(ids, ids.with_flat_values(~again))
+
+
+def _table(keys: Any, values: Sequence[Any], default: Any) -> tf.lookup.StaticHashTable:
+    """Returns a table of strings or int64 to strings or int32."""
+    values = tf.constant(values, tf.string if isinstance(default, str) else tf.int32)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Reads the fields of a protocol buffer: number and value, bytes or an integer.
+
+    The library's own module of its messages needs the very protobuf that it was made with.
+    """
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while place < len(message):
+        tag = varint()
+        kind = tag & 7
+        if kind == 0:
+            yield tag >> 3, varint()
+            continue
+        length = {1: 8, 5: 4}.get(kind) or (varint() if kind == 2 else -1)
+        if length < 0 or place + length > len(message):
+            raise ValueError("it is damaged")
+        yield tag >> 3, message[place : place + length]
+        place += length
