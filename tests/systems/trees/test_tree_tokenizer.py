@@ -384,7 +384,7 @@ def test_vocabularies_that_cannot_be() -> None:
         tree_vocabulary(words("a", "a"), min_count=3)
     with pytest.raises(DataError, match="No word of the parsed captions "):
         tree_vocabulary(["A dog", ""])
-    with pytest.raises(DataError, match="No word of 0 "):
+    with pytest.raises(DataError, match="No word of the parsed captions "):
         tree_vocabulary([])
     with pytest.raises(InvalidArgumentError, match="size=0"):
         tree_vocabulary(words("a"), size=0)
