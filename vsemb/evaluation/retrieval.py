@@ -299,7 +299,7 @@ def _summary(folds: list[_Ranked], recalls: Sequence[int], bootstrap: int, seed:
     intervals = None
     if bootstrap:
         intervals = {side: _intervals(ranked, recalls, bootstrap, seed) for side, ranked in sides.items()}
-    return RetrievalMetrics(**means, images=images, texts=texts, intervals=intervals)
+    return RetrievalMetrics(means["image_to_text"], means["text_to_image"], images, texts, intervals)
 
 
 def _fold_mean(folds: list[np.ndarray], recalls: Sequence[int]) -> dict[str, float]:

@@ -14,8 +14,6 @@ from PIL import Image
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.systems.zero_shot import flowers
-from vsemb.systems.zero_shot.flowers import render as flower_render
-from vsemb.systems.zero_shot.flowers import world as flower_world
 
 # What the words of a description mean, head by head: word -> (part, values that it may stand for).
 VOCABULARY = {
@@ -135,8 +133,6 @@ def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
             flowers.generate(**options)
-    with pytest.raises(InvalidArgumentError, match="compositional"):
-        flowers.flower_at("compositional", 0)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -148,7 +144,7 @@ def test_classes(seed: int) -> None:
     words = {word for values in flowers.PARTS.values() for value in values for word in value.split("-")}
     assert not words & {word for name, _ in everyone for word in name.split()}
     for (_, one), (_, other) in itertools.combinations(everyone, 2):
-        assert flower_world.difference(one, other) >= 2
+        assert flowers.difference(one, other) >= 2
     assert all(parts["petal colour"] != parts["centre colour"] for _, parts in everyone)
     for part, values in flowers.PARTS.items():
         counts = [sum(parts[part] == value for parts in dealt["train"].values()) for value in values]
@@ -219,6 +215,11 @@ def test_the_checker_of_descriptions_works() -> None:
         told("a red flower with jagged leaves")
 
 
+def _flower(number: int) -> flowers.Flower:
+    classes = list(flowers.classes()["train"].values())
+    return flowers.sample_flower(random.Random(f"flower/{number}"), classes[number % len(classes)])
+
+
 def _pixels(flower: flowers.Flower, size: int = 64) -> np.ndarray:
     return np.asarray(flowers.draw(flower, size), dtype=int)
 
@@ -227,7 +228,7 @@ def _pixels(flower: flowers.Flower, size: int = 64) -> np.ndarray:
 def test_every_part_shows_in_the_pixels(part: str) -> None:
     names = [parts for group in flowers.classes(1).values() for parts in group.values()]
     for number, parts in enumerate(names):
-        flower = flower_world.sample_flower(random.Random(f"pixels/{number}"), parts)
+        flower = flowers.sample_flower(random.Random(f"pixels/{number}"), parts)
         if part not in flowers.visible(flower):
             continue
         for value in flowers.PARTS[part]:
@@ -240,24 +241,24 @@ def test_every_part_shows_in_the_pixels(part: str) -> None:
 
 def test_what_is_drawn_by_lot_says_nothing_about_the_class() -> None:
     one, other = list(flowers.classes()["train"].values())[:2]
-    first = flower_world.sample_flower(random.Random("same"), one)
-    second = flower_world.sample_flower(random.Random("same"), other)
+    first = flowers.sample_flower(random.Random("same"), one)
+    second = flowers.sample_flower(random.Random("same"), other)
     assert dataclasses.replace(first, parts=other) == second
-    again = flower_world.sample_flower(random.Random("other"), one)
+    again = flowers.sample_flower(random.Random("other"), one)
     assert (_pixels(first) != _pixels(again)).any(axis=-1).mean() > 0.5
 
 
 @pytest.mark.parametrize("size", [64, 96])
 def test_box_holds_the_petals_tightly(size: int) -> None:
     for index in range(30):
-        flower = flowers.flower_at("train", index)
+        flower = _flower(index)
         colour = flower.parts["petal colour"]
         # Two colours that take the same marks, so that petals alone change, and all of them.
         pale = ("white", "yellow", "orange", "pink")
         other = {"white": "orange", "red": "blue"}.get(colour, "white" if colour in pale else "red")
         changed = dataclasses.replace(flower, parts={**flower.parts, "petal colour": other})
         rows, columns = np.nonzero((_pixels(flower, size) != _pixels(changed, size)).any(axis=-1))
-        left, top, width, height = flower_render.box(flower, size)
+        left, top, width, height = flowers.box(flower, size)
         assert left <= columns.min()
         assert columns.max() < left + width
         assert top <= rows.min()
@@ -269,7 +270,7 @@ def test_box_holds_the_petals_tightly(size: int) -> None:
 
 
 def test_leaves_out_of_view_are_not_visible() -> None:
-    flower = flowers.flower_at("train", 0)
+    flower = _flower(0)
     far = tuple(dataclasses.replace(leaf, y=1.4) for leaf in flower.leaves)
     assert "leaf shape" not in flowers.visible(dataclasses.replace(flower, leaves=far))
     near = tuple(dataclasses.replace(leaf, y=0.9, angle=0.0, x=0.5) for leaf in flower.leaves)

@@ -14,7 +14,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
 from vsemb.systems.zero_shot.class_picture import SIDE
-from vsemb.systems.zero_shot.recognition import ZeroShotTask, evaluate_zero_shot_run
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
 
 
@@ -29,7 +29,7 @@ def run(class_scenes, tiny_recipe, tmp_path_factory):
 
 
 def test_unseen_classes_are_recognised_by_their_texts(run, class_scenes) -> None:
-    metrics = evaluate_zero_shot_run(run, class_scenes, "test", top=3)
+    metrics = ZeroShotTask(run, class_scenes, "test").measure(top=3)
     assert (metrics.classes, metrics.images, metrics.texts, metrics.top) == (15, 48, 240, 3)
     assert metrics.chance == pytest.approx(100 / 15)
     assert metrics.top1 > 30 and metrics.average_precision > 30
@@ -49,10 +49,10 @@ def test_unseen_classes_are_recognised_by_their_texts(run, class_scenes) -> None
 def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, run, class_scenes) -> None:
     shared = set(scenes.split("train").class_names) & set(scenes.split("val").class_names)
     with pytest.raises(DataError, match=r"This is not zero-shot.*--seen") as caught:
-        evaluate_zero_shot_run(tiny_run, scenes, "val")
+        ZeroShotTask(tiny_run, scenes, "val").measure()
     assert any(repr(name) in str(caught.value) for name in shared)
     with pytest.raises(DataError, match="the split 'train'.* trained on"):
-        evaluate_zero_shot_run(run, class_scenes, "train")
+        ZeroShotTask(run, class_scenes, "train").measure()
     task = ZeroShotTask(tiny_run, scenes, "val", seen=True)
     assert task.seen is True and task.measure().images == 12
     # Allowed and not the case: still zero-shot.
@@ -71,7 +71,7 @@ def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_sce
     assert task.seen is None and task.measure().classes == 15
 
 
-def test_curve_and_drawn_texts(run, class_scenes) -> None:
+def test_curve(run, class_scenes) -> None:
     task = ZeroShotTask(run, class_scenes, "test")
     metrics = task.measure(curve=True, top=3)
     most = max(np.bincount(task.text_classes))
@@ -79,10 +79,6 @@ def test_curve_and_drawn_texts(run, class_scenes) -> None:
     assert metrics.curve[-1].top1 == metrics.top1 == task.measure(top=3).top1
     assert metrics.curve[0].top1 < metrics.top1 and metrics.curve[0].top1_deviation > 0
     json.dumps(metrics.to_json(), allow_nan=False)
-    few = task.measure(texts_per_class=1, top=3)
-    assert few.texts == 15 and few.top1 <= metrics.top1
-    # A draw of more than there are is a draw of all.
-    assert task.measure(texts_per_class=99) == task.measure()
 
 
 def test_typing_errors_cost_a_model_of_words_dearly(run, class_scenes, monkeypatch) -> None:
@@ -100,8 +96,6 @@ def test_typing_errors_cost_a_model_of_words_dearly(run, class_scenes, monkeypat
 def test_what_does_not_fit_is_refused(run, class_scenes, monkeypatch) -> None:
     task = ZeroShotTask(run, class_scenes, "test")
     for name, arguments in (
-        ("texts_per_class", {"texts_per_class": 0}),
-        ("curve", {"texts_per_class": 2, "curve": True}),
         ("share", {"corrupt": 1.5}),
         ("top", {"top": 0}),
     ):

@@ -23,7 +23,7 @@ from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 from vsemb.systems.zero_shot.class_batches import ClassBatches, Classes
 from vsemb.systems.zero_shot.class_names import ClassNames
 from vsemb.systems.zero_shot.convolutional import Convolutional
-from vsemb.systems.zero_shot.recognition import evaluate_zero_shot_run
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.systems.zero_shot.sje import ENCODERS, SJE
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
 
@@ -46,7 +46,7 @@ def test_every_encoder_trains_and_is_measured(encoder: str, flowers, tmp_path) -
     run = Run.open(tmp_path / "run")
     # The features are the embedding.
     assert run.recipe.embedding_dim is None and run.embedding_dim == FEATURE_DIM
-    metrics = evaluate_zero_shot_run(run, flowers, "test")
+    metrics = ZeroShotTask(run, flowers, "test").measure()
     assert (metrics.classes, metrics.images, metrics.chance) == (12, 24, pytest.approx(100 / 12))
     text = "flower 60" if encoder == "attributes" else "a flower with 5 red petals \N{ROSE}"
     found = run_encoders(run, images=False).encode_text(np.array([text, ""], dtype=object))
@@ -211,7 +211,7 @@ def test_attributes_are_those_of_the_dataset_at_hand(flowers, tmp_path) -> None:
     )
     assert exchanged.fingerprint == flowers.fingerprint
     with pytest.raises(DataError, match="other attributes"):
-        evaluate_zero_shot_run(run, exchanged, "test")
+        ZeroShotTask(run, exchanged, "test").measure()
     with pytest.raises(DataError, match="other attributes"):
         train(recipe, exchanged, tmp_path / "run")
     # The names of the table's rows are as they were trained; one that is not among them is no zero vector.
@@ -231,8 +231,8 @@ def test_classes_that_were_trained_on_are_known_on_any_dataset(flowers, scenes, 
     other = with_attributes(flowers, tmp_path / "other", lambda values: values)
     for dataset in (flowers, other):
         with pytest.raises(DataError, match=r"not zero-shot.*'flower 01'.*--seen"):
-            evaluate_zero_shot_run(run, dataset, "train")
-        assert evaluate_zero_shot_run(run, dataset, "train", seen=True).classes == 40
+            ZeroShotTask(run, dataset, "train").measure()
+        assert ZeroShotTask(run, dataset, "train", seen=True).measure().classes == 40
 
 
 def test_one_class_of_validation_selects_nothing(flowers, tmp_path) -> None:

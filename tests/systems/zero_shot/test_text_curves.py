@@ -8,8 +8,7 @@ import pytest
 from tests.systems.zero_shot.drawn_classes import SlowDot, drawn
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.similarities import Dot
-from vsemb.systems.zero_shot.metrics import evaluate_zero_shot
-from vsemb.systems.zero_shot.text_curves import sample_texts, text_curve
+from vsemb.systems.zero_shot.metrics import evaluate_zero_shot, sample_texts, text_curve
 
 
 def test_samples_are_without_replacement_and_all_where_there_are_fewer() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from vsemb import recipes
 from vsemb.data.store import Dataset
 from vsemb.runs.train import train
-from vsemb.systems.zero_shot.recognition import evaluate_zero_shot_run
+from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
 
 def test_recognition_is_measured_on_the_classes_of_validation(flowers_path, tmp_path) -> None:
@@ -23,7 +23,7 @@ def test_recognition_is_measured_on_the_classes_of_validation(flowers_path, tmp_
     best = max(logged, key=lambda row: row["val_zero_shot"])
     assert run.info["best_zero_shot"] == best["val_zero_shot"]
     # The weights that were kept measure the same again.
-    found = evaluate_zero_shot_run(run, dataset, "val")
+    found = ZeroShotTask(run, dataset, "val").measure()
     np.testing.assert_allclose(found.top1, best["val_top1"], atol=1e-4)
     np.testing.assert_allclose(found.average_precision, best["val_average_precision"], atol=1e-4)
     assert len({row["val_zero_shot"] for row in logged}) > 1

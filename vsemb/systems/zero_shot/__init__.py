@@ -29,7 +29,11 @@ SYSTEM = System(
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},
         "validation": {"zero-shot": "vsemb.systems.zero_shot.validation"},
     },
-    readers={name: f"vsemb.systems.zero_shot.readers.{name}:read" for name in ("cub", "flowers102", "wnid")},
+    readers={
+        "cub": "vsemb.systems.zero_shot.readers.reed2016:read_cub",
+        "flowers102": "vsemb.systems.zero_shot.readers.reed2016:read_flowers102",
+        "wnid": "vsemb.systems.zero_shot.readers.wnid:read",
+    },
     annotations={"attributes": "vsemb.systems.zero_shot.attributes:find"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by the names of classes")},
     modes={

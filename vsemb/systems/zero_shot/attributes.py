@@ -88,9 +88,7 @@ class ClassAttributes:
                     f"The class {name!r} has no attributes; there are {len(self.values)} classes that have, "
                     f"such as {next(iter(self.values))!r}."
                 )
-        if not len(names):
-            return np.empty((0, len(self.names)), np.float32)
-        return np.stack([self.values[name] for name in names])
+        return np.array([self.values[name] for name in names], np.float32).reshape(-1, len(self.names))
 
 
 def read_attributes(dataset_path: str | os.PathLike[str]) -> ClassAttributes | None:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
@@ -196,19 +197,12 @@ def classify_images(
             embedded[place], _ = embed_image(run, dataset, encoders, image)
         except DataError as error:
             errors[place] = one_line(error)
-    scores: dict[int, np.ndarray] = {}
+    best: dict[int, dict[str, float]] = {}
     if embedded:
-        scores = dict(zip(embedded, _scores(run, np.stack(list(embedded.values())), prompts), strict=True))
-    return [
-        Classified(image, {}, errors[place])
-        if place in errors
-        else Classified(image, _best(scores[place], prompts.names, top))
-        for place, image in enumerate(images)
-    ]
-
-
-def _best(scores: np.ndarray, names: Sequence[str], top: int) -> dict[str, float]:
-    return {names[place]: float(scores[place]) for place in np.argsort(-scores, kind="stable")[:top]}
+        for place, scores in zip(embedded, _scores(run, np.stack(list(embedded.values())), prompts), strict=True):
+            order = np.argsort(-scores, kind="stable")[:top]
+            best[place] = {prompts.names[number]: float(scores[number]) for number in order}
+    return [Classified(image, best.get(place, {}), errors.get(place)) for place, image in enumerate(images)]
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
@@ -284,14 +278,9 @@ def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_classes(path: str | os.PathLike[str]) -> list[str]:
-    """Reads the names of classes from a file, one a line; empty lines do not count.
+    """Reads the names of classes from a file, one per line; empty lines do not count.
 
     Raises:
         DataError: if the file cannot be read.
     """
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise DataError(f"Cannot read the classes in {os.fspath(path)!r}: {reason}.") from error
-    return [line.strip() for line in lines if line.strip()]
+    return [line.strip() for line in text_lines(Path(path)) if line.strip()]

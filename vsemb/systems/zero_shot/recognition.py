@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
+import string
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +16,10 @@ from vsemb.evaluation import Embedder
 from vsemb.files import replacing
 from vsemb.runs.indexing import require_single_vector
 from vsemb.runs.run import Run
-from vsemb.systems.zero_shot import typos
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.systems.zero_shot.class_names import ClassNames, ClassTokenizer
 from vsemb.systems.zero_shot.class_picture import check_picture, class_points, draw_classes
-from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot
-from vsemb.systems.zero_shot.text_curves import sample_texts, text_curve
+from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, check_seed, class_means, evaluate_zero_shot, text_curve
 
 
 class ZeroShotTask:
@@ -78,7 +79,6 @@ class ZeroShotTask:
     def measure(
         self,
         *,
-        texts_per_class: int | None = None,
         curve: bool = False,
         corrupt: float = 0.0,
         top: int = 50,
@@ -87,23 +87,17 @@ class ZeroShotTask:
         """Measures recognition and retrieval.
 
         Args:
-            texts_per_class: texts drawn for each class, once; None for all.
             curve: whether to measure with 1, 2, 4, ..., 128 texts a class too, ten draws each.
             corrupt: share of the characters of the texts with a typing error, see
-                `vsemb.systems.zero_shot.typos.corrupt`.
+                `mistyped`.
             top: images looked at for each class, K of AP@K.
             seed: of the draws and the typing errors.
 
         Raises:
-            InvalidArgumentError: for numbers out of range, a curve of drawn texts, or typing errors for a
-                run that reads no text.
+            InvalidArgumentError: for numbers out of range, or typing errors for a run that reads no text.
             DataError: if an embedding is not finite.
         """
         check_seed(seed)
-        if texts_per_class is not None and texts_per_class < 1:
-            raise invalid_argument("texts_per_class", texts_per_class, "an integer >= 1, or None for all")
-        if texts_per_class is not None and curve:
-            raise invalid_argument("curve", curve, "False where texts_per_class is given")
         if corrupt and isinstance(self.run.tokenizer, ClassTokenizer):
             raise invalid_argument(
                 "corrupt",
@@ -113,12 +107,8 @@ class ZeroShotTask:
             )
         texts = self.text_embeddings
         if corrupt:
-            texts = self._embed(typos.corrupt(self.run.shown_texts_of(self._part), corrupt, seed))
-        classes = self.text_classes
-        if texts_per_class is not None:
-            rows = sample_texts(classes, texts_per_class, np.random.default_rng(seed))
-            texts, classes = texts[rows], classes[rows]
-        given = (self.images, self.image_classes, texts, classes, self.run.model.similarity)
+            texts = self._embed(mistyped(self.run.shown_texts_of(self._part), corrupt, seed))
+        given = (self.images, self.image_classes, texts, self.text_classes, self.run.model.similarity)
         metrics = evaluate_zero_shot(*given, names=self.names, top=top)
         if not curve:
             return metrics
@@ -192,34 +182,50 @@ def _check_attributes(run: Run, dataset: Dataset) -> None:
         )
 
 
-def evaluate_zero_shot_run(
-    run: Run,
-    dataset: Dataset,
-    split: str = "test",
-    *,
-    texts_per_class: int | None = None,
-    curve: bool = False,
-    corrupt: float = 0.0,
-    top: int = 50,
-    seen: bool = False,
-    seed: int = 0,
-) -> ZeroShotMetrics:
-    """Measures zero-shot recognition and retrieval on a split, once; see `ZeroShotTask`.
+def mistyped(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
+    """Returns the texts with typing errors in them.
+
+    Each character is hit with probability `share`, whatever happens to its neighbours. What is hit is, with
+    equal chances, replaced by another lower-case letter, left out, written twice, or swapped with the
+    character behind it (the last one with the one before it). A text of which nothing would be left stays
+    as it is. What happens to a text depends on the seed, its place and itself alone.
 
     Args:
-        run: the run.
-        dataset: the dataset; its images have classes.
-        split: name of the split.
-        texts_per_class, curve, corrupt, top, seed: see `ZeroShotTask.measure`.
-        seen: see `ZeroShotTask`.
+        texts: the texts.
+        share: of the characters that are hit, from 0 to 1; with 0 the texts stay as they are.
+        seed: other seed, other errors.
 
     Raises:
-        VsembError: as `ZeroShotTask` and its `measure`.
+        InvalidArgumentError: for a share outside [0, 1].
 
     Example:
 
-        metrics = evaluate_zero_shot_run(Run.open("runs/ds-sje"), Dataset.open("data/cub"), "test")
-        print(metrics.top1, metrics.average_precision)
+    >>> mistyped(["a small bird with a red head"], 0.15, seed=3)
+    ['a smmall bird with a red had']
     """
-    task = ZeroShotTask(run, dataset, split, seen=seen)
-    return task.measure(texts_per_class=texts_per_class, curve=curve, corrupt=corrupt, top=top, seed=seed)
+    if not 0 <= share <= 1:
+        raise invalid_argument("share", share, "a number from 0 to 1")
+    if not share:
+        return list(texts)
+    return [_mistyped(text, share, random.Random(f"{seed}/{place}")) for place, text in enumerate(texts)]
+
+
+def _mistyped(text: str, share: float, chance: random.Random) -> str:
+    characters = list(text)
+    last = len(text) - 1
+    # Where the character stands that an earlier swap has moved is of no interest: places are hit.
+    for place in range(len(text)):
+        if chance.random() >= share:
+            continue
+        error = chance.choice(("replace", "delete", "double", "swap"))
+        now = characters[place]
+        if error == "replace":
+            characters[place] = chance.choice([letter for letter in string.ascii_lowercase if letter != now])
+        elif error == "delete":
+            characters[place] = ""
+        elif error == "double":
+            characters[place] = now + now
+        elif last:
+            other = place + 1 if place < last else place - 1
+            characters[place], characters[other] = characters[other], now
+    return "".join(characters) or text

@@ -82,6 +82,16 @@ ENCODERS: Mapping[str, Text] = {
 
 _ALL, _HARDEST = All(), Hardest(warmup_epochs=4.0)
 
+#: Columns of table 1 -> variant -> loss.
+LOSSES: Mapping[str, Mapping[str, Structured]] = {
+    "ds-sje": {"released": Structured(negatives=_ALL), "paper": Structured(negatives=_HARDEST)},
+    "da-sje": {
+        "released": Structured(text_weight=0.0, negatives=_ALL),
+        "paper": Structured(text_weight=0.0, negatives=_HARDEST),
+        "text-side": Structured(image_weight=0.0, negatives=_ALL),
+    },
+}
+
 
 def _recipe(name: str, variant: str, encoder: str, loss: Structured) -> Retrieval:
     return Retrieval(
@@ -100,22 +110,11 @@ def _recipe(name: str, variant: str, encoder: str, loss: Structured) -> Retrieva
     )
 
 
-def _symmetric(encoder: str) -> dict[str, Retrieval]:
-    losses = {"released": Structured(negatives=_ALL), "paper": Structured(negatives=_HARDEST)}
-    return {variant: _recipe(f"ds-sje-{encoder}", variant, encoder, loss) for variant, loss in losses.items()}
-
-
-def _asymmetric(encoder: str) -> dict[str, Retrieval]:
-    losses = {
-        "released": Structured(text_weight=0.0, negatives=_ALL),
-        "paper": Structured(text_weight=0.0, negatives=_HARDEST),
-        "text-side": Structured(image_weight=0.0, negatives=_ALL),
-    }
-    return {variant: _recipe(f"da-sje-{encoder}", variant, encoder, loss) for variant, loss in losses.items()}
-
-
 #: Name -> variant -> recipe, of the table's rows and its two columns.
 SJE: dict[str, dict[str, Retrieval]] = {
-    **{f"ds-sje-{encoder}": _symmetric(encoder) for encoder in ENCODERS},
-    **{f"da-sje-{encoder}": _asymmetric(encoder) for encoder in ENCODERS},
+    f"{column}-{encoder}": {
+        variant: _recipe(f"{column}-{encoder}", variant, encoder, loss) for variant, loss in losses.items()
+    }
+    for column, losses in LOSSES.items()
+    for encoder in ENCODERS
 }

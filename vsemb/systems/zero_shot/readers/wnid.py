@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def read(
         InvalidArgumentError: if `class_splits` does not fit the number of classes.
     """
     root = existing(source)
-    folders = _class_folders(root)
+    folders = _entries((root, root / "train"), _is_class)
     if not folders:
         raise DataError(f"{root} holds no class folders named like n01443537, nor does {root / 'train'}.")
     place = find_wordnet(wordnet)
@@ -80,21 +80,15 @@ def read(
     splits = dealt([folder.name for folder in folders], _counts(class_splits, len(folders)))
     records = []
     for folder in folders:
-        captions = texts(folder.name[1:], concepts)
-        images = _images(folder)
+        captions, split = texts(folder.name[1:], concepts), splits[folder.name]
+        images = _entries((folder, folder / "images"), _is_image)
         if not images:
             raise DataError(f"{folder} holds no images (.JPEG, .jpg or .png), nor does {folder / 'images'}.")
         records += [
-            ImageRecord(
-                f"{folder.name}/{image.name}",
-                captions,
-                splits[folder.name],
-                image,
-                class_name=names[folder.name],
-            )
+            ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
             for image in images
         ]
-    counts = [sum(split == name for split in splits.values()) for name in ("train", "val", "test")]
+    counts = [list(splits.values()).count(name) for name in ("train", "val", "test")]
     return Source(
         "wnid",
         root.resolve().name,
@@ -179,22 +173,20 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
     return found
 
 
-def _class_folders(root: Path) -> list[Path]:
-    for place in (root, root / "train"):
-        if place.is_dir():
-            found = [path for path in place.iterdir() if _WNID.fullmatch(path.name) and path.is_dir()]
-            if found:
-                return sorted(found)
+def _entries(places: Iterable[Path], wanted: Callable[[Path], bool]) -> list[Path]:
+    """Returns the wanted entries of the first folder that has some."""
+    for place in places:
+        if place.is_dir() and (found := sorted(path for path in place.iterdir() if wanted(path))):
+            return found
     return []
 
 
-def _images(folder: Path) -> list[Path]:
-    for place in (folder, folder / "images"):
-        if place.is_dir():
-            found = [path for path in place.iterdir() if path.suffix.lower() in _SUFFIXES and path.is_file()]
-            if found:
-                return sorted(found)
-    return []
+def _is_class(path: Path) -> bool:
+    return bool(_WNID.fullmatch(path.name)) and path.is_dir()
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _SUFFIXES and path.is_file()
 
 
 def _class_names(wnids: list[str], concepts: dict[str, Concept]) -> dict[str, str]:

@@ -1,0 +1,301 @@
+"""CUB-200-2011 (birds) and Oxford Flowers-102 with the descriptions of Reed et al. 2016.
+
+Sources: Wah et al. 2011 (`images.txt`, `images/001.Black_footed_Albatross/*.jpg`, attributes of classes in percent);
+Nilsback, Zisserman 2008 (`jpg/image_00001.jpg`); https://github.com/reedscot/cvpr2016 for both: one description per
+line in `text_c10/CLASS/IMAGE.txt`, and beside `text_c10` lists of classes that make splits without a common class.
+The folders of the descriptions also say the class of each image of Flowers-102.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vsemb.data.dataset import Dataset
+from vsemb.data.readers.class_splits import class_lists
+from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
+from vsemb.data.records import ImageRecord
+from vsemb.errors import DataError
+from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
+
+_VALUES = "attributes/class_attribute_labels_continuous.txt"
+_TEXTS = "text_c10"
+
+
+@dataclass(frozen=True)
+class ClassSource(Source):
+    """Images with classes.
+
+    Attributes:
+        attributes: of the classes, where they are known.
+    """
+
+    attributes: ClassAttributes | None = None
+
+    @property
+    def knows_more(self) -> bool:
+        return super().knows_more or self.attributes is not None
+
+    def finish(self, dataset: Dataset) -> None:
+        if self.attributes is not None:
+            write_attributes(dataset.path, self.attributes)
+
+
+class Descriptions:
+    """The descriptions of images, and the split that each class belongs to.
+
+    Args:
+        given: the folder `text_c10`, or the one that holds it and the lists.
+        near: where to look for `text_c10` if none is given.
+
+    Attributes:
+        folder: holds a folder for each class.
+        files: the lists read.
+        notes: lines worth showing.
+
+    Raises:
+        DataError: if there are no descriptions or no lists.
+    """
+
+    def __init__(self, given: str | os.PathLike[str] | None, near: Sequence[Path]) -> None:
+        self.folder = _found(given, near)
+        beside = self.folder if (self.folder / "testclasses.txt").is_file() else self.folder.parent
+        self._splits, self.files, self.notes = class_lists(beside)
+        self._used = 0
+        self._digest = hashlib.sha256()
+
+    def records(
+        self, images: Iterable[tuple[str, str]], folder: Path, class_name: Callable[[str], str]
+    ) -> list[ImageRecord]:
+        """Returns records of the images whose class is in a list; a note names the others' classes.
+
+        Args:
+            images: of each image, its key, a path in `folder`, and the folder of its class.
+            folder: the images folder.
+            class_name: from the folder of a class to its name.
+        """
+        records, unlisted = [], []
+        for key, class_folder in images:
+            if class_folder not in self._splits:
+                unlisted.append(class_folder)
+                continue
+            captions, split = self._texts(class_folder, Path(key).stem), self._splits[class_folder]
+            path, name = image_path(folder, key), class_name(class_folder)
+            records.append(ImageRecord(key, captions, split, path, class_name=name))
+        if unlisted:
+            names = sorted(set(unlisted))
+            more = ", ..." if len(names) > 3 else ""
+            note = f"{len(unlisted)} images of classes in no list are left out: {', '.join(names[:3])}{more}"
+            self.notes = [*self.notes, note]
+        return records
+
+    def _texts(self, class_folder: str, stem: str) -> tuple[str, ...]:
+        """Returns the descriptions of an image, in the order of its file; none where there is no file."""
+        path = self.folder / class_folder / f"{stem}.txt"
+        if not path.is_file():
+            return ()
+        # Where their collectors lost a character, the files have one or more U+FFFD.
+        lines = tuple(" ".join(line.replace("\ufffd", " ").split()) for line in text_lines(path))
+        self._digest.update(f"{class_folder}/{stem}\n{lines!r}\n".encode())
+        self._used += 1
+        return tuple(line for line in lines if line)
+
+    def sha256(self) -> str:
+        """Returns a SHA-256 over all descriptions so far, by which a later call sees that they changed.
+
+        Raises:
+            DataError: if no image had any.
+        """
+        if not self._used:
+            raise DataError(
+                f"No image of the source has a description in {self.folder}; expected CLASS/IMAGE.txt, named "
+                "like the images. Name the folder with --descriptions."
+            )
+        return self._digest.hexdigest()
+
+
+def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
+    if given is not None:
+        folder = Path(given)
+        if not folder.is_dir():
+            raise DataError(f"No descriptions folder at {folder}.")
+        return folder / _TEXTS if (folder / _TEXTS).is_dir() else folder
+    for place in near:
+        if (place / _TEXTS).is_dir():
+            return place / _TEXTS
+    tried = ", ".join(str(place / _TEXTS) for place in near)
+    raise DataError(
+        f"No descriptions at {tried}. Unpack those of Reed et al. 2016 and name their folder with --descriptions."
+    )
+
+
+def read_cub(
+    source: str | os.PathLike[str],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    descriptions: str | os.PathLike[str] | None = None,
+) -> ClassSource:
+    """Reads CUB-200-2011.
+
+    Args:
+        source: the folder `CUB_200_2011`, or the one that holds it.
+        images: the images folder; default: `images/` in it.
+        descriptions: the folder `text_c10` or the one that holds it, with `trainclasses.txt`,
+            `valclasses.txt` and `testclasses.txt` in or beside it; by default it is looked for around
+            `source`.
+
+    Returns:
+        the source; its attributes are those of the 200 classes, from 0 to 1, where their file is present;
+        where it is not, a note names it.
+
+    Raises:
+        DataError: if a file is missing or broken, or no image or no description is found.
+    """
+    root = existing(source)
+    root = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
+    listing = root / "images.txt"
+    names = _numbered(listing)
+    texts = Descriptions(descriptions, (root, root.parent, root / "cvpr2016_cub", root.parent / "cvpr2016_cub"))
+    folder = find_images(names, [root / "images" if images is None else Path(images)])
+    for name in names:
+        if "/" not in name:
+            raise DataError(f"{listing}: the image {name!r} lies in no class folder.")
+    records = texts.records(((name, name.rpartition("/")[0]) for name in names), folder, class_name)
+    attributes, files = _attributes(root)
+    missing = [] if attributes else [f"{_VALUES} is not in {root}, so the classes have no attributes."]
+    return ClassSource(
+        "cub",
+        root.resolve().name,
+        records,
+        files=(listing, *texts.files, *files),
+        options={"descriptions_sha256": texts.sha256()},
+        total=len(records),
+        notes=(*texts.notes, *missing),
+        attributes=attributes,
+    )
+
+
+def class_name(folder: str) -> str:
+    """Returns the name of a class from that of its folder.
+
+    Example:
+
+    >>> class_name("001.Black_footed_Albatross")
+    'Black footed Albatross'
+    """
+    number, dot, rest = folder.partition(".")
+    return (rest if dot and number.isdecimal() else folder).replace("_", " ")
+
+
+def _numbered(path: Path) -> list[str]:
+    """Returns the names of a file of lines NUMBER NAME."""
+    names = []
+    for number, line in enumerate(text_lines(path), 1):
+        if not line.strip():
+            continue
+        _, space, name = line.strip().partition(" ")
+        if not space:
+            raise DataError(f"{path}, line {number}: expected NUMBER NAME. Received: {line[:60]!r}.")
+        names.append(name.strip())
+    if not names:
+        raise DataError(f"{path} is empty.")
+    return names
+
+
+def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
+    values = root / _VALUES
+    if not values.is_file():
+        return None, []
+    classes = _numbered(root / "classes.txt")
+    rows = []
+    for number, line in enumerate(text_lines(values), 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append([float(value) / 100 for value in line.split()])
+        except ValueError as error:
+            raise DataError(f"{values}, line {number}: not numbers ({error}).") from error
+    if len(rows) != len(classes):
+        raise DataError(f"{values} has {len(rows)} lines for the {len(classes)} classes of classes.txt.")
+    files = [root / "classes.txt", values]
+    # The archive puts the names of the attributes beside the folder of the images.
+    places = (root / "attributes" / "attributes.txt", root / "attributes.txt", root.parent / "attributes.txt")
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        names = [f"attribute {number}" for number in range(1, len(rows[0]) + 1)]
+    else:
+        names = _numbered(found)
+        files.append(found)
+    return (
+        ClassAttributes(
+            tuple(names), {class_name(name): np.array(row) for name, row in zip(classes, rows, strict=True)}
+        ),
+        files,
+    )
+
+
+def read_flowers102(
+    source: str | os.PathLike[str],
+    *,
+    images: str | os.PathLike[str] | None = None,
+    descriptions: str | os.PathLike[str] | None = None,
+    class_names: str | os.PathLike[str] | None = None,
+) -> Source:
+    """Reads Flowers-102.
+
+    Args:
+        source: the folder that holds `jpg/`.
+        images: the images folder; default: `jpg/` in it.
+        descriptions: the folder `text_c10` or the one that holds it, with `trainclasses.txt`,
+            `valclasses.txt` and `testclasses.txt` in or beside it; where `trainvalclasses.txt` stands for
+            the first two, a fifth of it is val. By default it is looked for around `source`.
+        class_names: a text file whose n-th line is the name of `class_n`; without it classes are called as
+            their folders are, "class_00001".
+
+    Raises:
+        DataError: if a file is missing or broken, an image is in two classes, or no image is found.
+    """
+    root = existing(source)
+    texts = Descriptions(descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers"))
+    names = _names(class_names)
+    folder_of: dict[str, str] = {}
+    for file in sorted(texts.folder.glob("class_*/image_*.txt")):
+        key = f"{file.stem}.jpg"
+        if (earlier := folder_of.setdefault(key, file.parent.name)) != file.parent.name:
+            raise DataError(f"{file}: the image {file.stem} is described as one of {earlier} too.")
+    if not folder_of:
+        raise DataError(f"{texts.folder} holds no class_00001/image_00001.txt or the like.")
+    folder = find_images(list(folder_of), [root / "jpg", root] if images is None else [Path(images)])
+    records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, class_names))
+    return Source(
+        "flowers102",
+        root.resolve().name,
+        records,
+        files=(*texts.files, *([] if class_names is None else [Path(class_names)])),
+        options={"descriptions_sha256": texts.sha256()},
+        total=len(records),
+        notes=tuple(texts.notes),
+    )
+
+
+def _names(path: str | os.PathLike[str] | None) -> list[str]:
+    if path is None:
+        return []
+    names = [line.strip() for line in text_lines(Path(path))]
+    if len(set(names)) != len(names) or not all(names):
+        raise DataError(f"{path} needs a name of its own for each class; some lines are empty or equal.")
+    return names
+
+
+def _flower_name(folder: str, names: list[str], path: str | os.PathLike[str] | None) -> str:
+    if path is None:
+        return folder
+    number = folder.removeprefix("class_")
+    if not number.isdecimal() or not 1 <= int(number) <= len(names):
+        raise DataError(f"{path} has {len(names)} lines and no name for {folder}.")
+    return names[int(number) - 1]
