@@ -71,11 +71,6 @@ def _map_in_graph(
     chunks = tf.maximum(-(-tf.shape(rows)[0] // chunk_size), 1)
     shapes, final = [], []
 
-    def loop(body: Callable[..., Any], *carried: Any) -> Any:
-        # One iteration after the other, or several chunks would be in memory at once.
-        start = (tf.constant(0), *carried)
-        return tf.while_loop(lambda k, *_: k < chunks, body, start, parallel_iterations=1)[1:]
-
     @tf.custom_gradient
     def results(*differentiated: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
         # Kept from recording the loop, whose own gradient would hold every chunk.
@@ -87,7 +82,7 @@ def _map_in_graph(
             return k + 1, list(after), written.write(k, result)
 
         written = tf.TensorArray(tf.float32, size=chunks, infer_shape=False)
-        after, written = loop(forward, state, written)
+        after, written = _loop(chunks, forward, state, written)
         final.extend(after)
         all_results = written.concat()
         all_results.set_shape([rows.shape[0], *shapes[0]])
@@ -102,10 +97,9 @@ def _map_in_graph(
                     result, after = function(_rows_of(rows, k, chunk_size), weights, before)
                 given = _rows_of(upstream, k, chunk_size)
                 parts = tape.gradient(result, weights, output_gradients=given)
-                added = [_added(tf, total, part) for total, part in zip(sums, parts, strict=True)]
-                return k + 1, list(after), added
+                return k + 1, list(after), _added(sums, parts)
 
-            return loop(backward, state, [tf.zeros_like(each) for each in weights])[1]
+            return _loop(chunks, backward, state, [tf.zeros_like(each) for each in weights])[1]
 
         return all_results, gradient
 
@@ -119,12 +113,25 @@ def _rows_of(x: Tensor, chunk: Tensor, size: int) -> Tensor:
     return rows
 
 
-def _added(tf: Any, total: Tensor, part: Any) -> Tensor:
-    if part is None:
-        return total
-    if isinstance(part, tf.IndexedSlices):
-        return tf.tensor_scatter_nd_add(total, part.indices[:, None], part.values)
-    return total + part
+def _loop(count: Tensor, body: Callable[..., Any], *carried: Any) -> Any:
+    """Runs `body` for k < count, one after the other, or several chunks would be in memory at once."""
+    import tensorflow as tf
+
+    start = (tf.constant(0), *carried)
+    return tf.while_loop(lambda k, *_: k < count, body, start, parallel_iterations=1)[1:]
+
+
+def _added(totals: list[Tensor], parts: Sequence[Any]) -> list[Tensor]:
+    """Adds gradients to sums; a part is a tensor, a list of rows, or None for none."""
+    import tensorflow as tf
+
+    added = []
+    for total, part in zip(totals, parts, strict=True):
+        if isinstance(part, tf.IndexedSlices):
+            added.append(tf.tensor_scatter_nd_add(total, part.indices[:, None], part.values))
+        else:
+            added.append(total if part is None else total + part)
+    return added
 
 
 def sum_in_blocks(
@@ -167,45 +174,43 @@ def _sum_in_graph(
 ) -> Tensor:
     import tensorflow as tf
 
-    rows, whole = ([tf.convert_to_tensor(each) for each in some] for some in (rows, whole))
-    everything = [*rows, *whole]
-    places = [place for place, each in enumerate(everything) if each.dtype.is_floating]
-    cut = [place for place in places if place < len(rows)]
-    kept = [place for place in places if place >= len(rows)]
-    blocks = -(-tf.shape(rows[0])[0] // size)
+    tensors, number = [tf.convert_to_tensor(each) for each in (*rows, *whole)], len(rows)
+    blocks = -(-tf.shape(tensors[0])[0] // size)
 
-    def value_of(k: Tensor) -> Tensor:
-        return function([_rows_of(each, k, size) for each in rows], whole)
-
-    def loop(body: Callable[..., Any], *carried: Any) -> Any:
-        start = (tf.constant(0), tf.zeros([]), *carried)
-        return tf.while_loop(lambda k, *_: k < blocks, body, start, parallel_iterations=1)[1:]
+    def block_of(tensors: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        return [_rows_of(each, k, size) for each in tensors[:number]], tensors[number:]
 
     if not gradient:
-        return loop(lambda k, total: (k + 1, total + value_of(k)))[0]
+        return _loop(blocks, lambda k, total: (k + 1, total + function(*block_of(tensors, k))), tf.zeros([]))[0]
 
     @tf.custom_gradient
-    def total(*floats: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+    def total(*given: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor | None]]]:
         # Kept from recording the loop, whose own gradient would hold every block.
-        tensors = list(everything)
-        for place, each in zip(places, floats, strict=True):
-            tensors[place] = tf.stop_gradient(each)
+        tensors = [tf.stop_gradient(each) for each in given]
+        cut, kept = (_floats(some) for some in (tensors[:number], tensors[number:]))
 
         def body(k: Tensor, value: Tensor, written: list[Any], sums: list[Tensor]) -> Any:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
-                block = [_rows_of(each, k, size) for each in tensors[: len(rows)]]
-                sources = [block[place] for place in cut] + [tensors[place] for place in kept]
+                block, whole = block_of(tensors, k)
+                sources = _floats([*block, *whole])
                 tape.watch(sources)
-                part = function(block, tensors[len(rows) :])
+                part = function(block, whole)
             parts = tape.gradient(part, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-            written = [array.write(k, each) for array, each in zip(written, parts, strict=False)]
-            sums = [_added(tf, old, each) for old, each in zip(sums, parts[len(cut) :], strict=True)]
-            return k + 1, value + part, written, sums
+            written = [array.write(k, each) for array, each in zip(written, parts[: len(cut)], strict=True)]
+            return k + 1, value + part, written, _added(sums, parts[len(cut) :])
 
-        arrays = [tf.TensorArray(tensors[place].dtype, size=blocks, infer_shape=False) for place in cut]
-        value, arrays, sums = loop(body, arrays, [tf.zeros_like(tensors[place]) for place in kept])
-        gradients = [tf.ensure_shape(array.concat(), tensors[p].shape) for array, p in zip(arrays, cut, strict=True)]
-        gradients += sums
-        return value, lambda upstream: [upstream * each for each in gradients]
+        arrays = [tf.TensorArray(each.dtype, size=blocks, infer_shape=False) for each in cut]
+        value, arrays, sums = _loop(blocks, body, tf.zeros([]), arrays, [tf.zeros_like(each) for each in kept])
+        found = [tf.ensure_shape(array.concat(), each.shape) for array, each in zip(arrays, cut, strict=True)] + sums
 
-    return total(*(everything[place] for place in places))
+        def of_total(upstream: Tensor) -> list[Tensor | None]:
+            gradients = iter(found)
+            return [upstream * next(gradients) if each.dtype.is_floating else None for each in given]
+
+        return value, of_total
+
+    return total(*tensors)
+
+
+def _floats(tensors: list[Tensor]) -> list[Tensor]:
+    return [each for each in tensors if each.dtype.is_floating]

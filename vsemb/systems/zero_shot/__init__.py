@@ -34,7 +34,7 @@ SYSTEM = System(
         "flowers102": "vsemb.systems.zero_shot.readers.reed2016:read_flowers102",
         "wnid": "vsemb.systems.zero_shot.readers.wnid:read",
     },
-    annotations={"attributes": "vsemb.systems.zero_shot.attributes:find"},
+    annotations={"attributes": "vsemb.systems.zero_shot.attributes:read_attributes"},
     commands={"classify": ("vsemb.systems.zero_shot.commands:CLASSIFY", "classify images by the names of classes")},
     modes={
         "evaluate": {"zero-shot": "vsemb.systems.zero_shot.commands:ZERO_SHOT"},

@@ -91,11 +91,11 @@ class ClassAttributes:
         return np.array([self.values[name] for name in names], np.float32).reshape(-1, len(self.names))
 
 
-def read_attributes(dataset_path: str | os.PathLike[str]) -> ClassAttributes | None:
+def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttributes | None:
     """Reads the attributes of a dataset's classes.
 
     Args:
-        dataset_path: the dataset's directory.
+        dataset: the dataset, or its directory.
 
     Returns:
         the attributes, or None where the dataset has none.
@@ -103,7 +103,7 @@ def read_attributes(dataset_path: str | os.PathLike[str]) -> ClassAttributes | N
     Raises:
         DataError: if the file is broken.
     """
-    path = Path(dataset_path) / FILE
+    path = (dataset.path if isinstance(dataset, Dataset) else Path(dataset)) / FILE
     if not path.exists():
         return None
     content = read_json(path, "attributes of classes")
@@ -118,15 +118,6 @@ def read_attributes(dataset_path: str | os.PathLike[str]) -> ClassAttributes | N
         return ClassAttributes(tuple(names), values)
     except DataError as error:
         raise DataError(f"{path} is broken: {error} Prepare the dataset again.") from error
-
-
-def find(dataset: Dataset) -> ClassAttributes | None:
-    """Opens the attributes of a dataset's classes; None where it has none.
-
-    Raises:
-        DataError: if the file is broken.
-    """
-    return read_attributes(dataset.path)
 
 
 def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttributes) -> None:

@@ -281,7 +281,20 @@ def evaluate_zero_shot(
     >>> metrics.top1, round(metrics.top1_images, 1), metrics.chance
     (75.0, 66.7, 50.0)
     """
-    image_classes, text_classes = _checked(images, image_classes, texts, text_classes, names, top)
+    if top < 1:
+        raise invalid_argument("top", top, "an integer >= 1")
+    if not len(names):
+        raise DataError("There are no classes to measure.")
+    image_classes, text_classes = (np.asarray(classes, np.int64) for classes in (image_classes, text_classes))
+    for side, rows, classes in (("image", images, image_classes), ("text", texts, text_classes)):
+        if len(rows) != len(classes):
+            raise DataError(f"There are {len(rows)} {side}s and {len(classes)} numbers of their classes.")
+        if len(classes) and not (classes.min() >= 0 and classes.max() < len(names)):
+            raise DataError(
+                f"The classes of the {side}s run from {classes.min()} to {classes.max()}; expected: 0 to "
+                f"{len(names) - 1}, as there are {len(names)} names."
+            )
+        _check_all(classes, names, side)
     scores = class_scores(images, texts, text_classes, similarity)
     right = recognised(scores, image_classes)
     sizes = np.bincount(image_classes)
@@ -297,34 +310,6 @@ def evaluate_zero_shot(
         images=len(images),
         texts=len(texts),
     )
-
-
-def _checked(
-    images: np.ndarray,
-    image_classes: np.ndarray,
-    texts: np.ndarray,
-    text_classes: np.ndarray,
-    names: Sequence[str],
-    top: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns both arrays of classes as int64, each class in each of them."""
-    if top < 1:
-        raise invalid_argument("top", top, "an integer >= 1")
-    if not len(names):
-        raise DataError("There are no classes to measure.")
-    checked = []
-    for side, rows, classes in (("image", images, image_classes), ("text", texts, text_classes)):
-        classes = np.asarray(classes, np.int64)
-        if len(rows) != len(classes):
-            raise DataError(f"There are {len(rows)} {side}s and {len(classes)} numbers of their classes.")
-        if len(classes) and not (classes.min() >= 0 and classes.max() < len(names)):
-            raise DataError(
-                f"The classes of the {side}s run from {classes.min()} to {classes.max()}; expected: 0 to "
-                f"{len(names) - 1}, as there are {len(names)} names."
-            )
-        _check_all(classes, names, side)
-        checked.append(classes)
-    return checked[0], checked[1]
 
 
 def _check_all(classes: np.ndarray, names: Sequence[str], side: str) -> None:
