@@ -5,7 +5,6 @@ Figure 6 of Reed et al. 2016: t-SNE (van der Maaten and Hinton 2008) of the mean
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.runs.pictures import read_picture
 from vsemb.systems.zero_shot.metrics import check_seed
 
 #: Side of the picture and of an image in it, in pixels.
@@ -114,9 +114,8 @@ def draw_classes(points: np.ndarray, names: Sequence[str], images: Sequence[byte
     font = ImageFont.load_default(size=_FONT)
     room = np.array([SIDE - THUMBNAIL - 2 * _EDGE, SIDE - THUMBNAIL - 2 * _EDGE - _FONT])
     corners = np.rint(_EDGE + np.asarray(points) * room).astype(int)
-    for (x, y), encoded in zip(corners.tolist(), images, strict=True):
-        with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG")) as image:
-            small = image.convert("RGB")
+    for (x, y), name, encoded in zip(corners.tolist(), names, images, strict=True):
+        small = read_picture(encoded, name)
         small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
         picture.paste(small, (x + (THUMBNAIL - small.width) // 2, y + (THUMBNAIL - small.height) // 2))
     # Names come last, so that no image hides one.

@@ -13,8 +13,8 @@ import numpy as np
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
-from vsemb.files import replacing
 from vsemb.runs.indexing import require_single_vector
+from vsemb.runs.pictures import save_picture
 from vsemb.runs.run import Run
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.systems.zero_shot.class_names import ClassNames, ClassTokenizer
@@ -147,8 +147,7 @@ class ZeroShotTask:
         points = class_points(means, seed)
         first = np.unique(self.image_classes, return_index=True)[1]
         picture = draw_classes(points, self.names, [self._part.read_image(int(row)) for row in first])
-        with replacing(path) as temporary:
-            picture.save(temporary, format="PNG", optimize=True)
+        save_picture(picture, path)
 
 
 def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: bool) -> bool | None:

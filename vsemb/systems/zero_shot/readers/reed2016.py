@@ -20,6 +20,7 @@ from vsemb.data.dataset import Dataset
 from vsemb.data.readers.class_splits import class_lists
 from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
 from vsemb.data.records import ImageRecord
+from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 
@@ -70,7 +71,7 @@ class Descriptions:
         self._digest = hashlib.sha256()
 
     def records(
-        self, images: Iterable[tuple[str, str]], folder: Path, class_name: Callable[[str], str]
+        self, images: Iterable[tuple[str, str]], folder: Path | RemoteFolder, class_name: Callable[[str], str]
     ) -> list[ImageRecord]:
         """Returns records of the images whose class is in a list; a note names the others' classes.
 
