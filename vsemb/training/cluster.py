@@ -25,7 +25,7 @@ class Task:
     """Which of several workers a process is.
 
     Attributes:
-        number: from 0 on, the chief's.
+        number: from 0 on.
         addresses: of all workers, in the order of their numbers.
     """
 
@@ -102,7 +102,7 @@ def read_task() -> Task:
 def launch(command: Sequence[str], workers: int, *, patience: float = 60.0) -> int:
     """Runs a command as several workers on this machine, each with its `TF_CONFIG`.
 
-    What the chief prints is shown, and what the others print on the standard error. Ctrl-C and SIGTERM reach
+    Worker 0's output is shown, and of the others the standard error. Ctrl-C and SIGTERM reach
     all of them. Once one has failed, the others have some time to end by themselves.
 
     Args:

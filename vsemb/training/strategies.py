@@ -39,7 +39,7 @@ _LOST = (
 class DistributionContext:
     """What a training runs on, as `open_distribution` finds it.
 
-    Models are made and trained within `scope`. Of several workers all run the same program; the chief alone
+    Models are made and trained within `scope`. Of several workers all run the same program; worker 0 alone
     measures and writes, and the others follow.
 
     Args:
@@ -50,7 +50,7 @@ class DistributionContext:
         replicas: how many devices share a batch, those of all workers.
         workers: how many processes.
         worker: the number of this one, from 0 on.
-        chief: whether this is the one that measures and writes.
+        writes: whether this process measures and writes: worker 0.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy | None = None, task: Task | None = None) -> None:
@@ -166,15 +166,15 @@ class DistributionContext:
         return of_workers
 
     def of_first_worker(self, value: float) -> float:
-        """Returns the chief's value in all workers, to the last bit.
+        """Returns worker 0's value in all workers, to the last bit.
 
         Args:
-            value: the chief's; whatever in the others.
+            value: that of this worker; the others' do not count.
         """
         return float(self.total(value if self.writes else 0.0)[0])
 
     def first_worker_first(self, work: Callable[[], Result]) -> Result:
-        """Runs something in the chief, and once that is done in the others.
+        """Runs something in worker 0, and then in the others.
 
         Args:
             work: what finds its own results where they are there already.
@@ -276,11 +276,11 @@ def _multiworker() -> DistributionContext:
 
 @dataclass(eq=False)
 class FirstWorkerValidation(keras.callbacks.Callback):
-    """Lets the chief alone measure a split, and tells all workers what decides.
+    """Measures a split in worker 0 alone, and gives all workers the value that decides.
 
     Args:
         validation: adds the value of `monitor` to an epoch's logs.
-        monitor: the name; in workers other than the chief nothing else is added.
+        monitor: the name; workers other than 0 add nothing else.
         devices: the workers.
     """
 

@@ -8,7 +8,15 @@ import pytest
 from tests.systems.zero_shot.drawn_classes import SlowDot, drawn
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.similarities import Dot
-from vsemb.systems.zero_shot.metrics import evaluate_zero_shot, sample_texts, text_curve
+from vsemb.systems.zero_shot.metrics import CurvePoint, ZeroShotMetrics, evaluate_zero_shot, sample_texts, text_curve
+
+
+def curve(images, image_classes, texts, text_classes, similarity, *, names, top, **options) -> list[CurvePoint]:
+    def measure(rows: np.ndarray) -> ZeroShotMetrics:
+        given = (images, image_classes, texts[rows], text_classes[rows], similarity)
+        return evaluate_zero_shot(*given, names=names, top=top)
+
+    return text_curve(measure, text_classes, **options)
 
 
 def test_samples_are_without_replacement_and_all_where_there_are_fewer() -> None:
@@ -29,9 +37,7 @@ def test_curve_by_hand() -> None:
     # right, with the bad one alone neither image of class 0 is.
     images, image_classes = np.array([[1, 0], [1, 0.1], [0, 1]], np.float32), np.array([0, 0, 1])
     texts, text_classes = np.array([[1, 0], [-1, 0], [0, 1]], np.float32), np.array([0, 0, 1])
-    points = text_curve(
-        images, image_classes, texts, text_classes, Dot(), names="ab", counts=(1, 2, 4), repeats=40, top=1
-    )
+    points = curve(images, image_classes, texts, text_classes, Dot(), names="ab", counts=(1, 2, 4), repeats=40, top=1)
     # Two texts are all that any class has.
     assert [point.texts for point in points] == [1, None]
     good = (points[0].top1 - 50) / 50  # share of draws with the good text: 100 %, else 50 %
@@ -44,18 +50,18 @@ def test_curve_by_hand() -> None:
 
 def test_curve_ends_with_all_texts_and_depends_on_the_seed_alone() -> None:
     given = drawn()
-    points = text_curve(*given, Dot(), names="abcde", top=8)
+    points = curve(*given, Dot(), names="abcde", top=8)
     assert [point.texts for point in points] == [1, 2, 4, 8, None]
     metrics = evaluate_zero_shot(*given, Dot(), names="abcde", top=8)
     assert (points[-1].top1, points[-1].average_precision) == (metrics.top1, metrics.average_precision)
-    assert points == text_curve(*given, Dot(), names="abcde", top=8)
-    assert points[:-1] != text_curve(*given, Dot(), names="abcde", top=8, seed=1)[:-1]
+    assert points == curve(*given, Dot(), names="abcde", top=8)
+    assert points[:-1] != curve(*given, Dot(), names="abcde", top=8, seed=1)[:-1]
     assert points[0].top1_deviation > 0
     assert points[0].top1 < points[-1].top1
 
 
 def test_mean_embeddings_and_mean_scores_give_one_curve() -> None:
-    curves = [text_curve(*drawn(), each, names="abcde", repeats=3, top=8) for each in (Dot(), SlowDot())]
+    curves = [curve(*drawn(), each, names="abcde", repeats=3, top=8) for each in (Dot(), SlowDot())]
     assert curves[0] == curves[1]
 
 
@@ -63,7 +69,7 @@ def test_what_does_not_fit_is_refused() -> None:
     given = list(drawn())
     for name, wrong in (("counts", (1, 0)), ("repeats", 0), ("seed", -1), ("seed", 2**32)):
         with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
-            text_curve(*given, Dot(), names="abcde", **{name: wrong})
+            curve(*given, Dot(), names="abcde", top=8, **{name: wrong})
     given[2:] = given[2][given[3] != 3], given[3][given[3] != 3]
     with pytest.raises(DataError, match="'d' has no text"):
-        text_curve(*given, Dot(), names="abcde")
+        curve(*given, Dot(), names="abcde", top=8)

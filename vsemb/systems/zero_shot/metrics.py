@@ -7,7 +7,7 @@ trained on; whether one was is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -343,23 +343,19 @@ def sample_texts(text_classes: np.ndarray, count: int, generator: np.random.Gene
 
 
 def text_curve(
-    images: np.ndarray,
-    image_classes: np.ndarray,
-    texts: np.ndarray,
+    measure: Callable[[np.ndarray], ZeroShotMetrics],
     text_classes: np.ndarray,
-    similarity: Similarity,
     *,
-    names: Sequence[str],
     counts: Sequence[int] = COUNTS,
     repeats: int = 10,
     seed: int = 0,
-    top: int = 50,
 ) -> list[CurvePoint]:
     """Measures with a few texts of each class, drawn anew each time (Reed et al. 2016, figure 4b).
 
     Args:
-        images, image_classes, texts, text_classes, similarity, names, top: as for `evaluate_zero_shot`.
-        counts: numbers of texts a class, ascending; those that no class has more texts than are left out.
+        measure: measures with some of the texts, given by their rows.
+        text_classes: (m,) int64.
+        counts: numbers of texts per class, ascending; those that no class has more texts than are left out.
         repeats: draws for each number.
         seed: of the draws, from 0 to 2**32 - 1.
 
@@ -368,11 +364,11 @@ def text_curve(
 
     Raises:
         InvalidArgumentError: for counts or repeats below 1, or a seed out of range.
-        DataError: as `evaluate_zero_shot`.
+        DataError: as `measure`.
 
     Example:
 
-        points = text_curve(images, image_classes, texts, text_classes, Dot(), names=names)
+        points = text_curve(lambda rows: evaluate_zero_shot(..., texts[rows], classes[rows], ...), classes)
         print([(point.texts, point.top1, point.top1_deviation) for point in points])
     """
     if repeats < 1:
@@ -380,22 +376,14 @@ def text_curve(
     if any(count < 1 for count in counts):
         raise invalid_argument("counts", list(counts), "integers >= 1")
     check_seed(seed)
-    given = (images, image_classes, texts, text_classes)
     # All texts come first, since that checks what is given.
-    everything = evaluate_zero_shot(*given, similarity, names=names, top=top)
-    text_classes = np.asarray(text_classes)
-    most = int(np.bincount(text_classes).max())
+    everything = measure(np.arange(len(text_classes)))
     generator = np.random.default_rng(seed)
     points = []
     for count in counts:
-        if count >= most:
-            continue
-        drawn = [sample_texts(text_classes, count, generator) for _ in range(repeats)]
-        measured = [
-            evaluate_zero_shot(images, image_classes, texts[rows], text_classes[rows], similarity, names=names, top=top)
-            for rows in drawn
-        ]
-        points.append(_point(count, measured))
+        if count < np.bincount(text_classes).max():
+            drawn = [sample_texts(text_classes, count, generator) for _ in range(repeats)]
+            points.append(_point(count, [measure(rows) for rows in drawn]))
     return [*points, _point(None, [everything])]
 
 

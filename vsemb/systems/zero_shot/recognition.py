@@ -6,6 +6,7 @@ import os
 import random
 import string
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -108,12 +109,15 @@ class ZeroShotTask:
         texts = self.text_embeddings
         if corrupt:
             texts = self._embed(mistyped(self.run.shown_texts_of(self._part), corrupt, seed))
-        given = (self.images, self.image_classes, texts, self.text_classes, self.run.model.similarity)
-        metrics = evaluate_zero_shot(*given, names=self.names, top=top)
+
+        def measured(rows: np.ndarray) -> ZeroShotMetrics:
+            given = (self.images, self.image_classes, texts[rows], self.text_classes[rows])
+            return evaluate_zero_shot(*given, self.run.model.similarity, names=self.names, top=top)
+
+        metrics = measured(np.arange(len(texts)))
         if not curve:
             return metrics
-        points = text_curve(*given, names=self.names, seed=seed, top=top)
-        return ZeroShotMetrics(**{**vars(metrics), "curve": tuple(points)})
+        return replace(metrics, curve=tuple(text_curve(measured, self.text_classes, seed=seed)))
 
     def check_drawable(self, path: str | os.PathLike[str]) -> None:
         """Refuses what `draw` cannot draw, before anything is measured.
