@@ -98,12 +98,12 @@ class InBatchObjective:
         scores: Tensor = None
         for each in directions:
             if scores is None or replica_count() > 1:
-                scores = self._scores(each, each.queries, gather_across_replicas(each.candidates), scale)  # (n, all n)
+                scores = self._scores(each, gather_across_replicas(each.candidates), scale)  # (n, all n)
             else:
                 scores = ops.transpose(scores)
             if each.weight:
                 negatives = [gather_across_replicas(x) for x in each.negatives]
-                yield each.weight, self._total(each, each.queries, ids, all_ids, labels, scores, negatives, scale)
+                yield each.weight, self._total(each, ids, all_ids, labels, scores, negatives, scale)
 
     def _in_blocks(self, direction: Direction, ids: Tensor, training: bool) -> Tensor:
         """Returns the sum of the queries' losses from few rows of scores at a time.
@@ -118,10 +118,11 @@ class InBatchObjective:
 
         def of_block(rows: Sequence[Tensor], whole: Sequence[Tensor]) -> Tensor:
             (queries, some_ids, some_own), (others, other_ids, other_own, *rest) = rows, whole
+            some = direction._replace(queries=queries)
             negatives, scale = rest[: len(sampled)], rest[len(sampled) :]
             labels = pair_labels(some_ids, other_ids, some_own, other_own)
-            scores = self._scores(direction, queries, others, scale)
-            return self._total(direction, queries, some_ids, other_ids, labels, scores, negatives, scale)
+            scores = self._scores(some, others, scale)
+            return self._total(some, some_ids, other_ids, labels, scores, negatives, scale)
 
         if not self.row_loss.additive or replica_count() == 1:
             negatives = [gather_across_replicas(x) for x in sampled]
@@ -142,18 +143,17 @@ class InBatchObjective:
     def _scale(self) -> list[Tensor]:
         return [] if self.logit_scale is None else self.logit_scale.parameters()
 
-    def _scores(self, direction: Direction, queries: Tensor, candidates: Tensor, scale: Sequence[Tensor]) -> Tensor:
-        """Scores queries of a direction with candidates: (queries, candidates)."""
+    def _scores(self, direction: Direction, candidates: Tensor, scale: Sequence[Tensor]) -> Tensor:
+        """Scores the queries with candidates: (queries, candidates)."""
         if direction.from_images:
-            scores = self.similarity.scores(queries, candidates)
+            scores = self.similarity.scores(direction.queries, candidates)
         else:
-            scores = ops.transpose(self.similarity.scores(candidates, queries))
+            scores = ops.transpose(self.similarity.scores(candidates, direction.queries))
         return LogitScale.scaled(scores, *scale) if scale else scores
 
     def _total(
         self,
         direction: Direction,
-        queries: Tensor,
         ids: Tensor,
         all_ids: Tensor,
         labels: tuple[Tensor, Tensor],
@@ -170,7 +170,7 @@ class InBatchObjective:
             same = ops.equal(ops.expand_dims(ids, 1), ops.expand_dims(negative_ids, 0))
             mask = ops.concatenate([ops.equal(own, 1), ops.logical_not(same)], axis=1)
             own = ops.concatenate([own, ops.zeros_like(same, dtype=own.dtype)], axis=1)
-            scores = ops.concatenate([scores, self._scores(direction, queries, embeddings, scale)], axis=1)
+            scores = ops.concatenate([scores, self._scores(direction, embeddings, scale)], axis=1)
         return ops.sum(self.row_loss.call(own, scores, mask))
 
 

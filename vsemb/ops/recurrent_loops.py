@@ -336,10 +336,11 @@ def _scan_packed(
     starts, ends = tf.cumsum(counts, exclusive=True), tf.cumsum(counts)
 
     def packed(number: Tensor, *states: Tensor) -> tuple[Any, Any]:
-        here = slice(starts[number], ends[number])
-        values = step(sums[here], *(tf.gather_nd(state, rows[here]) for state in states))
+        start, end = starts[number], ends[number]
+        here = rows[start:end]
+        values = step(sums[start:end], *(tf.gather_nd(state, here) for state in states))
         states = tuple(
-            tf.tensor_scatter_nd_update(state, rows[here], value) for state, value in zip(states, values, strict=True)
+            tf.tensor_scatter_nd_update(state, here, value) for state, value in zip(states, values, strict=True)
         )
         return states, states
 

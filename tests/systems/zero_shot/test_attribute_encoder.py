@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import check_layer, check_padding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.zero_shot.attribute_encoder import AttributeEncoder
+from vsemb.systems.zero_shot.text_encoders import AttributeEncoder
 
 IDS = np.array([[2], [4], [1], [0], [3]], np.int32)
 VALUES = np.array([[0, 0], [0, 0], [1, 0], [1, 1], [-0.5, 2]], np.float32)

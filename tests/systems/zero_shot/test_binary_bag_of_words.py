@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.contract import SAME, check_layer, check_padding
-from vsemb.systems.zero_shot.binary_bag_of_words import BinaryBagOfWords
+from vsemb.systems.zero_shot.text_encoders import BinaryBagOfWords
 
 IDS = np.array([[2, 3, 3, 2], [5, 0, 0, 0], [4, 1, 1, 4], [1, 0, 0, 0]], np.int32)
 # Ids 0 (padding) and 1 (unknown) are no words.

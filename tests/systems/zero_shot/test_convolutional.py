@@ -10,7 +10,7 @@ from tests.contract import SAME, check_layer, check_padding
 from tests.oracles import oracle
 from vsemb.encoders import WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.zero_shot.convolutional import (
+from vsemb.systems.zero_shot.text_encoders import (
     CHARACTER_STAGES,
     WORD_STAGES,
     ConvolutionalSentenceEncoder,

@@ -16,10 +16,9 @@ from vsemb.export.card import card_path
 from vsemb.export.reference_outputs import golden_texts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder
-from vsemb.systems.zero_shot.attribute_encoder import AttributeEncoder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
-from vsemb.systems.zero_shot.convolutional import CHARACTER_STAGES, ConvolutionalSentenceEncoder
 from vsemb.systems.zero_shot.signature import ClassNamesInput, ClassPrompts
+from vsemb.systems.zero_shot.text_encoders import CHARACTER_STAGES, AttributeEncoder, ConvolutionalSentenceEncoder
 from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)

@@ -22,10 +22,10 @@ from vsemb.systems.zero_shot import flowers as generator
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
 from vsemb.systems.zero_shot.class_batches import ClassBatches, Classes
 from vsemb.systems.zero_shot.class_names import ClassNames
-from vsemb.systems.zero_shot.convolutional import Convolutional
 from vsemb.systems.zero_shot.recognition import ZeroShotTask
 from vsemb.systems.zero_shot.sje import ENCODERS, SJE
 from vsemb.systems.zero_shot.structured_loss import StructuredJointEmbedding
+from vsemb.systems.zero_shot.text_encoders import Convolutional
 
 
 def small(name: str, *overrides: str, variant: str | None = None) -> Retrieval:

@@ -21,9 +21,9 @@ SYSTEM = System(
     parts={
         "tokenizer": {"classes": "vsemb.systems.zero_shot.class_names"},
         "text encoder": {
-            "attributes": "vsemb.systems.zero_shot.attribute_encoder",
-            "binary-bag-of-words": "vsemb.systems.zero_shot.binary_bag_of_words",
-            "convolutional": "vsemb.systems.zero_shot.convolutional",
+            "attributes": "vsemb.systems.zero_shot.text_encoders",
+            "binary-bag-of-words": "vsemb.systems.zero_shot.text_encoders",
+            "convolutional": "vsemb.systems.zero_shot.text_encoders",
         },
         "loss": {"structured": "vsemb.systems.zero_shot.structured_loss"},
         "batches": {"classes": "vsemb.systems.zero_shot.class_batches"},

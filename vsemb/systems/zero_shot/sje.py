@@ -51,12 +51,10 @@ from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Features, Text
 from vsemb.similarities import Dot
-from vsemb.systems.zero_shot.attribute_encoder import Attributes
-from vsemb.systems.zero_shot.binary_bag_of_words import BinaryBagOfWordsPart
 from vsemb.systems.zero_shot.class_batches import Classes
 from vsemb.systems.zero_shot.class_names import ClassNames
-from vsemb.systems.zero_shot.convolutional import Convolutional
 from vsemb.systems.zero_shot.structured_loss import Structured
+from vsemb.systems.zero_shot.text_encoders import Attributes, BinaryBagOfWordsPart, Convolutional
 from vsemb.systems.zero_shot.validation import ZeroShot
 from vsemb.text.tokenizers import Characters, Words
 from vsemb.training.optimizers import RMSprop, Step

@@ -1,19 +1,33 @@
-"""Convolutions over characters or words, and a recurrent layer on top of them (Reed et al. 2016)."""
+"""The text encoders of Reed et al. 2016: convolutional (4.1, 4.2), bag of words and attributes (4.4).
+
+The others of their table 1 are those of the base, see `vsemb.systems.zero_shot.sje`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import keras
+import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.recurrent import GRU, LSTM
-from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
+from vsemb.encoders.text_encoder import (
+    UNKNOWN_ID,
+    TextCorpus,
+    TextEncoderPart,
+    TextSpec,
+    WordEmbedding,
+    WordEncoderPart,
+    padding_mask,
+)
 from vsemb.errors import invalid_argument
-from vsemb.parts import Share, Size
+from vsemb.ops.pooling import masked_sum
+from vsemb.parts import Count, Share, Size
 
 Tensor = Any
 #: Filters, width of the convolution, size and stride of the pooling behind it (size 1: none).
@@ -209,3 +223,150 @@ class Convolutional(WordEncoderPart, kind="convolutional"):
     def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
         stages = CHARACTER_STAGES if self.stages == "characters" else WORD_STAGES
         return {**self.arguments(), "length": spec.length, "stages": stages, "hidden": self.units}
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class BinaryBagOfWords(Configured, keras.layers.Layer):
+    """phi(t) = W I(t) + b, I(t) in {0, 1}^|V| the words of t (Reed et al. 2016, section 4.4).
+
+    Computed as the sum of the rows of W of the distinct words, so that no indicator vector is made.
+    The paper's vocabulary has every word; here unknown ones have no part in I(t), since training may never
+    have seen any. Behind a linear layer the vocabulary's words are all there is: a text without a known
+    word becomes b.
+
+    Args:
+        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        dim: size of the embedding.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Attributes:
+        words: W, a `WordEmbedding` of size `dim`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding.
+        training: whether a gradient will be taken.
+
+    Returns:
+        (batch, dim).
+
+    Example:
+
+    >>> import numpy as np
+    >>> encoder = BinaryBagOfWords(vocabulary_size=10, dim=4)
+    >>> once, twice = encoder(np.array([[2, 3, 0], [3, 2, 3]]))
+    >>> bool(ops.all(once == twice))
+    True
+    """
+
+    def __init__(self, vocabulary_size: int, dim: int = 1024, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+        # As a dense layer's kernel: Glorot's range, and a gradient of its shape.
+        limit = math.sqrt(6 / (vocabulary_size + dim))
+        self.words = WordEmbedding(vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy)
+
+    def build(self, input_shape: Any) -> None:
+        build_layers((self.words, input_shape))
+        self.bias = self.add_weight(shape=(self.dim,), initializer="zeros", name="bias")
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        ids = ops.sort(token_ids, axis=1)  # Equal words stand side by side.
+        previous = ops.pad(ids[:, :-1], [[0, 0], [1, 0]])
+        counted = ops.logical_and(ops.greater(ids, UNKNOWN_ID), ops.not_equal(ids, previous))
+        return masked_sum(self.words(ids, training=training), counted) + ops.cast(self.bias, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+
+@dataclass(frozen=True)
+class BinaryBagOfWordsPart(TextEncoderPart, kind="binary-bag-of-words"):
+    """Which words are there, and a linear map."""
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> BinaryBagOfWords:
+        # By itself it has an entry a word, far more than a layer behind it should read.
+        return BinaryBagOfWords(spec.vocabulary_size, 1024 if dim is None else dim, dtype=dtype)
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class AttributeEncoder(Configured, keras.layers.Layer):
+    """Looks up the attributes of a class and maps them linearly (Reed et al. 2016, section 4.4).
+
+    The paper's point of comparison: a vector a class, written by experts, instead of sentences. It reads
+    class names, as ids of a `ClassTokenizer`, so that it stands where a sentence encoder does.
+
+    Args:
+        classes: number of classes, those without training images included.
+        attributes: numbers a class has.
+        dim: size of the embedding.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, the class of each row first: 0 = none, 1 = an unknown class, whose
+            attributes are zeros.
+
+    Returns:
+        (batch, dim).
+
+    Example: two classes, "striped" and "striped and red".
+
+    >>> encoder = AttributeEncoder(classes=2, attributes=2, dim=4)
+    >>> encoder.set_attributes(np.array([[0, 0], [0, 0], [1, 0], [1, 1]]))
+    >>> encoder(np.array([[2], [3]])).shape
+    TensorShape([2, 4])
+    """
+
+    def __init__(self, classes: Count, attributes: Count, dim: int = 1024, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+        self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
+
+    def build(self, input_shape: Any) -> None:
+        # A weight, so that it is saved with the model.
+        self.table = self.add_weight(
+            shape=(self.classes + 2, self.attributes), initializer="zeros", trainable=False, name="table"
+        )
+        self.affine.build((input_shape[0], self.attributes))
+
+    def set_attributes(self, values: np.ndarray) -> None:
+        """Sets the attributes of every class.
+
+        Args:
+            values: (classes + 2, attributes) float, rows by id: 0 (padding) and 1 (unknown) are zeros.
+
+        Raises:
+            InvalidArgumentError: for another shape, a value that is not finite, or attributes of ids 0 and 1.
+        """
+        expected = (self.classes + 2, self.attributes)
+        if tuple(values.shape) != expected:
+            raise invalid_argument("values", tuple(values.shape), f"an array of shape {expected}")
+        if not np.isfinite(values).all():
+            raise invalid_argument("values", "NaN or infinity", "finite numbers")
+        if values[:2].any():
+            raise invalid_argument("values", values[:2].tolist(), "zeros in rows 0 (padding) and 1 (unknown)")
+        if not self.built:
+            self.build((None, 1))
+        self.table.assign(values)
+
+    def call(self, token_ids: Tensor) -> Tensor:
+        return self.affine(ops.take(self.table, token_ids[:, 0], axis=0))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, Any]:
+        return input_shape[0], self.dim
+
+
+@dataclass(frozen=True)
+class Attributes(TextEncoderPart, kind="attributes"):
+    """The attributes of a class and a linear map."""
+
+    accepts: ClassVar[str] = "classes"
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> AttributeEncoder:
+        # Ids of padding and of unknown classes are no classes.
+        classes, attributes = spec.vocabulary_size - 2, spec.info["attribute_dim"]
+        return AttributeEncoder(classes, attributes, attributes if dim is None else dim, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        assert corpus.dataset is not None
+        known = corpus.dataset.annotation("attributes").matrix(corpus.vocabulary.words)
+        layer.set_attributes(np.concatenate([np.zeros((2, known.shape[1]), np.float32), known]))
