@@ -6,8 +6,9 @@ the fix. The command line prints the message alone, on one line, and exits with 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 # More names than this do not fit the two lines of a message, nor do longer values.
 _LISTED, _LONGEST = 20, 500
@@ -84,6 +85,24 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
         f"The package `{package}` is not installed. It comes with an extra: pip install 'vsemb[{extra}]'."
     )
+
+
+@contextlib.contextmanager
+def needs_extra(package: str, extra: str) -> Iterator[None]:
+    """Surrounds the imports of an optional dependency.
+
+    Raises:
+        MissingExtraError: if the dependency is not installed, see `missing_extra`.
+
+    Example:
+
+        with needs_extra("faiss-cpu", "index"):
+            import faiss
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(package, extra) from error
 
 
 def one_line(text: object, longest: int = _LONGEST) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.errors import DataError, needs_extra, one_line
 
 #: Seconds to wait for a server's next bytes, and for all of them.
 TIMEOUT, DEADLINE = 20.0, 120.0
@@ -203,11 +203,9 @@ def _read_stored(uri: str) -> bytes:
 
 def _file_systems() -> tuple[Any, str]:
     """Returns Beam's file systems, and what they call bytes as they are."""
-    try:
+    with needs_extra("apache_beam", "beam"):
         from apache_beam.io.filesystem import CompressionTypes
         from apache_beam.io.filesystems import FileSystems
-    except ImportError as error:
-        raise missing_extra("apache_beam", "beam") from error
     return FileSystems, CompressionTypes.UNCOMPRESSED
 
 

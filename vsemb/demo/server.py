@@ -19,7 +19,7 @@ from typing import Any
 
 from vsemb.data.store import Dataset
 from vsemb.demo.page import build_page, open_tabs
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.runs.indexing import ALL
 from vsemb.runs.run import Run
 
@@ -109,10 +109,8 @@ def _listening(port: int) -> Iterator[socket.socket]:
 
 
 def _import_gradio() -> Any:
-    try:
+    with needs_extra("gradio", "demo"):
         import gradio
-    except ImportError as error:
-        raise missing_extra("gradio", "demo") from error
     if not hasattr(gradio, "mount_gradio_app"):
         raise DataError("The installed Gradio is not complete. Install it again: pip install 'vsemb[demo]'")
     return gradio

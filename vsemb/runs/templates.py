@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from vsemb.errors import missing_extra
+from vsemb.errors import needs_extra
 
 
 def page_template(package: str, name: str) -> Any:
@@ -22,10 +22,8 @@ def page_template(package: str, name: str) -> Any:
 
         page_template("vsemb.systems.regions", "report.html.jinja").render(alignments=[])
     """
-    try:
+    with needs_extra("jinja2", "report"):
         import jinja2
-    except ImportError as error:
-        raise missing_extra("jinja2", "report") from error
 
     def load(template: str) -> str:
         package, _, file = template.partition(":")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vsemb.errors import missing_extra
+from vsemb.errors import needs_extra
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -18,10 +18,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        try:
+        with needs_extra("prometheus-client", "serving"):
             import prometheus_client as prometheus
-        except ImportError as error:
-            raise missing_extra("prometheus-client", "serving") from error
         self._text = prometheus.generate_latest
         registry = prometheus.CollectorRegistry()
         self.registry = registry

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra
+from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
 from vsemb.serving.batching import Batcher
 from vsemb.serving.http import HTTP_LOG, RestApi
 from vsemb.serving.metrics import Metrics
@@ -68,15 +68,11 @@ class Server:
         poll: float = 1.0,
         grace: float = 30.0,
     ) -> None:
-        try:
+        with needs_extra("aiohttp", "serving"):
             import aiohttp  # noqa: F401
-        except ImportError as error:
-            raise missing_extra("aiohttp", "serving") from error
-        try:
+        with needs_extra("tensorflow-serving-api", "serving"):
             import grpc  # noqa: F401
             import tensorflow_serving.apis  # noqa: F401
-        except ImportError as error:
-            raise missing_extra("tensorflow-serving-api", "serving") from error
         threads = os.cpu_count() or 1 if threads is None else threads
         _check(models, port=port, rest_port=rest_port)
         _check_positive(max_body=max_body, concurrency=concurrency, batch_size=batch_size, threads=threads)

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 import urllib3
 
-from vsemb.errors import VsembError, invalid_argument, missing_extra, one_line
+from vsemb.errors import VsembError, invalid_argument, needs_extra, one_line
 
 Arrays = dict[str, np.ndarray]
 Result = TypeVar("Result")
@@ -351,11 +351,9 @@ class GrpcTransport(Transport):
 
     def __init__(self, where: str, model: str, version: int | None, label: str | None) -> None:
         super().__init__(where, model, version, label)
-        try:
+        with needs_extra("tensorflow-serving-api", "serving"):
             import grpc
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-        except ImportError as error:
-            raise missing_extra("tensorflow-serving-api", "serving") from error
         scheme, target = where.split("://")
         if scheme == "grpcs":
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)

@@ -12,7 +12,7 @@ from typing import Any
 
 from vsemb.data.readers.source import Source, split_name
 from vsemb.data.records import ImageRecord
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra
 
 
 def read(
@@ -42,10 +42,8 @@ def read(
         DataError: if there is no such dataset or it was not downloaded.
         InvalidArgumentError: if a feature is missing or ambiguous.
     """
-    try:
+    with needs_extra("tensorflow_datasets", "tfds"):
         import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise missing_extra("tensorflow_datasets", "tfds") from error
     if restval not in ("train", "keep", "drop"):
         raise invalid_argument("restval", restval, "train, keep or drop")
     name = os.fspath(source)

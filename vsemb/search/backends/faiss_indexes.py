@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.search.backends.base import Backend
 from vsemb.search.backends.codes import bit_thresholds, pack_bits
 
@@ -20,10 +20,8 @@ _FEWEST_A_LIST, _MOST_A_LIST = 39, 256
 
 
 def _faiss() -> Any:
-    try:
+    with needs_extra("faiss-cpu", "index"):
         import faiss
-    except ImportError as error:
-        raise missing_extra("faiss-cpu", "index") from error
     return faiss
 
 

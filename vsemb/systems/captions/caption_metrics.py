@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.systems.captions.caption_tokens import caption_tokens
 from vsemb.systems.captions.meteor import meteor_of_tokens
 from vsemb.systems.captions.novelty import TrainingCaptions
@@ -190,7 +190,5 @@ def _scorer(module: str, name: str) -> Any:
     """Returns a class of `pycocoevalcap`."""
     import importlib
 
-    try:
+    with needs_extra("pycocoevalcap", "captions"):
         return getattr(importlib.import_module(f"pycocoevalcap.{module}"), name)
-    except ImportError as error:
-        raise missing_extra("pycocoevalcap", "captions") from error

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from vsemb.errors import DataError, missing_extra, one_line
+from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import reading
 from vsemb.text.normalize import readable_part
 
@@ -87,12 +87,10 @@ def open_tagger() -> Tagger:
     print(tagger.name, tagger("Two dogs run after a ball."))
     ```
     """
-    try:
+    with needs_extra("nltk", "captions"):
         import nltk
         from nltk.tag.perceptron import PerceptronTagger
         from nltk.tokenize import NLTKWordTokenizer
-    except ImportError as error:
-        raise missing_extra("nltk", "captions") from error
     try:
         tagger = PerceptronTagger(lang="eng")
     except LookupError as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vsemb.errors import DataError, invalid_argument, missing_extra, one_line
+from vsemb.errors import DataError, invalid_argument, needs_extra, one_line
 from vsemb.files import sha256_file
 from vsemb.systems.trees.trees import Tree
 
@@ -196,10 +196,8 @@ def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str],
     open_parser("en_core_web_sm")(["Two dogs run after a ball."])[0].text
     ```
     """
-    try:
+    with needs_extra("spacy", "parse"):
         import spacy
-    except ImportError as error:
-        raise missing_extra("spacy", "parse") from error
 
     package, folder = _find(name_or_path)
     # A folder from a stranger names functions that spaCy and installed packages have registered; none of its

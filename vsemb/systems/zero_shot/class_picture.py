@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from vsemb.errors import DataError, invalid_argument, missing_extra
+from vsemb.errors import DataError, invalid_argument, needs_extra
 from vsemb.runs.pictures import read_picture
 from vsemb.systems.zero_shot.metrics import check_seed
 
@@ -53,10 +53,8 @@ def _check_classes(classes: int) -> None:
 
 
 def _tsne() -> Any:
-    try:
+    with needs_extra("scikit-learn", "report"):
         from sklearn.manifold import TSNE
-    except ImportError as error:
-        raise missing_extra("scikit-learn", "report") from error
     return TSNE
 
 
