@@ -80,12 +80,8 @@ def order_violation_matrix(specific: Tensor, general: Tensor) -> Tensor:
 def _blocks(specific: Tensor, general: Tensor) -> Tensor:
     columns = _even_blocks(general, _COLUMNS)
     # A row of blocks is put together before the next is computed, so that no more is held.
-    rows = [_joined([_matrix(x, y) for y in columns], 1) for x in _even_blocks(specific, _ROWS)]
-    return _joined(rows, 0)
-
-
-def _joined(parts: list[Tensor], axis: int) -> Tensor:
-    return ops.concatenate(parts, axis=axis) if len(parts) > 1 else parts[0]
+    rows = [ops.concatenate([_matrix(x, y) for y in columns], axis=1) for x in _even_blocks(specific, _ROWS)]
+    return ops.concatenate(rows, axis=0)
 
 
 def _even_blocks(points: Tensor, largest: int) -> list[Tensor]:
