@@ -59,11 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, flags: list[str]) -> int:
     from pipelines.beam.preparing import prepare
-    from vsemb.data.writing.prepare import manifest_summary
+    from vsemb.data.writing.prepare import summary
 
     manifest = prepare(flags=flags, report=lambda line: print(line, file=sys.stderr), **vars(arguments))
     print(f"{arguments.out}: {manifest['name']}, fingerprint {manifest['fingerprint'][:16]}")
-    for line in manifest_summary(manifest):
+    for line in summary(manifest):
         print(f"  {line}")
     return 0
 

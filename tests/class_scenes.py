@@ -9,7 +9,8 @@ import numpy as np
 from tests.conftest import word_sums
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.recipes.schema import Recipe
 from vsemb.runs.run import Run
 from vsemb.runs.train import train

@@ -45,7 +45,7 @@ def scenes_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a tiny scenes dataset, 32 x 32 pixels, five captions an image, with features."""
     from vsemb.data import synthetic as generator
     from vsemb.data.features.compute import write_precomputed
-    from vsemb.data.store import write_dataset
+    from vsemb.data.writing.writer import write_dataset
 
     path = tmp_path_factory.mktemp("data") / "scenes"
     source = {"format": "scenes", "path_name": "vsemb.data.synthetic", "sha256": {}, "options": {}}
@@ -72,7 +72,8 @@ def scenes(scenes_path: Path):
 def flowers_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of tiny flowers: 40, 8 and 12 classes of two images, with attributes and features."""
     from vsemb.data.features.compute import write_precomputed
-    from vsemb.data.store import Dataset, write_dataset
+    from vsemb.data.store import Dataset
+    from vsemb.data.writing.writer import write_dataset
     from vsemb.systems.zero_shot import flowers as generator
     from vsemb.systems.zero_shot.attributes import write_attributes
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from vsemb.cli import __main__ as cli
-from vsemb.data.store import write_dataset
 from vsemb.data.synthetic import generate
+from vsemb.data.writing.writer import write_dataset
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / path for path in ("README.md", "CONTRIBUTING.md", "savedmodels/README.md", "pipelines/README.md")]

@@ -28,7 +28,8 @@ def sha256_file(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: str | os.PathLike[str]) -> None:
+def sync(path: str | os.PathLike[str]) -> None:
+    """Makes sure that a file or directory is on the disk, not only in its cache."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -40,8 +41,8 @@ def sync_tree(directory: str | os.PathLike[str]) -> None:
     """Makes sure that a directory and all below it are on the disk, not only in its cache."""
     for folder, _, names in os.walk(directory):
         for name in names:
-            _sync(os.path.join(folder, name))
-        _sync(folder)
+            sync(os.path.join(folder, name))
+        sync(folder)
 
 
 @contextlib.contextmanager
@@ -72,9 +73,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary = _beside(path, "tmp")
         temporary.touch(exist_ok=False)
         yield temporary
-        _sync(temporary)
+        sync(temporary)
         os.replace(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
@@ -111,7 +112,7 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
             shutil.rmtree(old)
         else:
             os.replace(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}.") from error
     finally:
@@ -122,6 +123,32 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
 def _beside(path: Path, ending: str) -> Path:
     """Returns a new hidden name in the directory of a path; what is made there has the permissions of any new file."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
+
+
+@contextlib.contextmanager
+def locked(folder: Path, busy: str) -> Iterator[None]:
+    """Makes a folder and holds it for one process; the lock dies with the process, however it ends.
+
+    Args:
+        folder: the folder, in which a file `lock` stays.
+        busy: the message if another process holds it.
+
+    Raises:
+        DataError: if another process holds it, or the file system refuses.
+    """
+    import fcntl  # Not on Windows.
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "wb")  # noqa: SIM115
+    except OSError as error:
+        raise DataError(f"Cannot write {folder}: {error.strerror or error}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DataError(busy) from error
+        yield
 
 
 def require_space(path: str | os.PathLike[str], needed: int) -> None:

@@ -56,7 +56,7 @@ class System:
         client_texts: kind of text input -> reference to what a client prepares texts with.
         client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
-            `vsemb.data.dataset.Dataset` that opens it, or returns None where the dataset has none.
+            `vsemb.data.store.Dataset` that opens it, or returns None where the dataset has none.
     """
 
     name: str

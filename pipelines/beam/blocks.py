@@ -30,7 +30,6 @@ from vsemb.data.manifest import VERSION
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteImage
 from vsemb.data.writing.validate import UNREADABLE, examine_all, signature
-from vsemb.data.writing.writer import journal_line
 from vsemb.errors import DataError, VsembError
 
 
@@ -166,10 +165,10 @@ def examine_block(task: BlockTask) -> BlockSummary:
         with storage.writing(images_path) as temporary, open(temporary, "wb") as images:
             for place, record, outcome in examine_all(records, {}, task.max_side, task.threads):
                 assert outcome is not None
-                line = journal_line(task.first + place, record.key, outcome)
-                line |= {"split": record.split, "image": _place(record)}
-                line |= {"offset": images.tell(), "length": len(outcome.encoded or b"")}
-                images.write(outcome.encoded or b"")
+                line, encoded = outcome
+                line |= {"position": task.first + place, "split": record.split, "image": _place(record)}
+                line |= {"offset": images.tell(), "length": len(encoded or b"")}
+                images.write(encoded or b"")
                 lines.append(line)
     except VsembError as error:
         if isinstance(error.__cause__, OSError) or isinstance(error, ImportError):

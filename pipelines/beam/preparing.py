@@ -20,14 +20,13 @@ from pipelines.beam import storage
 from pipelines.beam.blocks import BlockSummary, BlockTask, examine_block, write_blocks
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
-from vsemb.data.manifest import MANIFEST
+from vsemb.data.manifest import MANIFEST, FinishedSplit, write_index_and_manifest
 from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
-from vsemb.data.store import Dataset, description, holds_dataset, is_prepared
-from vsemb.data.writing.finalize import FinishedSplit, write_index_and_manifest
+from vsemb.data.store import Dataset
 from vsemb.data.writing.prepare import described_source, write_beside
 from vsemb.data.writing.staging import WorkArea
-from vsemb.data.writing.writer import BadImageFound
+from vsemb.data.writing.writer import BadImageFound, description, holds_dataset, is_prepared
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 

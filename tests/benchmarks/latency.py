@@ -29,7 +29,7 @@ import tensorflow as tf
 from tests.benchmarks.timing import cpu_seconds, exponent, interleaved, left_out, print_rows, row, set_threads
 from vsemb import recipes
 from vsemb.data import synthetic as scenes
-from vsemb.data.store import write_dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.files import write_json
 from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.runs.fine_tune import with_backbone

@@ -41,7 +41,7 @@ from tests.benchmarks.serving_latency import measure_latency
 from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data import synthetic as scenes
-from vsemb.data.store import write_dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.export.versions import existing_versions
 from vsemb.files import write_json
 from vsemb.runs.fine_tune import with_backbone

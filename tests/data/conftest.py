@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 
 
 class Tiny:

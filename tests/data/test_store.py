@@ -1,259 +1,131 @@
-"""Writing datasets: content, bad sources, existing output."""
+"""Reading datasets: damage is noticed."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+import shutil
+from pathlib import Path
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from vsemb.data.records import ImageRecord
-from vsemb.data.writing import staging as workarea
+from vsemb import registry
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError
 
 
-def test_what_was_written_is_read_back(tiny, tmp_path):
-    records = tiny.records(10)
-    dataset = tiny.write(records, tmp_path / "out")
-    assert dataset.splits == ("train", "val")
-    assert dataset.name == "tiny"
-    train, val = dataset.split("train"), dataset.split("val")
-    # Ids count over all splits in source order; 2, 5, 8 are val.
-    assert train.ids.tolist() == [0, 1, 3, 4, 6, 7, 9]
-    assert val.ids.tolist() == [2, 5, 8]
-    assert val.keys == ["2.jpg", "5.jpg", "8.jpg"]
-    # Number n has 1 + n % 3 captions: 0, 3, 6, 9 one, 1, 4, 7 two, the val images three.
-    assert train.caption_rows.tolist() == [0, 1, 1, 2, 3, 3, 4, 5, 5, 6]
-    assert train.captions[1:3] == ["caption 0 of 1", "caption 1 of 1"]
-    assert train.caption_rows.dtype == train.ids.dtype == np.int64
-    assert dataset.manifest["splits"]["train"]["shards"] == [f"train-0000{n}-of-00003.tfrecord" for n in range(3)]
-    assert not list(tmp_path.glob(".*"))
+def edit_manifest(out: Path, **changes) -> None:
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | changes))
 
 
-def test_images_come_in_index_order(tiny, tmp_path):
-    records = tiny.records(10)
-    split = tiny.write(records, tmp_path / "out").split("train")
-    pairs = list(split.encoded_images().as_numpy_iterator())
-    assert [int(number) for number, _ in pairs] == split.ids.tolist()
-    assert [encoded for _, encoded in pairs] == [records[number].image for number in split.ids]
-    assert split.encoded_images().cardinality() == 7
-    assert [split.read_image(row) for row in range(7)] == [records[number].image for number in split.ids]
-
-
-def test_the_examples_hold_everything(tiny, tmp_path):
-    record = ImageRecord(
-        key="bär.jpg",
-        captions=("a red ball", "eine rote Kugel \u2028 im Gras", "ein Ball 🎈"),
-        split="train",
-        image=tiny.jpeg(0, 16),
-        class_name="ball",
-        objects=({"label": "ball", "box": [1, 2, 8, 4.5]},),
-        alignments=(((2, 0),), ((2, 0),), ()),
-    )
-    dataset = tiny.write([record], tmp_path / "out")
-    (data,) = tf.data.TFRecordDataset(str(tmp_path / "out/train-00000-of-00001.tfrecord")).as_numpy_iterator()
-    feature = tf.train.Example.FromString(data).features.feature
-    assert feature["image/key"].bytes_list.value[0].decode() == "bär.jpg"
-    assert feature["image/id"].int64_list.value[0] == 0
-    assert feature["image/width"].int64_list.value[0] == feature["image/height"].int64_list.value[0] == 16
-    assert feature["class/name"].bytes_list.value[0] == b"ball"
-    assert feature["objects/label"].bytes_list.value[0] == b"ball"
-    assert list(feature["objects/box"].float_list.value) == [1, 2, 8, 4.5]
-    # U+2028 is white space and would end a line in some readers: captions are one line.
-    assert feature["captions"].bytes_list.value[1].decode() == "eine rote Kugel im Gras"
-    split = dataset.split("train")
-    (entry,) = split.entries
-    assert entry["objects"] == [{"label": "ball", "box": [1, 2, 8, 4.5]}]
-    assert entry["alignments"] == [[[2, 0]], [[2, 0]], []]
-    assert split.class_names == ["ball"]
-    assert split.captions[2] == "ein Ball 🎈"
-
-
-def test_boxes_shrink_with_their_image(tiny, tmp_path):
-    record = replace(tiny.records(1)[0], objects=({"label": "x", "box": [2, 4, 6, 8]},))
-    split = tiny.write([record], tmp_path / "out", max_side=4).split("train")  # 8 -> 4 pixels: halved
-    assert split.entries[0]["objects"][0]["box"] == [1, 2, 3, 4]
-    assert (split.entries[0]["width"], split.entries[0]["height"]) == (4, 4)
-
-
-def test_the_fingerprint_depends_on_content_alone(tiny, tmp_path):
-    records = tiny.records(4)
-    first = tiny.write(records, tmp_path / "a", name="a")
-    second = tiny.write(records, tmp_path / "elsewhere" / "b", name="b", source=tiny.SOURCE | {"path_name": "moved"})
-    assert first.fingerprint == second.fingerprint
-    changed = [replace(records[0], image=tiny.jpeg(99)), *records[1:]]
-    assert tiny.write(changed, tmp_path / "c").fingerprint != first.fingerprint
-
-
-def test_empty_captions_are_dropped_with_their_alignments(tiny, tmp_path):
-    record = replace(tiny.records(1)[0], captions=(" ", "a  dog\n", ""), alignments=(((0, 0),), ((1, 0),), ((2, 0),)))
-    dataset = tiny.write([record], tmp_path / "out")
-    assert dataset.split("train").captions == ["a dog"]
-    assert dataset.split("train").entries[0]["alignments"] == [[[1, 0]]]
-    assert dataset.manifest["dropped_captions"] == 2
-
-
-def test_ids_of_captions_stay_with_their_captions(tiny, tmp_path):
-    records = [
-        replace(tiny.records(1)[0], captions=(" ", "a  dog\n", "", "two"), caption_ids=("7", " 8", "9", "10")),
-        replace(tiny.records(2)[1], captions=("three", "four")),
-    ]
-    split = tiny.write(records, tmp_path / "out").split("train")
-    assert split.caption_ids == ["8", "10", "1.jpg#0", "1.jpg#1"]
-    assert split.entries[0]["caption_ids"] == ["8", "10"]
-    assert "caption_ids" not in split.entries[1]
-
-
-def test_ids_that_say_nothing_new_leave_the_fingerprint(tiny, tmp_path):
-    records = tiny.records(4)
-    without = tiny.write(records, tmp_path / "without")
-    numbered = [
-        replace(record, caption_ids=tuple(f"{record.key}#{n}" for n in range(len(record.captions))))
-        for record in records
-    ]
-    same = tiny.write(numbered, tmp_path / "same")
-    assert same.fingerprint == without.fingerprint
-    assert same.split("train").caption_ids == without.split("train").caption_ids
-    others = [replace(records[0], caption_ids=("5",)), *records[1:]]
-    assert tiny.write(others, tmp_path / "others").fingerprint != without.fingerprint
-    # Where a caption is dropped, the label of the next one is no longer its place.
-    gap = [replace(records[1], captions=("", "a dog"), caption_ids=("1.jpg#0", "1.jpg#1"))]
-    assert tiny.write(gap, tmp_path / "gap").split("train").caption_ids == ["1.jpg#1"]
-
-
-def bad_records(tiny, tmp_path) -> list[ImageRecord]:
-    records = tiny.records(6)
-    records[1] = replace(records[1], image=b"not an image")
-    records[2] = replace(records[2], image=tmp_path / "missing.jpg")
-    records[4] = replace(records[4], captions=("", " "))
-    return records
-
-
-def test_bad_images_are_left_out_and_listed(tiny, tmp_path):
-    dataset = tiny.write(bad_records(tiny, tmp_path), tmp_path / "out")
-    assert [item["key"] for item in dataset.manifest["skipped"]] == ["1.jpg", "2.jpg", "4.jpg"]
-    reasons = [item["reason"] for item in dataset.manifest["skipped"]]
-    assert "known format" in reasons[0]
-    assert reasons[1:] == ["no such file", "no caption"]
-    assert dataset.split("train").ids.tolist() == [0, 1]  # images 0 and 3
-    assert dataset.split("val").ids.tolist() == [2]  # image 5: ids count over kept images
-
-
-def test_bad_images_are_fatal_on_request(tiny, tmp_path):
-    with pytest.raises(DataError, match=r"1\.jpg.*known format"):
-        tiny.write(bad_records(tiny, tmp_path), tmp_path / "out", on_bad_image="fail")
-    assert not list(tmp_path.iterdir())
-
-
-def test_finished_shards_survive_a_fatal_image(tiny, tmp_path):
-    records = [replace(record, split="train") for record in tiny.records(8)]
-    records[5] = replace(records[5], image=b"broken")
-    with pytest.raises(DataError, match=r"5\.jpg"):
-        tiny.write(records, tmp_path / "out", on_bad_image="fail")
-    assert not (tmp_path / "out").exists()
-    lines: list[str] = []
-    tiny.write(records, tmp_path / "out", report=lines.append)
-    assert any("3 images are done" in line for line in lines)
-    assert tiny.contents(tmp_path / "out") == tiny.contents(tiny.write(records, tmp_path / "other").path)
+def tamper_caption(out: Path) -> None:
+    index = out / "train.index.jsonl"
+    index.write_text(index.read_text().replace("caption 0 of 0", "caption 0 of 9"))
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("damage", "message"),
     [
-        (lambda r: [*r, r[0]], "'0.jpg' occurs twice"),
-        (lambda r: [], "holds no images"),
-        (lambda r: [replace(record, image=b"x") for record in r], "None of 4 images can be used"),
-        (lambda r: [replace(r[0], key="")], "non-empty text"),
-        (lambda r: [replace(r[0], key="\ud800.jpg")], "not valid Unicode"),
-        (lambda r: [replace(r[0], split="../up")], "split='../up'"),
-        (lambda r: [replace(r[0], captions=(3,))], "not text"),
-        (lambda r: [replace(r[1], alignments=((),))], "2 captions and 1 alignments"),
-        (lambda r: [replace(r[1], caption_ids=("1",))], "2 captions and 1 ids"),
-        (lambda r: [replace(r[0], caption_ids=(" ",))], "no text or empty"),
-        (lambda r: [replace(r[0], caption_ids=(3,))], "no text or empty"),
-        (lambda r: [r[0], replace(r[1], image=None)], "some records have image bytes"),
+        (tamper_caption, "do not have the fingerprint"),
+        (lambda out: (out / "val.index.jsonl").unlink(), "val.index.jsonl is missing"),
+        (
+            lambda out: (out / "val-00000-of-00001.tfrecord").unlink(),
+            "val-00000-of-00001.tfrecord is missing",
+        ),
+        (lambda out: os.truncate(out / "train-00001-of-00003.tfrecord", 10), "has 10 bytes instead of"),
+        (lambda out: (out / "manifest.json").write_text("{"), "cannot be read"),
+        (lambda out: (out / "manifest.json").write_text("[]"), "not the manifest"),
+        (lambda out: edit_manifest(out, version=2), "version 2; this vsemb reads version 1"),
+        (lambda out: edit_manifest(out, splits={"train": {}}), "damaged"),
+        (lambda out: (out / "manifest.json").unlink(), "holds no manifest.json"),
+        (shutil.rmtree, "no such directory"),
     ],
 )
-def test_bad_sources_are_refused_and_leave_nothing(tiny, tmp_path, change, message):
-    with pytest.raises((DataError, InvalidArgumentError), match=message):
-        tiny.write(change(tiny.records(4)), tmp_path / "out")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("option", [{"on_bad_image": "ignore"}, {"images_per_shard": 0}, {"max_side": 0}])
-def test_bad_options_are_refused(tiny, tmp_path, option):
-    with pytest.raises(InvalidArgumentError, match=next(iter(option))):
-        tiny.write(tiny.records(1), tmp_path / "out", **option)
-
-
-def test_a_lone_surrogate_in_a_caption_is_replaced(tiny, tmp_path):
-    dataset = tiny.write([replace(tiny.records(1)[0], captions=("half a \ud83d smile",))], tmp_path / "out")
-    assert dataset.split("train").captions == ["half a ? smile"]
-
-
-def test_datasets_without_images(tiny, tmp_path):
-    split = tiny.write([replace(r, image=None) for r in tiny.records(4)], tmp_path / "out").split("train")
-    assert not split.has_images
-    for read in (split.encoded_images, lambda: split.read_image(0)):
-        with pytest.raises(DataError, match="only precomputed features"):
-            read()
-
-
-def test_an_unknown_split_names_the_nearest(tiny, tmp_path):
-    with pytest.raises(InvalidArgumentError, match="one of train, val. Did you mean 'train'"):
-        tiny.write(tiny.records(4), tmp_path / "out").split("trian")
-
-
-def test_the_same_again_does_nothing(tiny, tmp_path):
-    tiny.write(tiny.records(4), tmp_path / "out")
-    before = (tmp_path / "out" / "manifest.json").stat()
-    lines: list[str] = []
-
-    def never():
-        raise AssertionError("the source was read")
-        yield
-
-    tiny.write(never(), tmp_path / "out", source=tiny.SOURCE | {"path_name": "moved"}, report=lines.append)
-    assert lines == [f"{tmp_path / 'out'} is already prepared from this source with these options; nothing to do."]
-    assert (tmp_path / "out" / "manifest.json").stat() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"source": {"sha256": {"a": "b"}}}, "made with another source"),
-        ({"name": "other"}, "made with another name"),
-        ({"max_side": 5}, "made with another writing"),
-    ],
-)
-def test_another_dataset_is_replaced_only_on_request(tiny, tmp_path, options, message):
-    tiny.write(tiny.records(4), tmp_path / "out")
-    before = tiny.contents(tmp_path / "out")
+def test_damaged_datasets_are_refused(tiny, tmp_path, damage, message):
+    tiny.write(tiny.records(10), tmp_path / "out")
+    damage(tmp_path / "out")
     with pytest.raises(DataError, match=message):
-        tiny.write(tiny.records(5), tmp_path / "out", **options)
-    assert tiny.contents(tmp_path / "out") == before
-    replaced = tiny.write(tiny.records(5), tmp_path / "out", overwrite=True, **options)
-    assert len(replaced.split("train")) == 4
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        Dataset.open(tmp_path / "out")
 
 
-def test_a_finished_dataset_with_bad_images_does_not_satisfy_fail(tiny, tmp_path):
-    tiny.write(bad_records(tiny, tmp_path), tmp_path / "out")
-    with pytest.raises(DataError, match=r"without 3 bad images, first '1\.jpg'"):
-        tiny.write(bad_records(tiny, tmp_path), tmp_path / "out", on_bad_image="fail")
+def test_a_manifest_cannot_point_outside(tiny, tmp_path):
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
+    split = dataset.manifest["splits"]["train"] | {"index": "../elsewhere.jsonl"}
+    edit_manifest(tmp_path / "out", splits={"train": split})
+    with pytest.raises(DataError, match="damaged"):
+        Dataset.open(tmp_path / "out")
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_what_is_no_dataset_is_never_replaced(tiny, tmp_path, overwrite):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    with pytest.raises(DataError, match="not a vsemb dataset"):
-        tiny.write(tiny.records(1), tmp_path / "out", overwrite=overwrite)
-    assert tiny.contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
+def test_an_empty_split_is_refused(tiny, tmp_path):
+    dataset = tiny.write(tiny.records(1), tmp_path / "out")
+    (tmp_path / "out" / "train.index.jsonl").write_text("")
+    with pytest.raises(DataError, match="'train'.*is empty"):
+        dataset.split("train")
 
 
-def test_two_writers_do_not_meet(tiny, tmp_path):
-    area = workarea.WorkArea(tmp_path / "out")
-    with area.locked(), pytest.raises(DataError, match="Another process is writing"):
-        tiny.write(tiny.records(1), tmp_path / "out")
+def test_a_changed_image_is_noticed_when_read(tiny, tmp_path):
+    out = tmp_path / "out"
+    split = tiny.write(tiny.records(4), out).split("train")
+    shard = out / "train-00000-of-00001.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 6] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(DataError, match="damaged"):
+        split.read_image(0)
+
+
+def test_few_captions_keep_their_ids(tiny, tmp_path):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")  # Images 2 and 5, three captions each.
+    assert split.caption_ids[2:4] == ["2.jpg#2", "5.jpg#0"]
+    two = split.with_captions([entry["captions"][:2] for entry in split.entries])
+    assert two.caption_ids == ["2.jpg#0", "2.jpg#1", "5.jpg#0", "5.jpg#1"]
+    assert two.caption_places.tolist() == [0, 1, 3, 4]
+    last = two.with_captions([entry["captions"][1:] for entry in split.entries])
+    assert last.caption_ids == ["2.jpg#1", "2.jpg#2", "5.jpg#1", "5.jpg#2"]
+    assert last.captions == [f"caption {n} of {row}" for row in (2, 5) for n in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [["bird"], ["dog"]],
+        [["caption 0 of 2"], ["dog"]],
+        [["caption 1 of 2", "caption 0 of 2"], ["caption 0 of 5"]],
+        [["caption 0 of 5"], ["caption 0 of 5"]],
+    ],
+    ids=["classes", "one", "turned", "of another image"],
+)
+def test_other_texts_have_no_ids(tiny, tmp_path, texts):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
+    other = split.with_captions(texts)
+    assert other.caption_places is None
+    with pytest.raises(DataError, match="not its captions"):
+        _ = other.caption_ids
+    assert split.caption_ids[0] == "2.jpg#0"
+
+
+def test_every_image_gets_a_caption(tiny, tmp_path):
+    split = tiny.write(tiny.records(6), tmp_path / "out").split("val")
+    for texts in ([["a"]], [["a"], []]):
+        with pytest.raises(InvalidArgumentError, match="`captions`"):
+            split.with_captions(texts)
+
+
+def test_annotations_are_opened_once_and_named(tiny, tmp_path, monkeypatch):
+    dataset = tiny.write(tiny.records(6), tmp_path / "out")
+    opened = []
+
+    def find(given):
+        opened.append(given)
+        return None if len(opened) == 1 else object()
+
+    monkeypatch.setattr(registry, "entries", lambda name: {"marks": "module:find"} if name == "annotations" else {})
+    monkeypatch.setattr(registry, "load", {"module:find": find}.__getitem__)
+    assert dataset.annotation("marks") is None and dataset.annotation("marks") is None
+    assert opened == [dataset]
+    dataset.forget_annotation("marks")
+    found = dataset.annotation("marks")
+    assert found is not None and dataset.annotation("marks") is found
+    with pytest.raises(InvalidArgumentError, match="annotation='mark'.*marks"):
+        dataset.annotation("mark")

@@ -15,9 +15,10 @@ from PIL import Image
 from vsemb.data import uris
 from vsemb.data.readers import read
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder, located
 from vsemb.data.writing.validate import examine, signature
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 
 
@@ -83,7 +84,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def reason(uri: str) -> str | None:
-    return examine(ImageRecord("a.png", ("text",), "train", RemoteImage(uri)), None).reason
+    return examine(ImageRecord("a.png", ("text",), "train", RemoteImage(uri)), None)[0]["reason"]
 
 
 def test_images_are_read(server: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.scenes_composition import Scenes
 from vsemb import recipes
 from vsemb.data import synthetic as generator
-from vsemb.data.store import write_dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.evaluation import Embedder
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.train import train

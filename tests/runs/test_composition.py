@@ -11,7 +11,7 @@ from tests.scenes_composition import Scenes
 from vsemb import recipes
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
-from vsemb.data.store import write_dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import measure_candidates, open_index

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
-from vsemb.data.store import write_dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import build_index, index_directory, index_items, open_index

@@ -17,7 +17,8 @@ from vsemb.cli.__main__ import main
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs import run as run_module

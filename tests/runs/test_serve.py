@@ -23,7 +23,7 @@ from vsemb.search import StaleIndexError
 @pytest.fixture(scope="module")
 def backbone_run(scenes_path, tiny_recipe, tmp_path_factory):
     """A run on features of a SmallConvNet over ten crops, and its dataset."""
-    from vsemb.data.dataset import Dataset
+    from vsemb.data.store import Dataset
 
     folder = tmp_path_factory.mktemp("backbone")
     dataset = Dataset.open(shutil.copytree(scenes_path, folder / "scenes"))

@@ -72,5 +72,5 @@ def run(arguments: argparse.Namespace) -> None:
     given = {name: value for name, value in vars(arguments).items() if name != "argv"}
     dataset = prepare(report=say, **given)
     print(f"{dataset.path}: {dataset.name}, fingerprint {dataset.fingerprint[:16]}")
-    for line in summary(dataset):
+    for line in summary(dataset.manifest):
         print(f"  {line}")

@@ -37,15 +37,13 @@ def run(arguments: argparse.Namespace) -> None:
     Examples:
       vsemb scenes --out data/scenes --train 4000 --val 500 --test 500 --compositional 500
     """
-    from vsemb.data import store
+    from vsemb.data.writing.writer import write_dataset
 
     given = {split: count for split, count in picked(arguments, *_IMAGES).items() if count is not None}
     # A mode takes the numbers of images that were given, and returns those of all splits, keywords for
     # `write_dataset`, and a function of the dataset that describes it.
     images, keywords, described = arguments.modes.run(arguments, given)
-    dataset = store.write_dataset(
-        out=arguments.out, total=sum(images.values()), overwrite=arguments.overwrite, **keywords
-    )
+    dataset = write_dataset(out=arguments.out, total=sum(images.values()), overwrite=arguments.overwrite, **keywords)
     listing = ", ".join(f"{count:,} {split}" for split, count in images.items())
     print(f"{dataset.path}: {listing} {described(dataset)}, such as")
     for caption in dataset.split(next(iter(images))).entries[0]["captions"][:5:2]:

@@ -201,33 +201,27 @@ class PairBatches(BatchSource):
         """Yields the batches of an epoch from step `start` on."""
         plan = self.plan(epoch)[start:]
         images = self._images(self.split.caption_rows[plan], epoch, start, IMAGES)
+        pairs = ({**self.gather(captions), **image} for captions, image in zip(plan, images, strict=True))
         if self.negatives == "batch":
-            for captions, (image, seed) in zip(plan, images, strict=True):
-                yield {**self.gather(captions), "image": image, "seed": seed}
+            yield from pairs
             return
-        others, rows = (part[start:] for part in self.negative_plan(epoch))
-        other_images = self._images(rows, epoch, start, NEGATIVE_IMAGES)
-        for step, (captions, (image, seed)) in enumerate(zip(plan, images, strict=True)):
-            other_image, other_seed = next(other_images)
-            texts = self.gather(others[step])
-            yield {
-                **self.gather(captions),
-                "image": image,
-                "seed": seed,
-                "negative_image": other_image,
-                "negative_seed": other_seed,
-                "negative_image_id": self.split.ids[rows[step]],
-                "negative_text": texts["text"],
-                "negative_text_id": texts["image_id"],
+        captions, rows = (part[start:] for part in self.negative_plan(epoch))
+        images = self._images(rows, epoch, start, NEGATIVE_IMAGES)
+        for pair, texts, other_rows, image in zip(pairs, map(self.gather, captions), rows, images, strict=True):
+            others = {
+                **image,
+                "image_id": self.split.ids[other_rows],
+                "text": texts["text"],
+                "text_id": texts["image_id"],
             }
+            yield pair | {f"negative_{name}": value for name, value in others.items()}
 
-    def _images(
-        self, rows: np.ndarray, epoch: int, start: int, purpose: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _images(self, rows: np.ndarray, epoch: int, start: int, purpose: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the images of an epoch's batches from step `start` on, (steps, batch_size) rows, and their seeds."""
         key = int(stream(self.seed, epoch, purpose).integers(1 << 31))
         seeds = np.array([(key, step) for step in range(start, start + len(rows))], np.int32).reshape(-1, 2)
-        yield from zip(self.images.stream(rows, seeds), seeds, strict=True)
+        for image, seed in zip(self.images.stream(rows, seeds), seeds, strict=True):
+            yield {"image": image, "seed": seed}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
         """Returns the specification of a batch."""
@@ -237,8 +231,7 @@ class PairBatches(BatchSource):
         ids, seed = tf.TensorSpec((size,), tf.int64), tf.TensorSpec((2,), tf.int32)
         signature = {"image": image, "text": text, "image_id": ids, "seed": seed}
         if self.negatives == "sampled":
-            signature |= {"negative_image": image, "negative_image_id": ids, "negative_seed": seed}
-            signature |= {"negative_text": text, "negative_text_id": ids}
+            signature |= {f"negative_{name}": spec for name, spec in signature.items()} | {"negative_text_id": ids}
         return signature
 
     def finish(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

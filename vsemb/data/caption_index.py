@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -63,17 +65,16 @@ class CaptionIndex:
         self.ids = [name for split in self.splits for name in split.caption_ids]
         self.has_own = any("caption_ids" in entry for split in self.splits for entry in split.entries)
         self.source = dataset.manifest.get("source", {}).get("format")
-        self._place_of: dict[str, int] = {}
-        self._ambiguous = set()
-        for place, name in enumerate(self.ids):
-            if self._place_of.setdefault(name.strip(), place) != place:
-                self._ambiguous.add(name.strip())
-        self._image_of: dict[str, tuple[int, int]] = {}
-        first = 0
-        for split in self.splits:
-            for entry in split.entries:
-                self._image_of[entry["key"].strip()] = (first, len(entry["captions"]))
-                first += len(entry["captions"])
+        names = [name.strip() for name in self.ids]
+        self._place_of = dict(zip(names, range(len(names)), strict=True))
+        self._ambiguous = {name for name, count in Counter(names).items() if count > 1}
+        numbered = (
+            caption_id(entry["key"].strip(), number)
+            for split in self.splits
+            for entry in split.entries
+            for number in range(len(entry["captions"]))
+        )
+        self._place_by_number = dict(zip(numbered, range(len(names)), strict=True))
 
     def find(self, name: str) -> int | None:
         """Returns the place of the caption that an id names, or None where none is called so.
@@ -93,11 +94,10 @@ class CaptionIndex:
             )
         if name in self._place_of:
             return self._place_of[name]
-        key, mark, number = name.rpartition("#")
-        first, count = self._image_of.get(key.strip(), (0, 0))
-        if not mark or len(number) > 9 or not (number.isascii() and number.isdecimal()):
+        key, _, number = name.rpartition("#")
+        if len(number) > 9 or not (number.isascii() and number.isdecimal()):
             return None
-        return first + int(number) if int(number) < count else None
+        return self._place_by_number.get(caption_id(key.strip(), int(number)))
 
     def match(self, items: Iterable[_Named], unit: str, report: Callable[[str], None], hint: str = "") -> list[_Named]:
         """Finds the entry of each caption in a file.
@@ -162,8 +162,5 @@ class CaptionIndex:
 
     def by_split(self, values: Sequence[_Value]) -> dict[str, list[_Value]]:
         """Returns what belongs to all captions, by the name of their split."""
-        found, first = {}, 0
-        for split in self.splits:
-            found[split.name] = list(values[first : first + len(split.captions)])
-            first += len(split.captions)
-        return found
+        rest = iter(values)
+        return {split.name: list(itertools.islice(rest, len(split.captions))) for split in self.splits}

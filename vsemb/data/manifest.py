@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.files import read_json, sha256_file
+from vsemb.files import read_json, replacing, sha256_file, write_json
 
 FORMAT = "vsemb-dataset"
 VERSION = 1
@@ -112,8 +113,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
             for file in (*split["shards"], split["index"]):
                 if Path(file).name != file:
                     raise ValueError(file)
-        if not isinstance(manifest["name"], str) or not isinstance(manifest["fingerprint"], str):
-            raise TypeError("name")
+        if not splits or not isinstance(manifest["name"], str) or not isinstance(manifest["fingerprint"], str):
+            raise TypeError("splits, name or fingerprint")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"The dataset manifest {path / MANIFEST} is damaged ({error!r}).") from error
     return manifest
@@ -140,3 +141,66 @@ def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
             f"The dataset at {path} is damaged: its index files do not have the fingerprint in {MANIFEST}. "
             "Prepare it again."
         )
+
+
+@dataclass(frozen=True)
+class FinishedSplit:
+    """A split whose shards are written.
+
+    Attributes:
+        images: how many there are.
+        captions: how many there are.
+        shards: size in bytes and hex SHA-256 of each, in order.
+        lines: the lines of its index, in order; read once.
+    """
+
+    images: int
+    captions: int
+    shards: Sequence[tuple[int, str]]
+    lines: Iterable[str]
+
+
+def write_index_and_manifest(
+    directory: Path,
+    described: Mapping[str, Any],
+    splits: Mapping[str, FinishedSplit],
+    skipped: Sequence[Mapping[str, str]],
+    dropped: int,
+) -> None:
+    """Writes the index files and then the manifest.
+
+    Args:
+        directory: the dataset's.
+        described: its name, source and writing options, see `vsemb.data.writing.writer.description`.
+        splits: those that have images.
+        skipped: `key` and `reason` of the images left out, in source order.
+        dropped: empty captions left out.
+    """
+    parts: dict[str, Any] = {}
+    hashes: dict[str, str] = {}
+    for name in ordered_splits(splits):
+        split = splits[name]
+        with (
+            replacing(directory / index_name(name)) as temporary,
+            open(temporary, "w", encoding="utf-8", newline="\n") as file,
+        ):
+            file.writelines(split.lines)
+        hashes[name] = sha256_file(directory / index_name(name))
+        parts[name] = {
+            "images": split.images,
+            "captions": split.captions,
+            "shards": [shard_name(name, number, len(split.shards)) for number in range(len(split.shards))],
+            "bytes": [size for size, _ in split.shards],
+            "sha256": [digest for _, digest in split.shards],
+            "index": index_name(name),
+        }
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        **described,
+        "splits": parts,
+        "skipped": [{"key": item["key"], "reason": item["reason"]} for item in skipped],
+        "dropped_captions": dropped,
+        "fingerprint": fingerprint(hashes),
+    }
+    write_json(directory / MANIFEST, manifest)

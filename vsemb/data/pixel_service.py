@@ -21,11 +21,10 @@ from collections.abc import Generator
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.sources import ImageSource, PixelImages, augmented
+from vsemb.data.sources import PixelImages, augmented, decoded
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.image.augmentation import ImageAugmenter
-from vsemb.image.decode import decode_images
 
 _PREFIX = "grpc://"
 _CONNECT_SECONDS = 10.0
@@ -57,7 +56,7 @@ def service_address(given: str) -> str:
     return given
 
 
-class ServicePixels(ImageSource):
+class ServicePixels(PixelImages):
     """Decoded images of a split, made by workers of a tf.data service, in place of `PixelImages`.
 
     Workers read the dataset's shards under the paths that they have here.
@@ -95,11 +94,8 @@ class ServicePixels(ImageSource):
     ) -> None:
         self._address = service_address(address)
         # Never in memory: what does not arrive is decoded one batch at a time.
-        self._here = PixelImages(split, size, augment=augment, memory=0)
+        super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0)
         self._shards, self._numbers, self._offsets = split.image_places()
-        self._size = size
-        self._augment = augment
-        self._distort = augmenter
         self._patience = patience
         self.made_here = 0
 
@@ -110,7 +106,7 @@ class ServicePixels(ImageSource):
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         """Decodes images here, without augmentation."""
-        images = self._here.finish(tf.constant(self._here.gather(rows)), None)
+        images = super().finish(tf.constant(super().gather(rows)), None)
         return np.rint(images.numpy()).astype(np.uint8)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
@@ -163,14 +159,12 @@ class ServicePixels(ImageSource):
 
     def _make(self, rows: np.ndarray, seed: np.ndarray) -> np.ndarray:
         """Makes a batch here: the very graph that workers run."""
-        pixels: np.ndarray = self._pixels(tf.constant(self._here.gather(rows)), tf.constant(seed)).numpy()
+        pixels: np.ndarray = self._augmented(tf.constant(super().gather(rows)), tf.constant(seed)).numpy()
         return pixels
 
-    def _pixels(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def _augmented(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Decodes a batch, uint8: pixels are whole numbers, and a quarter of float32's bytes."""
-        images, valid = decode_images(encoded, self._here.decoded_size)
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
-            images = tf.cast(tf.round(images), tf.uint8)
+        images = tf.cast(tf.round(decoded(encoded, self._decoded)), tf.uint8)
         return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
@@ -182,7 +176,7 @@ class ServicePixels(ImageSource):
             return record.map(lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"]))
 
         def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return steps[0], self._pixels(encoded, seeds[0])
+            return steps[0], self._augmented(encoded, seeds[0])
 
         # A batch's place in the plan goes to one worker, and with each of its images through the reading.
         steps = np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], axis=1)

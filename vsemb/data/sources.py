@@ -125,26 +125,17 @@ class PixelImages(ImageSource):
         if len(split.ids) * self._decoded**2 * 3 <= memory:
             self._pixels = self._decode_all()
 
-    @property
-    def decoded_size(self) -> int:
-        """The side in pixels that images are resized to, before a crop is cut."""
-        return self._decoded
-
     def _decode_all(self) -> np.ndarray:
         pixels = np.zeros((len(self._split.ids), self._decoded, self._decoded, 3), np.uint8)
-        encoded = self._split.encoded_images().batch(_DECODE_BATCH)
         start = 0
-        for _, images in encoded:
+        for _, images in self._split.encoded_images().batch(_DECODE_BATCH):
             block, valid = decode_images(images, self._decoded)
-            self._refuse_bad(valid.numpy(), np.arange(start, start + len(valid)))
-            pixels[start : start + len(valid)] = np.rint(block.numpy())
-            start += len(valid)
+            if not (good := valid.numpy()).all():
+                key = self._split.keys[start + int(np.argmin(good))]
+                raise DataError(f"Image {key!r} of split {self._split.name!r} cannot be decoded.")
+            pixels[start : start + len(good)] = np.rint(block.numpy())
+            start += len(good)
         return pixels
-
-    def _refuse_bad(self, valid: np.ndarray, rows: np.ndarray) -> None:
-        if not valid.all():
-            key = self._split.keys[int(rows[~valid][0])]
-            raise DataError(f"Image {key!r} of split {self._split.name!r} cannot be decoded.")
 
     @property
     def spec(self) -> tf.TensorSpec:
@@ -158,16 +149,19 @@ class PixelImages(ImageSource):
         return self._pixels[rows]
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        if images.dtype == tf.string:
-            images, valid = decode_images(images, self._decoded)
-            with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
-                images = tf.identity(images)
-        images = tf.cast(images, tf.float32)
+        images = decoded(images, self._decoded) if images.dtype == tf.string else tf.cast(images, tf.float32)
         if seed is not None:
             return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
         if not self._augment:
             return images
         return tf.image.resize(images, (self._size, self._size), antialias=True)
+
+
+def decoded(encoded: tf.Tensor, size: int) -> tf.Tensor:
+    """Decodes images, float32 (batch, size, size, 3); in graph, an image that does not decode is an error."""
+    images, valid = decode_images(encoded, size)
+    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
+        return tf.identity(images)
 
 
 def augmented(

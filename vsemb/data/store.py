@@ -1,212 +1,344 @@
-"""Datasets on disk: `write_dataset` makes one, `Dataset` and `Split` read it."""
+"""Reading a dataset on disk: `Dataset` and its `Split`s; `vsemb.data.writing.writer.write_dataset` makes one."""
 
 from __future__ import annotations
 
-import contextlib
+import copy
+import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import PIL
+import numpy as np
 
-from vsemb.data.dataset import Dataset, Split
-from vsemb.data.manifest import MANIFEST, VERSION, read_manifest
-from vsemb.data.records import ImageRecord
-from vsemb.data.writing.staging import WorkArea
-from vsemb.data.writing.writer import BadImageFound, SourceChanged, complete
-from vsemb.errors import DataError, VsembError, invalid_argument
+from vsemb import registry
+from vsemb.data.manifest import check_files, ordered_splits, read_manifest
+from vsemb.data.records import caption_id
+from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.files import sha256_bytes
 
-__all__ = ["Dataset", "Split", "write_dataset"]
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
-def write_dataset(
-    records: Iterable[ImageRecord],
-    out: str | os.PathLike[str],
-    *,
-    name: str,
-    source: dict[str, Any],
-    total: int | None = None,
-    images_per_shard: int = 1024,
-    on_bad_image: Literal["skip", "fail"] = "skip",
-    max_side: int | None = None,
-    overwrite: bool = False,
-    report: Callable[[str], None] | None = None,
-    before_publish: Callable[[Dataset], None] | None = None,
-) -> Dataset:
-    """Writes records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
+class Dataset:
+    """A dataset that `vsemb prepare` or `vsemb scenes` wrote.
 
-    `out` appears whole or not at all. Finished shards of an interrupted call are kept beside it, in
-    `.NAME.partial`, and the same call continues after them; the result has the same bytes as one that was
-    never interrupted. Where `out` already is this dataset (same name, source and options), nothing happens.
-
-    Args:
-        records: the images, in source order. If iterating it twice gives the same records (a list does),
-            a call that finds its interrupted predecessor outdated starts afresh by itself.
-        out: the directory to make.
-        name: the dataset's name.
-        source: JSON-able `{"format", "path_name", "sha256", "options"}`; decides what "the same" is.
-        total: the number of records, for the progress bar.
-        images_per_shard: images in a full shard.
-        on_bad_image: whether an image that is unreadable or has no caption is left out or an error.
-        max_side: if given, larger images are shrunk to this many pixels on their longer side.
-        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
-        report: called with lines worth showing.
-        before_publish: called with the finished dataset before it moves to `out`; what it adds to the
-            dataset's directory moves with it.
-
-    Returns:
-        The dataset, opened.
-
-    Raises:
-        DataError: for a bad record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
-            image at all, an `out` that holds something else, or a file system that refuses.
+    Attributes:
+        path: its directory.
+        name: its name.
+        manifest: the parsed `manifest.json`.
+        fingerprint: hex; equal for equal content, wherever and whenever it was written.
+        splits: the names of its splits: train, val, test, then others.
 
     Example:
 
     ```python
-    records = [ImageRecord("dog.jpg", ("A dog .",), "train", Path("images/dog.jpg"))]
-    source = {"format": "mine", "path_name": "images", "sha256": {}, "options": {}}
-    dataset = write_dataset(records, "data/dogs", name="dogs", source=source)
+    dataset = Dataset.open("data/flickr8k")
+    split = dataset.split("val")
+    print(len(split), "images", len(split.captions), "captions")
     ```
     """
-    if on_bad_image not in ("skip", "fail"):
-        raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
-    described = description(name, source, images_per_shard, max_side)
-    area = WorkArea(Path(os.path.realpath(out)))
-    # Another Pillow may encode and judge images differently, so its work is not continued.
-    plan = described | {"version": VERSION, "pillow": PIL.__version__}
-    say = report or _silent
-    with _disk_errors(area):
-        if holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
-            if area.root.exists():
-                with area.locked():
-                    area.remove()
-            say(f"{out} is already prepared from this source with these options; nothing to do.")
-            return Dataset.open(out)
-        with area.locked():
-            try:
-                if area.begin(plan) == "changed":
-                    say("The source or the options changed since the interrupted run: starting afresh.")
+
+    def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.name: str = manifest["name"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self.splits: tuple[str, ...] = tuple(ordered_splits(manifest["splits"]))
+        self._open_splits: dict[str, Split] = {}
+        self._annotations: dict[str, Any] = {}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+        """Opens a dataset; its index files are verified, its images are not read.
+
+        Raises:
+            DataError: if it is missing, unfinished, damaged or of another version.
+        """
+        path = Path(path)
+        manifest = read_manifest(path)
+        check_files(path, manifest)
+        return cls(path, manifest)
+
+    def split(self, name: str) -> Split:
+        """Returns a split.
+
+        Raises:
+            InvalidArgumentError: if the dataset has no such split.
+            DataError: if the split is empty or its index is broken.
+        """
+        if name not in self.manifest["splits"]:
+            raise unknown_name("split", name, self.splits)
+        if name not in self._open_splits:
+            split = Split(self.path, name, self.manifest["splits"][name])
+            split.dataset = self
+            self._open_splits[name] = split
+        return self._open_splits[name]
+
+    def annotation(self, name: str) -> Any:
+        """Returns what a system keeps of the dataset beside its images and captions, such as dependency trees.
+
+        Args:
+            name: one of `vsemb.registry.System.annotations`: `parses`, `tags`, `attributes` and so on.
+
+        Returns:
+            What the system opens, each time the same object; None where the dataset has none.
+
+        Raises:
+            InvalidArgumentError: for a name that no system has.
+            DataError: if the files are damaged or belong to another dataset.
+        """
+        if name not in self._annotations:
+            openers = registry.entries("annotations")
+            if name not in openers:
+                raise unknown_name("annotation", name, openers)
+            self._annotations[name] = registry.load(openers[name])(self)
+        return self._annotations[name]
+
+    def forget_annotation(self, name: str) -> None:
+        """Lets `annotation` open a system's files anew, after they were written."""
+        self._annotations.pop(name, None)
+
+    @functools.cached_property
+    def ids(self) -> np.ndarray:
+        """The ids of all images, int64, ascending."""
+        return np.sort(np.concatenate([self.split(name).ids for name in self.splits]))
+
+    def name_images(self, ids: np.ndarray) -> str:
+        """Names up to five images: `key (id 7)`."""
+        splits = map(self.split, self.splits)
+        keys = {
+            int(split.ids[row]): split.keys[row]
+            for split in splits
+            for row in np.flatnonzero(np.isin(split.ids, ids[:5]))
+        }
+        named = ", ".join(f"{keys.get(int(image), '?')} (id {int(image)})" for image in ids[:5])
+        return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
+
+    def refuse_undecodable(self, ids: np.ndarray) -> None:
+        """Refuses images that do not decode, by their ids.
+
+        Raises:
+            DataError: if there are any.
+        """
+        if len(ids):
+            raise DataError(f"Images of {self.path} do not decode: {self.name_images(ids)}.")
+
+    def encoded_images(self) -> tf.data.Dataset:
+        """Returns (id, bytes) of every image, as `Split.encoded_images`, of all splits one behind the other."""
+        parts = (self.split(name).encoded_images() for name in self.splits)
+        return functools.reduce(lambda first, second: first.concatenate(second), parts)
+
+    def readable(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yields batches of images; what TensorFlow says of a damaged shard becomes one clear line.
+
+        Raises:
+            DataError: if images cannot be read.
+        """
+        import tensorflow as tf
+
+        try:
+            yield from batches
+        except tf.errors.OpError as error:
+            reason = error.message.splitlines()[0]
+            raise DataError(f"Images of {self.path} cannot be read: {reason} Prepare it again.") from error
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
+        return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
+
+
+class Split:
+    """The images and captions of one split, in index order; a row is a place in that order.
+
+    Attributes:
+        name: e.g. `"train"`.
+        entries: the index lines, one dict an image.
+        ids: int64 (n,), unique in the whole dataset, ascending.
+        keys: n source names.
+        captions: m captions, flat, image by image.
+        caption_rows: int64 (m,), the row of the image that each caption describes.
+        caption_places: int64 (m,), the place of each caption among all that the dataset holds of the split;
+            None where other texts stand in place of the captions.
+        class_names: n class names, None where there is none.
+        has_images: whether image bytes are stored (a precomputed dataset has features only).
+        dataset: what it is a split of, where a `Dataset` opened it.
+    """
+
+    dataset: Dataset | None = None
+
+    def __init__(self, path: Path, name: str, record: dict[str, Any]) -> None:
+        self.name = name
+        self._path = path
+        self._shards = [path / shard for shard in record["shards"]]
+        index = path / record["index"]
+        try:
+            # Not splitlines(): captions may hold U+2028 and friends, which JSON leaves as they are.
+            lines = index.read_text(encoding="utf-8").split("\n")
+            self.entries: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
+            self.ids = np.array([entry["id"] for entry in self.entries], np.int64)
+            self.keys: list[str] = [entry["key"] for entry in self.entries]
+            self.captions: list[str] = [text for entry in self.entries for text in entry["captions"]]
+            counts = [len(entry["captions"]) for entry in self.entries]
+            self.class_names: list[str | None] = [entry.get("class") for entry in self.entries]
+            self.has_images = all(entry.get("width") for entry in self.entries)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"The index {index} cannot be read: {error!r}.") from error
+        if not self.entries:
+            raise DataError(f"The split {name!r} of {path} is empty.")
+        if (len(self.ids), len(self.captions)) != (record["images"], record["captions"]):
+            raise DataError(f"The index {index} does not have the counts in the manifest; prepare it again.")
+        if np.any(np.diff(self.ids) <= 0) or min(counts) < 1:
+            raise DataError(f"The index {index} has ids out of order or an image without a caption.")
+        self.caption_rows = np.repeat(np.arange(len(self.ids), dtype=np.int64), counts)
+        self.caption_places: np.ndarray | None = np.arange(len(self.captions), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<Split {self.name!r}: {len(self)} images, {len(self.captions)} captions>"
+
+    @functools.cached_property
+    def _stored_ids(self) -> list[str]:
+        """The ids of all captions that the dataset holds of this split, whatever texts this object has."""
+        found: list[str] = []
+        for entry in self.entries:
+            numbered = (caption_id(entry["key"], number) for number in range(len(entry["captions"])))
+            found += entry.get("caption_ids") or numbered
+        return found
+
+    @property
+    def caption_ids(self) -> list[str]:
+        """The id of each caption: the source's own where it has one, else `KEY#NUMBER`, from 0 in an image.
+
+        Raises:
+            DataError: if other texts stand in place of the captions, see `with_captions`.
+        """
+        if self.caption_places is None:
+            raise DataError(f"The texts of the split {self.name!r} are not its captions, so they have no ids.")
+        return [self._stored_ids[place] for place in self.caption_places]
+
+    def class_ids(self) -> tuple[list[str], np.ndarray]:
+        """Returns the classes of the images.
+
+        Returns:
+            names: of the split's classes, by alphabet.
+            ids: int64 (n,), for each image the place of its class in `names`.
+
+        Raises:
+            DataError: if an image has no class.
+        """
+        for key, name in zip(self.keys, self.class_names, strict=True):
+            if not name:
+                raise DataError(
+                    f"The image {key!r} of the split {self.name!r} of {self._path} has no class. Classes "
+                    "come from the column `class` of a table, or from a format that has them."
+                )
+        names, ids = np.unique(np.array(self.class_names, dtype=object), return_inverse=True)
+        return names.tolist(), ids.astype(np.int64)
+
+    def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:
+        """Returns the split with other captions; images, ids and classes are the same.
+
+        Args:
+            captions: for each image at least one. Where they all are captions of their images, in order, as
+                the first two of each are, they keep their ids and parses; other texts have none.
+
+        Raises:
+            InvalidArgumentError: if an image gets none, or the number of images is another.
+        """
+        other = copy.copy(self)
+        other.captions = [text for texts in captions for text in texts]
+        counts = [len(texts) for texts in captions]
+        if len(counts) != len(self) or min(counts) < 1:
+            raise invalid_argument("captions", f"{len(counts)} lists", f"{len(self)}, none of them empty")
+        other.caption_rows = np.repeat(np.arange(len(self), dtype=np.int64), counts)
+        other.caption_places = self._places_of(captions)
+        return other
+
+    def _places_of(self, captions: Sequence[Sequence[str]]) -> np.ndarray | None:
+        """Finds texts among the captions that the dataset holds; None unless all are found in order."""
+        places = []
+        first = 0
+        for entry, texts in zip(self.entries, captions, strict=True):
+            at = -1
+            for text in texts:
                 try:
-                    complete(area, records, described, total, on_bad_image, say, before_publish)
-                except SourceChanged:
-                    area.clear()
-                    if iter(records) is records:
-                        raise DataError(
-                            f"The source changed since the interrupted run of {out}. The same command again "
-                            "starts afresh."
-                        ) from None
-                    say("The source changed since the interrupted run: starting afresh.")
-                    area.begin(plan)
-                    complete(area, records, described, total, on_bad_image, say, before_publish)
-            except Exception as error:
-                area.tidy(keep=_can_continue(error))
-                raise
-            area.publish()
-    return Dataset.open(out)
+                    at = entry["captions"].index(text, at + 1)
+                except ValueError:
+                    return None
+                places.append(first + at)
+            first += len(entry["captions"])
+        return np.array(places, np.int64)
 
+    def _need_images(self) -> None:
+        if not self.has_images:
+            raise DataError(f"The split {self.name!r} of {self._path} holds no image bytes, only precomputed features.")
 
-def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> bool:
-    """Whether `out` already is the dataset that is asked for.
+    def encoded_images(self) -> tf.data.Dataset:
+        """Returns (id int64 scalar, JPEG or PNG bytes as a string scalar) for every image, in index order.
 
-    Args:
-        out: the dataset's directory.
-        described: its name, source and writing options, as in a manifest.
-        on_bad_image: with `"fail"`, a dataset that left images out is not what is asked for.
+        Raises:
+            DataError: if the dataset holds precomputed features only.
+        """
+        import tensorflow as tf
 
-    Raises:
-        DataError: if something else is at `out`.
-    """
-    if not holds_dataset(out):
-        return False
-    manifest = read_manifest(out)
-    differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
-    if differing:
-        raise DataError(
-            f"{out} already holds the dataset {manifest['name']!r}, made with another "
-            f"{', '.join(differing)}; choose another name, or replace it with --overwrite."
-        )
-    if on_bad_image == "fail" and manifest["skipped"]:
-        first = manifest["skipped"][0]
-        raise DataError(
-            f"{out} was prepared without {len(manifest['skipped'])} bad images, first {first['key']!r}: "
-            f"{first['reason']}. Mend them and prepare it again with --overwrite."
-        )
-    return True
+        self._need_images()
+        features = {
+            "image/id": tf.io.FixedLenFeature([], tf.int64),
+            "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        }
 
+        def parse(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            example = tf.io.parse_single_example(serialized, features)
+            return example["image/id"], example["image/encoded"]
 
-def holds_dataset(out: Path) -> bool:
-    """Whether there is a dataset at `out`; anything else that is not empty is never replaced.
+        shards = tf.data.TFRecordDataset([str(shard) for shard in self._shards])
+        images = shards.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return images.apply(tf.data.experimental.assert_cardinality(len(self)))
 
-    Raises:
-        DataError: if something else is at `out`.
-    """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return False
-    if not out.is_dir() or not (out / MANIFEST).exists():
-        raise DataError(f"{out} exists and is not a vsemb dataset; choose another name.")
-    return True
+    def image_places(self) -> tuple[list[Path], np.ndarray, np.ndarray]:
+        """Returns where the images lie.
 
+        Returns:
+            shards: their files.
+            numbers: int32 (n,), the shard of each image.
+            offsets: int64 (n,), where its TFRecord begins in the shard, in bytes.
 
-def _comparable(part: str, described: dict[str, Any]) -> Any:
-    value = described.get(part)
-    return {k: v for k, v in value.items() if k != "path_name"} if isinstance(value, dict) else value
+        Raises:
+            DataError: if the dataset holds precomputed features only.
+        """
+        self._need_images()
+        numbers = np.array([entry["shard"] for entry in self.entries], np.int32)
+        offsets = np.array([entry["offset"] for entry in self.entries], np.int64)
+        return [shard.resolve() for shard in self._shards], numbers, offsets
 
+    def read_image(self, row: int) -> bytes:
+        """Returns the JPEG or PNG bytes of the image at `row`, checked against the index.
 
-def _silent(line: str) -> None:
-    del line
+        Raises:
+            DataError: if the shard is damaged, or the dataset holds precomputed features only.
+            IndexError: if there is no such row.
+        """
+        import tensorflow as tf
 
-
-def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
-    """Returns what decides whether two datasets are the same, as it stands in a manifest.
-
-    Args:
-        name: the dataset's.
-        source: see `write_dataset`.
-        images_per_shard: images in a full shard.
-        max_side: the longest side in pixels, or None.
-
-    Raises:
-        InvalidArgumentError: for an option below 1.
-
-    Example:
-
-    >>> description("dogs", {}, 1024, None)["writing"]
-    {'images_per_shard': 1024, 'max_side': None}
-    """
-    for option, value in (("images_per_shard", images_per_shard), ("max_side", max_side)):
-        if value is not None and value < 1:
-            raise invalid_argument(option, value, "an integer >= 1")
-    writing = {"images_per_shard": images_per_shard, "max_side": max_side}
-    # As it will be read back: tuples become lists.
-    described: dict[str, Any] = json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
-    return described
-
-
-@contextlib.contextmanager
-def _disk_errors(area: WorkArea) -> Iterator[None]:
-    """Turns what the file system and TensorFlow's writer raise into one clear error."""
-    try:
-        yield
-    except OSError as error:
-        raise _cannot_write(area, error.strerror or str(error)) from error
-    except VsembError:
-        raise
-    except Exception as error:
-        # Looked up by name, so that no TensorFlow is loaded for it: tf.errors.OpError and its children.
-        if any(kind.__name__ == "OpError" for kind in type(error).__mro__):
-            raise _cannot_write(area, str(error).split("\n")[0]) from error
-        raise
-
-
-def _can_continue(error: Exception) -> bool:
-    """Whether finished shards are of use after `error`: not where the source itself is at fault."""
-    at_fault = isinstance(error, VsembError) and not isinstance(error.__cause__, OSError)
-    return isinstance(error, BadImageFound) or not at_fault
-
-
-def _cannot_write(area: WorkArea, reason: str) -> DataError:
-    kept = f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""
-    return DataError(f"Cannot write {area.out}: {reason}.{kept}")
+        self._need_images()
+        entry = self.entries[row]
+        shard = self._shards[entry["shard"]]
+        try:
+            with open(shard, "rb") as file:
+                file.seek(entry["offset"])
+                (length,) = struct.unpack("<Q4x", file.read(12))  # A TFRecord: length, its checksum, the data.
+                if length > shard.stat().st_size:
+                    raise ValueError("a record longer than the shard")
+                example = tf.train.Example.FromString(file.read(length))
+            encoded = example.features.feature["image/encoded"].bytes_list.value[0]
+        except Exception as error:  # protobuf's DecodeError has no stable base class.
+            raise DataError(f"The shard {shard} is damaged at image {entry['key']!r}: {error}.") from error
+        if sha256_bytes(encoded) != entry["sha256"]:
+            raise DataError(f"The shard {shard} is damaged: image {entry['key']!r} has other bytes.")
+        return encoded

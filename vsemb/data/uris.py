@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -130,6 +128,10 @@ def _local_path(uri: str) -> Path:
     return Path(path)
 
 
+class _Final(OSError):
+    """What another attempt would not change."""
+
+
 class _OnlyTheWeb(urllib.request.HTTPRedirectHandler):
     """Follows redirects from the web to the web, and to nothing else that urllib knows."""
 
@@ -143,7 +145,7 @@ def _download(uri: str) -> bytes:
     opener = urllib.request.build_opener(_OnlyTheWeb)
     asked = urllib.request.Request(uri, headers={"User-Agent": "vsemb", "Accept": "image/*"})
     end = time.monotonic() + DEADLINE
-    problem: OSError | None = None
+    problem = OSError()
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(2.0**attempt, max(0.0, end - time.monotonic())))
@@ -166,12 +168,7 @@ def _download(uri: str) -> bytes:
             problem = OSError(f"the server breaks HTTP: {type(error).__name__}")
         if time.monotonic() >= end:
             break
-    assert problem is not None
     raise problem
-
-
-class _Final(OSError):
-    """What another attempt would not change."""
 
 
 def _all_of(answer: IO[bytes], end: float) -> bytes:
@@ -192,29 +189,14 @@ def _all_of(answer: IO[bytes], end: float) -> bytes:
 
 
 def _read_stored(uri: str) -> bytes:
-    with _as_os_errors(uri):
-        systems, plain = _file_systems()
-        with systems.open(uri, compression_type=plain) as file:
-            data: bytes = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise _Final(f"longer than {MAX_BYTES >> 20} MiB")
-    return data
-
-
-def _file_systems() -> tuple[Any, str]:
-    """Returns Beam's file systems, and what they call bytes as they are."""
+    """Reads through Beam's file systems; what the clients of stores raise, each its own kind, becomes `OSError`."""
     with needs_extra("apache_beam", "beam"):
         from apache_beam.io.filesystem import CompressionTypes
         from apache_beam.io.filesystems import FileSystems
-    return FileSystems, CompressionTypes.UNCOMPRESSED
-
-
-@contextlib.contextmanager
-def _as_os_errors(uri: str) -> Iterator[None]:
-    """Turns what the clients of object stores raise, each its own kind, into `OSError`."""
     try:
-        yield
-    except (OSError, ImportError, DataError):
+        with FileSystems.open(uri, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            data: bytes = file.read(MAX_BYTES + 1)
+    except (OSError, ImportError):
         raise
     except ValueError as error:
         if "filesystem" not in str(error):
@@ -227,3 +209,6 @@ def _as_os_errors(uri: str) -> Iterator[None]:
         if "404" in str(error) or "NoSuchKey" in str(error) or "not found" in str(error).lower():
             raise FileNotFoundError(uri) from error
         raise OSError(one_line(f"{type(error).__name__}: {error}", 100)) from error
+    if len(data) > MAX_BYTES:
+        raise _Final(f"longer than {MAX_BYTES >> 20} MiB")
+    return data

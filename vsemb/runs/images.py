@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from vsemb.data.all_images import filled_splits
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
@@ -68,7 +67,7 @@ def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
     """Returns the split and row of the image of a dataset that has a key; None where there is none, or a file."""
     if dataset is None or os.path.isfile(image):
         return None
-    splits = (dataset.split(name) for name in filled_splits(dataset))
+    splits = (dataset.split(name) for name in dataset.splits)
     return next(((split, split.keys.index(image)) for split in splits if image in split.keys), None)
 
 

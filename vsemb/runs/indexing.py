@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.data.all_images import filled_splits
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
@@ -42,7 +41,7 @@ def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
     """Returns the splits that `split` names: itself, or with `all` every one that has images."""
     if split != ALL or ALL in dataset.splits:
         return (dataset.split(split).name,)
-    return tuple(filled_splits(dataset))
+    return tuple(dataset.splits)
 
 
 def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb import registry
-from vsemb.data.all_images import filled_splits
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export import ServedModel
@@ -151,7 +150,7 @@ class EmbeddedQuery:
             self.own.add(int(split.ids[place]))
         elif self.dataset is not None:
             digest = sha256_bytes(source)
-            entries = (entry for name in filled_splits(self.dataset) for entry in self.dataset.split(name).entries)
+            entries = (entry for name in self.dataset.splits for entry in self.dataset.split(name).entries)
             self.own |= {int(entry["id"]) for entry in entries if entry.get("sha256") == digest}
         return vector
 

@@ -231,7 +231,7 @@ class TokenizerPart(Part, family="tokenizer"):
         """Returns a split of a dataset with the texts that this tokenizer reads in place of its captions.
 
         Args:
-            split: a `vsemb.data.dataset.Split`.
+            split: a `vsemb.data.store.Split`.
 
         Raises:
             DataError: if the dataset lacks them.

@@ -23,7 +23,8 @@ from vsemb.data.features import files as feature_files
 from vsemb.data.features.compute import cache_features, write_precomputed
 from vsemb.data.features.store import FeatureStore, feature_fingerprint
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import sha256_bytes
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from vsemb.data.readers import read
-from vsemb.data.readers.table import hash_split
+from vsemb.data.readers.hash_splits import hash_split
 from vsemb.errors import DataError, InvalidArgumentError
 
 CSV = """file,caption,split,class
@@ -100,9 +100,9 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "", "no column file"),
+        ("t.csv", "", "is empty"),
         ("t.csv", "file,caption\n", "has no rows"),
-        ("t.csv", "name,caption\na.jpg,x\n", "no column file. Received the columns: name, caption"),
+        ("t.csv", "name,caption\na.jpg,x\n", "no column file. Received: name, caption"),
         ("t.csv", "file,image,caption\na.jpg,a.jpg,x\n", "several columns could be the file: file, image"),
         ("t.csv", "file,caption\na.jpg,x,y\n", "line 2: 3 columns instead of 2"),
         ("t.csv", "file,caption\n,x\n", "line 2: no file name"),

@@ -48,7 +48,7 @@ def test_missing_files_make_one_line(photos, tmp_path):
         file.write("\nbroken.jpg,x,test")
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     dataset = prepare(photos, tmp_path / "out", format="table", name="bears")
-    lines = summary(dataset)
+    lines = summary(dataset.manifest)
     assert lines[:2] == ["train: 8 images, 8 captions", "val: 1 images, 1 captions"]
     assert lines[2] == ("left out 1000 images: no such file (missing0.jpg, missing1.jpg, missing2.jpg, ...)")
     assert "left out 1 images: " in lines[3] and "(broken.jpg)" in lines[3]
@@ -88,7 +88,7 @@ def test_exif_and_foreign_formats_are_normal_in_the_output(photos, tmp_path):
 def test_empty_captions_are_counted(photos, tmp_path):
     with open(photos / "table.csv", "a", encoding="utf-8") as file:
         file.write("\nbär 0.jpg, ,train")
-    assert summary(prepare(photos, tmp_path / "out", format="table"))[-1] == "left out 1 empty captions"
+    assert summary(prepare(photos, tmp_path / "out", format="table").manifest)[-1] == "left out 1 empty captions"
 
 
 def test_a_split_that_loses_all_its_images_is_not_there(photos, tmp_path):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.synthetic.truth import background_of, is_true
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.search.best import best_of_blocks
 from vsemb.systems.captions import caption_measure
@@ -17,6 +16,7 @@ from vsemb.systems.captions.caption_measure import CaptionTable, measure_caption
 from vsemb.systems.captions.caption_metrics import evaluate_captions
 from vsemb.systems.captions.captioning import CaptionOptions, caption_split
 from vsemb.systems.captions.novelty import TrainingCaptions
+from vsemb.systems.captions.scene_truth import background_of, is_true
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 

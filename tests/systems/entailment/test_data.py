@@ -14,8 +14,19 @@ import pytest
 
 from tests.systems.entailment.entailment_files import rows, write_jsonl, write_plain, write_snli, write_table
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.entailment.data import EntailmentData, premise_split
-from vsemb.systems.entailment.files import CLASSES
+from vsemb.systems.entailment.data import (
+    CLASSES,
+    EntailmentData,
+    EntailmentSplit,
+    SentencePairBatches,
+    Sentences,
+    find_files,
+    label,
+    pair_rows,
+    premise_split,
+    sentence,
+    split_name,
+)
 from vsemb.text.tokenizers import WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -34,12 +45,12 @@ def test_pairs_keep_their_words_sides_and_labels(tmp_path: Path) -> None:
     tokenizer, splits = encoded(data)
     assert {name: len(split) for name, split in splits.items()} == {"train": 9, "val": 3, "test": 6}
     train = splits["train"]
-    for row, (premise, hypothesis, label) in enumerate(rows(9)):
+    for row, (premise, hypothesis, name) in enumerate(rows(9)):
         for side, text in ((train.premises, premise), (train.hypotheses, hypothesis)):
             found = words_of(tokenizer, side.padded(np.array([row]))[0])
             assert found == text.lower().removesuffix(".")
             assert side.lengths[row] == len(text.split())
-        assert CLASSES[train.classes[row]] == label
+        assert CLASSES[train.classes[row]] == name
     # Entailment alone is a true pair (section 5.2).
     assert train.labels.tolist() == [1, 0, 0] * 3
     assert train.premises.ids.dtype == np.int32 and train.classes.dtype == np.int8
@@ -184,3 +195,234 @@ def test_snli_at_its_full_size_streams(tmp_path: Path) -> None:
     assert found["tokens"] == 22 * 558_600
     # The ids are 49 MB, and they are there twice for a moment; the strings alone would be over 300 MB.
     assert found["mebibytes"] < 250
+
+
+PLAIN = ["premise", "hypothesis", "label"]
+
+
+def test_a_folder_of_snli(tmp_path: Path) -> None:
+    folder = write_snli(tmp_path / "snli_1.0")
+    assert find_files(folder) == {
+        "train": folder / "snli_1.0_train.jsonl",
+        "val": folder / "snli_1.0_dev.jsonl",
+        "test": folder / "snli_1.0_test.jsonl",
+    }
+    # The archive has each split twice, and what macOS adds to archives.
+    for name in ("snli_1.0_dev.txt", "._snli_1.0_dev.jsonl", "Icon", ".DS_Store"):
+        (folder / name).write_text("x")
+    assert find_files(folder)["val"] == folder / "snli_1.0_dev.jsonl"
+    (folder / "snli_1.0_train.jsonl").rename(folder / "snli_1.0_train.tsv")
+    assert find_files(folder)["train"] == folder / "snli_1.0_train.tsv"
+    (folder / "other_dev_set.jsonl").write_text("x")
+    with pytest.raises(DataError, match=r"two files of the split 'val': other_dev_set.jsonl, snli_1.0_dev"):
+        find_files(folder)
+
+
+@pytest.mark.parametrize("name", ["SICK.txt", "pairs.tsv", "pairs.jsonl"])
+def test_one_file_or_the_folder_around_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    (tmp_path / "readme.txt").write_text("About the data.")
+    assert find_files(tmp_path / name) == find_files(tmp_path) == {"": tmp_path / name}
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        find_files(tmp_path / "nothing")
+    with pytest.raises(DataError, match=r"holds no sentence pairs.*snli_1.0_train"):
+        find_files(tmp_path)
+    (tmp_path / "pairs.csv").write_text("a,b")
+    with pytest.raises(DataError, match="tab-separated"):
+        find_files(tmp_path / "pairs.csv")
+
+
+def test_rows_of_every_form(tmp_path: Path) -> None:
+    (first, second, name) = rows(1)[0]
+    wanted = {"premise": first, "hypothesis": second, "label": name}
+    snli = ["gold_label", "sentence1_parse", "sentence1", "sentence2", "label1"]
+    sick = ["pair_ID", "sentence_A", "sentence_B", "entailment_label", "SemEval_set"]
+    files = {
+        write_jsonl(tmp_path / "a.jsonl", rows(1)): wanted,
+        write_plain(tmp_path / "b.tsv", rows(1)): wanted,
+        write_table(tmp_path / "c.txt", snli, [[name, "(x)", first, second, "neutral"]]): wanted,
+        # SICK's lines end as on Windows, and the split stands last.
+        write_table(tmp_path / "d.txt", sick, [["1", first, second, name, "TRIAL"]], "\r\n"): wanted
+        | {"split": "TRIAL"},
+    }
+    for file, row in files.items():
+        ((where, found),) = pair_rows(file)
+        assert found == row
+        assert where == f"{file}, line {1 if file.suffix == '.jsonl' else 2}"
+
+
+def test_quotation_marks_and_other_line_ends_are_text(tmp_path: Path) -> None:
+    text = 'He says "stop\u2028now\x85'
+    file = write_table(tmp_path / "a.tsv", PLAIN, [[text, '"', "0"]])
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes() + b"\n\n")
+    ((_, row),) = pair_rows(file)
+    assert (row["premise"], row["hypothesis"]) == (text, '"')
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"premise\thypothesis\n", "line 1: no column label. Received: premise, hypothesis"),
+        (b"premise\tsentence1\thypothesis\tlabel\n", "several columns could be the premise"),
+        (b"premise\thypothesis\tlabel\na\tb\n", "line 2: 2 columns instead of 3"),
+        (b"premise\thypothesis\tlabel\n\na\tb\tc\td\n", "line 3: 4 columns instead of 3"),
+        (b"premise\thypothesis\tlabel\na\t\xff\t0\n", "line 2: not UTF-8"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        list(pair_rows(file))
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "line 2: not JSON"),
+        ("[" * 100_000, "line 2: not JSON"),
+        ("[1]", "line 2: expected a JSON object"),
+        ('{"sentence1": "a", "sentence2": "b"}', "line 2: no column label"),
+    ],
+)
+def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
+    file = write_jsonl(tmp_path / "pairs.jsonl", rows(1))
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(DataError, match=message):
+        list(pair_rows(file))
+
+
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ("entailment", 0),
+        ("NEUTRAL", 1),
+        (" contradiction", 2),
+        ("0", 0),
+        (1, 1),
+        (2, 2),
+        ("-", None),
+        (-1, None),
+        (None, None),
+    ],
+)
+def test_labels(given, number) -> None:
+    assert label("x", {"label": given}) == number
+
+
+@pytest.mark.parametrize("given", ["", "entails", 3, True, 0.5])
+def test_other_labels_are_errors(given) -> None:
+    with pytest.raises(DataError, match=r"pairs.tsv, line 7: unknown label. Received: .* Expected: entailment"):
+        label("pairs.tsv, line 7", {"label": given})
+
+
+def test_sentences() -> None:
+    assert sentence("x", {"premise": "Zoë"}, "premise") == "Zoë"
+    assert sentence("x", {"premise": ""}, "premise") == ""
+    for given in (None, 5, "half \ud83d"):
+        with pytest.raises(DataError, match="line 3: the premise is no"):
+            sentence("line 3", {"premise": given}, "premise")
+
+
+def test_splits() -> None:
+    names = {"TRAIN": "train", "TRIAL": "val", "dev": "val", "validation": "val", " Test": "test"}
+    assert {given: split_name("x", {"split": given}) for given in names} == names
+    for given in ("", "holdout", None):
+        with pytest.raises(DataError, match="unknown split"):
+            split_name("x", {"split": given})
+
+
+def make_split(count: int, seed: int = 0) -> EntailmentSplit:
+    """Pairs whose first words are their numbers, so that each is known again, of 1 to 12 words."""
+    generator = np.random.default_rng(seed)
+    sides = []
+    for offset in (2, 10_000):
+        lengths = generator.integers(1, 13, count)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        ids = np.full(offsets[-1], 9_999, np.int32)
+        ids[offsets[:-1]] = offset + np.arange(count)
+        sides.append(Sentences(ids, offsets))
+    return EntailmentSplit("train", *sides, generator.integers(0, 3, count).astype(np.int8))
+
+
+def batches_of(dataset) -> list:
+    return [({name: x.numpy() for name, x in inputs.items()}, y.numpy()) for inputs, y in dataset]
+
+
+def same(first: list, second: list) -> bool:
+    return len(first) == len(second) and all(
+        np.array_equal(a["premise"], b["premise"]) and np.array_equal(y, z)
+        for (a, y), (b, z) in zip(first, second, strict=True)
+    )
+
+
+def test_an_epoch_has_each_pair_once_with_its_partner_and_label() -> None:
+    split = make_split(203)
+    batches = SentencePairBatches(split, batch_size=10, seed=3)
+    assert batches.steps_per_epoch == 20
+    found = batches_of(batches.dataset())
+    assert len(found) == 20 == len(batches.dataset())
+    premises = np.concatenate([inputs["premise"][:, 0] - 2 for inputs, _ in found])
+    hypotheses = np.concatenate([inputs["hypothesis"][:, 0] - 10_000 for inputs, _ in found])
+    labels = np.concatenate([y for _, y in found])
+    assert len(set(premises.tolist())) == 200
+    np.testing.assert_array_equal(premises, hypotheses)
+    np.testing.assert_array_equal(labels, (split.classes == 0)[premises])
+    for inputs, y in found:
+        assert y.shape == (10,) and y.dtype == np.int32
+        for ids, side in ((inputs["premise"], split.premises), (inputs["hypothesis"], split.hypotheses)):
+            # Padded to the longest of its side and no further.
+            lengths = side.lengths[inputs["premise"][:, 0] - 2]
+            np.testing.assert_array_equal((ids != 0).sum(1), lengths)
+            assert ids.shape == (10, lengths.max()) and ids.dtype == np.int32
+
+
+def test_epochs_follow_from_their_numbers() -> None:
+    batches = SentencePairBatches(make_split(100), batch_size=10, seed=3)
+    dataset = batches.dataset(4)
+    fourth, fifth = batches_of(dataset), batches_of(dataset)
+    assert not same(fourth, fifth)
+    assert same(batches_of(batches.dataset(5)), fifth)
+    assert same(batches_of(batches.dataset(4, step=7)), fourth[7:])
+    assert len(batches.dataset(4, step=7)) == 3
+    other = SentencePairBatches(make_split(100), batch_size=10, seed=4)
+    assert not same(batches_of(other.dataset(4)), fourth)
+
+
+def test_what_is_left_over_changes() -> None:
+    batches = SentencePairBatches(make_split(19), batch_size=10)
+    seen = [set(batches.plan(epoch).ravel().tolist()) for epoch in range(30)]
+    assert all(len(rows) == 10 for rows in seen)
+    assert set.union(*seen) == set(range(19))
+
+
+def test_lengths_are_bucketed() -> None:
+    split = make_split(4000)
+    found = batches_of(SentencePairBatches(split, batch_size=40).dataset())
+    words = split.premises.lengths.sum() + split.hypotheses.lengths.sum()
+    padded = sum(x.size for inputs, _ in found for x in inputs.values())
+    # Batches at random would pad both sides to 12 of 6.5 words on average: 1.85. In two windows of 2,000
+    # with 12 lengths, premises are of one length in three of four batches, hypotheses within 3 words.
+    assert padded < 1.25 * words
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="batch_size"):
+        SentencePairBatches(make_split(10), batch_size=0)
+    with pytest.raises(DataError, match="at most 10, the number of pairs of the split 'train'; got 11"):
+        SentencePairBatches(make_split(10), batch_size=11)
+
+
+def test_a_sentence_without_words_is_a_row_of_padding(tmp_path: Path) -> None:
+    folder = write_snli(tmp_path / "snli")
+    write_jsonl(folder / "snli_1.0_train.jsonl", [("A dog.", "...", "neutral"), *rows(1)])
+    data = EntailmentData.open(folder)
+    tokenizer = WordTokenizer(Vocabulary.from_captions(data.texts("train")))
+    batches = SentencePairBatches(data.encode(tokenizer)["train"], batch_size=2)
+    ((inputs, _),) = batches_of(batches.dataset())
+    assert sorted((inputs["hypothesis"] != 0).sum(1).tolist()) == [0, 3]

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 from vsemb.systems.regions import detections
 from vsemb.systems.regions.detections import name_forms, read_detections, read_detections_of_one

@@ -12,7 +12,8 @@ import pytest
 from tests.systems.regions.knowing_run import KnowingRun
 from vsemb.data import synthetic
 from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, Split, write_dataset
+from vsemb.data.store import Dataset, Split
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.pointing import (

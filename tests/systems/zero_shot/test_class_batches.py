@@ -33,7 +33,7 @@ class RowNumbers(ImageSource):
 
 @pytest.fixture(scope="module")
 def split(tmp_path_factory):
-    from vsemb.data.store import write_dataset
+    from vsemb.data.writing.writer import write_dataset
 
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8)).save(buffer, "PNG")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.tiny import tiny
 from vsemb import recipes
-from vsemb.data.dataset import Dataset
+from vsemb.data.store import Dataset
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train

@@ -12,7 +12,8 @@ import pytest
 from tests.conftest import FEATURE_DIM
 from tests.tiny import tiny
 from vsemb import recipes
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.runs.run import Run

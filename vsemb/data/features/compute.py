@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.data.all_images import dataset_ids, encoded_images, readable, refuse_undecodable
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids, discarded_on_error
 from vsemb.data.features.folders import FeatureFolder, refuse_not_finite
 from vsemb.data.features.store import FeatureStore, feature_fingerprint, views_kept
@@ -87,9 +86,9 @@ def cache_features(
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         batches = encoded.map(lambda ids, images: (ids, images, *decode_views(images, config))).prefetch(1)
-        for batch_ids, images, pixels, valid in readable(batches, dataset):
+        for batch_ids, images, pixels, valid in dataset.readable(batches):
             batch_ids = batch_ids.numpy()
-            refuse_undecodable(batch_ids[~valid.numpy()], dataset)
+            dataset.refuse_undecodable(batch_ids[~valid.numpy()])
             if mirror:
                 pixels = tf.concat([pixels, pixels[:, :, :, ::-1]], axis=1)
             if training_crops:
@@ -143,13 +142,13 @@ def fill_folder(
     directory = dataset.path / kind.plural() / fingerprint
     if (directory / "manifest.json").is_file():
         return kind.open(directory, dataset)
-    ids, started = dataset_ids(dataset), time.perf_counter()
+    ids, started = dataset.ids, time.perf_counter()
     made_of = {"fingerprint": fingerprint, "dataset": dataset.fingerprint}
     # The batch size is part of the state: batches of other sizes may differ in a feature's last bits.
     state = {**made_of, "batch_size": batch_size}
     with FeatureWriter(directory, ids, shape, state, kind=kind.format, **options) as writer:
         computed = len(ids) - writer.done
-        encoded = encoded_images(dataset).skip(writer.done).batch(batch_size)
+        encoded = dataset.encoded_images().skip(writer.done).batch(batch_size)
         with tqdm(total=len(ids), initial=writer.done, desc=kind.plural(), unit="image", disable=None) as bar:
             for batch_ids, rows, beside in compute(encoded):
                 writer.write(batch_ids, rows, **beside)
@@ -183,7 +182,7 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
         raise DataError(f"Precomputed features have shapes {sorted(shapes)}; expected (dim,) or (crops, dim).")
     if (total := sum(map(len, arrays))) != len(ids):
         raise DataError(f"There are {total} rows of precomputed features and {len(ids)} image ids.")
-    expected = dataset_ids(dataset)
+    expected = dataset.ids
     check_ids(np.sort(ids), expected, "Precomputed features")
     digest = hashlib.sha256(ids.tobytes())
     for array in arrays:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from vsemb.data.all_images import dataset_ids, name_images
 from vsemb.data.features.files import WEIGHTS_NAME, check_ids, load_array, not_finite
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, sha256_file, write_json
@@ -235,7 +234,7 @@ class FeatureFolder:
         called = self.called(self.directory)
         if len(self.ids) != len(self._features):
             raise DataError(f"{called} are damaged: {len(self.ids)} ids, {len(self._features)} rows.")
-        check_ids(self.ids, dataset_ids(dataset), called)
+        check_ids(self.ids, dataset.ids, called)
         if sha256_bytes(self.ids.tobytes()) != self.manifest["ids_sha256"]:
             raise DataError(f"{called} are damaged: ids.npy is not what the manifest says.")
         if self.dim != self.manifest["dim"]:
@@ -281,4 +280,4 @@ def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what:
     """
     bad = not_finite(rows)
     if len(bad):
-        raise DataError(f"{what}: NaN or infinity in the features of {name_images(dataset, ids[bad])}.")
+        raise DataError(f"{what}: NaN or infinity in the features of {dataset.name_images(ids[bad])}.")

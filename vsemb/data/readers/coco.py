@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.source import Source, existing, find_images, image_path, split_name
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, split_name
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import RemoteFolder, images_folder
+from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError
 from vsemb.files import read_json
 
@@ -43,9 +43,6 @@ def read(
     path = existing(source)
     files = _caption_files(path) if path.is_dir() else [path]
     records: list[ImageRecord] = []
-    notes: list[str] = []
-    if images is not None and not images_folder(images).is_dir():
-        raise DataError(f"No images folder at {images}.")
     for file in files:
         found = _FILE_NAME.fullmatch(file.name)
         if found is None and split is None:
@@ -54,39 +51,37 @@ def read(
                 "give it with --split."
             )
         stem = "".join(part or "" for part in found.groups()) if found else ""
-        records += _records(file, split or split_name(found[1] if found else ""), stem, images)
-    if split is not None and len(files) > 1:
-        notes.append(f"{len(files)} files put into split {split}.")
+        folders = image_folders(images, file.parent.parent, file.parent)
+        records += _records(file, split or split_name(found[1] if found else ""), stem, folders)
+    notes = (f"{len(files)} files put into split {split}.",) if split is not None and len(files) > 1 else ()
     options = {} if split is None else {"split": split}
-    return Source("coco", path.resolve().name, records, tuple(files), options, total=len(records), notes=tuple(notes))
+    return Source("coco", path.resolve().name, records, tuple(files), options, notes)
 
 
 def _caption_files(folder: Path) -> list[Path]:
     found = sorted(folder.glob("annotations/captions_*.json")) or sorted(folder.glob("captions_*.json"))
-    files = [file for file in found if _FILE_NAME.fullmatch(file.name)]
+    years = {file: match[2] for file in found if (match := _FILE_NAME.fullmatch(file.name))}
+    files = list(years)
     if not files:
         raise DataError(f"{folder} holds no captions_*.json, neither itself nor in annotations/.")
-    years = {match[2] for file in files if (match := _FILE_NAME.fullmatch(file.name))}
-    if len(years) > 1:
+    if len(set(years.values())) > 1:
         # The yearly releases share their images under other names and splits.
         names = ", ".join(file.name for file in files)
         raise DataError(f"{folder} holds captions of several years ({names}); name one file.")
     return sorted(files, key=lambda file: ("train" not in file.name, file.name))
 
 
-def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] | None) -> list[ImageRecord]:
+def _records(file: Path, split: str, stem: str, folders: list[Path | RemoteFolder]) -> list[ImageRecord]:
     content = read_json(file, "COCO captions file")
     try:
         entries, annotations = content["images"], content["annotations"]
         names = _unique(file, "image id", [(entry["id"], entry["file_name"]) for entry in entries])
-        captions: dict[Any, list[str]] = {number: [] for number in names}
-        ids: dict[Any, list[str]] = {number: [] for number in names}
         _unique(file, "annotation id", [(note["id"], None) for note in annotations])
+        captions: dict[Any, list[tuple[str, str]]] = {number: [] for number in names}
         for note in annotations:
             if note["image_id"] not in captions:
                 raise DataError(f"{file}: annotation {note['id']} describes image {note['image_id']}, not listed.")
-            captions[note["image_id"]].append(note["caption"])
-            ids[note["image_id"]].append(str(note["id"]))
+            captions[note["image_id"]].append((note["caption"], str(note["id"])))
         if not all(isinstance(name, str) for name in names.values()):
             raise TypeError("file_name must be text")
     except (KeyError, TypeError, AttributeError) as error:
@@ -94,22 +89,21 @@ def _records(file: Path, split: str, stem: str, images: str | os.PathLike[str] |
             f"{file} is not a COCO captions file ({error!r}): it needs images with id and file_name, and "
             "annotations with id, image_id and caption."
         ) from error
-    beside = file.parent
     candidates: list[Path | RemoteFolder] = []
-    for root in [beside.parent, beside] if images is None else [images_folder(images)]:
-        if isinstance(root, RemoteFolder):
+    for root in folders:
+        if isinstance(root, Path):
+            candidates += [root / stem, root / "images" / stem] if stem else []
+            candidates += [root / "images", root]
+        else:
             candidates.append(root)
-            continue
-        candidates += [root / stem, root / "images" / stem] if stem else []
-        candidates += [root / "images", root]
     folder = find_images(list(names.values()), candidates)
     return [
         ImageRecord(
             name,
-            tuple(captions[number]),
+            tuple(text for text, _ in captions[number]),
             split,
             image_path(folder, name),
-            caption_ids=tuple(ids[number]),
+            caption_ids=tuple(identity for _, identity in captions[number]),
         )
         for number, name in names.items()
     ]

@@ -8,11 +8,11 @@ split list names.
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 
-from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, numbered_lines, the_file
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import RemoteFolder, images_folder
 from vsemb.errors import DataError
 
 _LISTS = {
@@ -50,12 +50,16 @@ def read(
     """
     path = existing(source)
     token = _token_file(path) if path.is_dir() else path
-    captions, ids = _captions(token)
-    lists = {} if split is not None else _split_lists(token.parent)
+    captions = _captions(token)
+    lists: dict[str, Path] = {}
     notes = []
     if split is not None:
         members = dict.fromkeys(captions, split)
     else:
+        for part, files in _LISTS.items():
+            found = [token.parent / file for file in files if (token.parent / file).is_file()]
+            if found:
+                lists[part] = found[0]
         if not lists:
             raise DataError(
                 f"No split list lies beside {token} (such as Flickr_8k.trainImages.txt or train.txt); "
@@ -66,19 +70,16 @@ def read(
         if outside:
             more = ", ..." if len(outside) > 3 else ""
             notes.append(f"{len(outside)} images are in no split list: {', '.join(outside[:3])}{more}")
-    if images is not None:
-        candidates: list[Path | RemoteFolder] = [images_folder(images)]
-    else:
-        roots = list(dict.fromkeys([token.parent, token.parent.parent]))
-        candidates = [*(root / name for root in roots for name in _IMAGE_FOLDERS), token.parent]
-    folder = find_images(list(members), candidates)
+    near = dict.fromkeys([token.parent, token.parent.parent])
+    usual = [root / name for root in near for name in _IMAGE_FOLDERS]
+    folder = find_images(list(members), image_folders(images, *usual, token.parent))
     records = [
         ImageRecord(
             name,
-            tuple(captions.get(name, ())),
+            tuple(captions.get(name, {}).values()),
             part,
             image_path(folder, name),
-            caption_ids=tuple(ids.get(name, ())),
+            caption_ids=tuple(captions.get(name, {})),
         )
         for name, part in members.items()
     ]
@@ -88,7 +89,6 @@ def read(
         records,
         files=(token, *lists.values()),
         options={} if split is None else {"split": split},
-        total=len(records),
         notes=tuple(notes),
     )
 
@@ -98,56 +98,41 @@ def _token_file(folder: Path) -> Path:
         found = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
         # Flickr8k ships a lemmatised copy beside the original.
         found = [file for file in found if "lemma" not in file.name]
-        if len(found) == 1:
-            return found[0]
         if found:
-            raise DataError(f"{folder} holds several token files ({', '.join(map(str, found))}); name one.")
-    raise DataError(f"{folder} holds no token file (*.token.txt or *.token).")
+            break
+    return the_file(found, folder, "token files (*.token.txt or *.token)")
 
 
-def _captions(token: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Returns image name -> captions and image name -> their labels, in the order of the file."""
-    captions: dict[str, list[str]] = {}
-    ids: dict[str, list[str]] = {}
-    seen = set()
-    for number, line in enumerate(text_lines(token), 1):
+def _captions(token: Path) -> dict[str, dict[str, str]]:
+    """Returns image name -> label -> caption, in the order of the file."""
+    captions: dict[str, dict[str, str]] = {}
+    for where, line in numbered_lines(token):
         if not line.strip():
             continue
         label, tab, caption = line.partition("\t")
-        name, mark, place = label.strip().rpartition("#")
+        label = label.strip()
+        name, mark, place = label.rpartition("#")
         if not tab or not mark or not name or not place.isdecimal():
-            raise DataError(f"{token}, line {number}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}.")
-        if label.strip() in seen:
-            raise DataError(f"{token}, line {number}: {label.strip()} occurs twice.")
-        seen.add(label.strip())
-        captions.setdefault(name, []).append(caption)
-        ids.setdefault(name, []).append(label.strip())
+            raise DataError(f"{where}: expected NAME.jpg#N<tab>caption. Received: {line[:60]!r}.")
+        if label in captions.setdefault(name, {}):
+            raise DataError(f"{where}: {label} occurs twice.")
+        captions[name][label] = caption
     if not captions:
         raise DataError(f"{token} holds no captions.")
-    return captions, ids
+    return captions
 
 
-def _split_lists(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for split, names in _LISTS.items():
-        for name in names:
-            if (folder / name).is_file():
-                found[split] = folder / name
-                break
-    return found
-
-
-def _members(lists: dict[str, Path], captions: dict[str, list[str]]) -> dict[str, str]:
+def _members(lists: dict[str, Path], captions: Container[str]) -> dict[str, str]:
     """Returns image name -> split, in the order of the lists."""
     members: dict[str, str] = {}
     for split, path in lists.items():
-        for number, line in enumerate(text_lines(path), 1):
+        for where, line in numbered_lines(path):
             name = line.strip()
             if not name:
                 continue
             if name not in captions and f"{name}.jpg" in captions:
                 name = f"{name}.jpg"  # The lists of Flickr30k Entities name images without the ending.
             if name in members:
-                raise DataError(f"{path}, line {number}: {name} is already in the split {members[name]}.")
+                raise DataError(f"{where}: {name} is already in the split {members[name]}.")
             members[name] = split
     return members

@@ -7,12 +7,12 @@ Source: https://cs.stanford.edu/people/karpathy/deepimagesent/ - `{"images": [{"
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.source import Source, existing, find_images, image_path, split_name
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, split_name, the_file
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import RemoteFolder, images_folder
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
 
@@ -37,59 +37,44 @@ def read(
     """
     if restval not in ("train", "keep", "drop"):
         raise invalid_argument("restval", restval, "train, keep or drop")
-    path = _json_file(existing(source))
+    path = existing(source)
+    if path.is_dir():
+        found = sorted(path.glob("dataset_*.json")) or sorted(path.glob("dataset.json"))
+        path = the_file(found, path, "files dataset_*.json")
     content = read_json(path, "Karpathy JSON file")
     entries = content.get("images") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
         raise DataError(f'{path} is not a Karpathy JSON file: it has no list "images" with something in it.')
     parsed = [_entry(path, place, entry) for place, entry in enumerate(entries)]
-    ids = [_sentence_ids(entry) for entry in entries]
     for field in ("filename", "imgid"):
-        _check_unique(path, field, [entry.get(field) for entry in entries])
+        counts = Counter(entry[field] for entry in entries if entry.get(field) is not None)
+        value, count = next(iter(counts.most_common(1)), (None, 0))
+        if count > 1:
+            raise DataError(f"{path}: {field} {value!r} occurs twice; every image needs its own.")
     notes = []
-    if restval != "keep":
-        rest = sum(split == "restval" for _, _, split, _ in parsed)
-        if rest:
-            notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
-    beside = path.parent
-    roots: list[Path | RemoteFolder] = [beside / "images", beside, beside.parent / "images"]
-    if images is not None:
-        roots = [images_folder(images)]
-    if images is not None and not roots[0].is_dir():
-        raise DataError(f"No images folder at {images}.")
+    rest = sum(split == "restval" for _, _, split, _ in parsed)
+    if rest and restval != "keep":
+        notes.append(f"{rest} images of restval " + ("join train." if restval == "train" else "left out."))
+    folders = image_folders(images, path.parent / "images", path.parent, path.parent.parent / "images")
     # COCO's entries name their folder (train2014); people keep it, or throw all images together.
-    below = [f"{folder}/{name}" if folder else name for name, folder, _, _ in parsed]
-    flat = [name for name, _, _, _ in parsed]
+    names = [f"{below}/{name}" if below else name for name, below, _, _ in parsed]
     try:
-        folder, names = find_images(below, roots), below
+        folder = find_images(names, folders)
     except DataError:
-        folder, names = find_images(flat, roots), flat
-    records = []
-    for (name, _, split, captions), file, numbers in zip(parsed, names, ids, strict=True):
-        if split == "restval" and restval != "keep":
-            if restval == "drop":
-                continue
-            split = "train"
-        records.append(ImageRecord(name, captions, split, image_path(folder, file), caption_ids=numbers))
-    return Source(
-        "karpathy",
-        path.name,
-        records,
-        files=(path,),
-        options={"restval": restval},
-        total=len(records),
-        notes=tuple(notes),
-    )
-
-
-def _json_file(path: Path) -> Path:
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob("dataset_*.json")) or sorted(path.glob("dataset.json"))
-    if len(found) != 1:
-        listing = f" ({', '.join(file.name for file in found)})" if found else ""
-        raise DataError(f"{path} holds {len(found)} files dataset_*.json{listing}; name the one to read.")
-    return found[0]
+        names = [name for name, _, _, _ in parsed]
+        folder = find_images(names, folders)
+    records = [
+        ImageRecord(
+            name,
+            captions,
+            "train" if split == "restval" and restval == "train" else split,
+            image_path(folder, file),
+            caption_ids=_sentence_ids(entry),
+        )
+        for (name, _, split, captions), file, entry in zip(parsed, names, entries, strict=True)
+        if split != "restval" or restval != "drop"
+    ]
+    return Source("karpathy", path.name, records, (path,), {"restval": restval}, tuple(notes))
 
 
 def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...]]:
@@ -119,11 +104,3 @@ def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, (int, str)) and not isinstance(value, bool) and bool(str(value).strip())
-
-
-def _check_unique(path: Path, field: str, values: list[Any]) -> None:
-    seen = set()
-    for value in values:
-        if value is not None and value in seen:
-            raise DataError(f"{path}: {field} {value!r} occurs twice; every image needs its own.")
-        seen.add(value)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm import tqdm
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import RemoteFolder, RemoteImage
+from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError
 
 if TYPE_CHECKING:
-    from vsemb.data.dataset import Dataset
+    from vsemb.data.store import Dataset
 
 _PROBES = 64
 _SPLIT_ALIASES = {"dev": "val", "valid": "val", "validation": "val", "training": "train", "testing": "test"}
@@ -32,7 +33,6 @@ class Source:
         records: the images in source order; iterating it twice gives the same records.
         files: the annotation files read; their SHA-256 goes into the manifest.
         options: the reader's options that decided the result, JSON-able.
-        total: the number of records, None if unknown.
         notes: lines worth showing about what was left out or repaired.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
     """
@@ -42,9 +42,13 @@ class Source:
     records: Iterable[ImageRecord]
     files: tuple[Path, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
-    total: int | None = None
     notes: tuple[str, ...] = ()
     rows: Callable[[str, Sequence[str]], np.ndarray] | None = None
+
+    @property
+    def total(self) -> int | None:
+        """The number of records, None if unknown."""
+        return len(self.records) if isinstance(self.records, Sized) else None
 
     @property
     def knows_more(self) -> bool:
@@ -83,32 +87,74 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def read_text(path: Path) -> str:
-    """Reads a UTF-8 file, with or without byte order mark.
+def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, str]]:
+    """Reads a UTF-8 file, with or without byte order mark, line by line.
+
+    Only line feeds end a line: captions may hold the other characters that `str.splitlines` breaks at.
+
+    Args:
+        path: the file.
+        desc: what the progress bar says, before the file's name; None for no bar.
+
+    Yields:
+        where a line stands, for messages, and the line without its end.
 
     Raises:
-        DataError: if it is missing or not UTF-8, naming the line.
+        DataError: if the file is missing or not UTF-8, naming the line.
     """
     try:
-        data = path.read_bytes()
+        with (
+            open(path, "rb") as file,
+            tqdm(
+                total=path.stat().st_size,
+                desc=f"{desc}, {path.name}",
+                unit="B",
+                unit_scale=True,
+                leave=False,
+                disable=None if desc else True,
+            ) as bar,
+        ):
+            for number, data in enumerate(file, 1):
+                where = f"{path}, line {number}"
+                try:
+                    line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
+                bar.update(len(data))
+                yield where, line.removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}, line {line}: not UTF-8 text. Convert the file to UTF-8.") from error
 
 
 def text_lines(path: Path) -> list[str]:
-    """Returns the lines of a UTF-8 file without their ends.
+    """Returns the lines of a UTF-8 file, see `numbered_lines`."""
+    return [line for _, line in numbered_lines(path)]
 
-    Only line feeds end a line: captions may hold the other characters that `str.splitlines` breaks at.
+
+def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
+    """Returns the only file of a kind in a folder.
+
+    Raises:
+        DataError: if there is none, or several.
     """
-    lines = read_text(path).split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    if len(found) != 1:
+        names = f" ({', '.join(file.name for file in found)})" if found else ""
+        raise DataError(f"{folder} holds {len(found)} {what}{names}; name the one to read.")
+    return found[0]
+
+
+def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
+    """Returns where to look for images: in the folder that the option `images` names, or where they usually are.
+
+    Raises:
+        DataError: if there is no such folder.
+    """
+    if images is None:
+        return list(usual)
+    folder = images_folder(images)
+    if not folder.is_dir():
+        raise DataError(f"No images folder at {images}.")
+    return [folder]
 
 
 def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
@@ -143,18 +189,16 @@ def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder])
     for folder in candidates:
         if isinstance(folder, RemoteFolder):
             return folder
-    step = max(1, len(names) // _PROBES)
-    sample = names[::step]
-    # max() returns the first of equals, so the order of the candidates decides.
-    local = [folder for folder in candidates if isinstance(folder, Path)]
-    counts = [sum(_is_there(folder, name) for name in sample) for folder in local]
-    if not names or not max(counts, default=0):
-        tried = ", ".join(dict.fromkeys(str(folder) for folder in candidates))
+    sample = names[:: max(1, len(names) // _PROBES)]
+    counts = {folder: sum(_is_there(folder, name) for name in sample) for folder in candidates}
+    if not any(counts.values()):
+        tried = ", ".join(map(str, counts))
         example = f", e.g. {names[0]!r}," if names else ""
         raise DataError(f"No image of the source{example} lies in {tried}. Name the folder with --images.")
-    return local[counts.index(max(counts))]
+    # max() returns the first of equals, so the order of the candidates decides.
+    return max(counts, key=counts.__getitem__)
 
 
-def _is_there(folder: Path, name: str) -> bool:
+def _is_there(folder: Path | RemoteFolder, name: str) -> bool:
     path = image_path(folder, name)
     return isinstance(path, Path) and path.exists()

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
 import os
-import unicodedata
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.class_splits import dealt, shares
-from vsemb.data.readers.source import (
-    Source,
-    existing,
-    find_images,
-    image_path,
-    read_text,
-    split_name,
-    text_lines,
-)
+from vsemb.data.readers.hash_splits import dealt, hash_split, shares
+from vsemb.data.readers.rows import read_rows
+from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, split_name, the_file
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import RemoteFolder, images_folder, located, scheme
+from vsemb.data.uris import located, scheme
 from vsemb.errors import DataError, invalid_argument
 
 _DESCRIPTIONS = ("description", "descriptions")
@@ -32,7 +19,6 @@ COLUMNS = {
     "split": ("split",),
     "class": ("class", "class_name", "label"),
 }
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SUFFIXES = (".csv", ".tsv", ".jsonl")
 
 
@@ -67,24 +53,25 @@ def read(
     """
     if disjoint_classes and split is not None:
         raise invalid_argument("split", split, "nothing with disjoint_classes, which makes three splits")
-    path = existing(source)
-    table = _table_file(path) if path.is_dir() else path
+    path = table = existing(source)
+    if path.is_dir():
+        tables = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
+        table = the_file(tables, path, "tables .csv, .tsv or .jsonl")
     captions: dict[str, list[str]] = {}
     facts: dict[str, tuple[str, str | None]] = {}
-    for number, row in _rows(table):
-        where = f"{table}, line {number}"
+    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_DESCRIPTIONS):
         name = row.get("file")
         if not isinstance(name, str) or not name.strip():
             raise DataError(f"{where}: no file name.")
         name = name.strip()
         if scheme(name) and not uris:
             raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
-        given = _text(where, "split", row.get("split"))
-        if split is None and "split" in row and not given:
+        named = _text(where, "split", row.get("split"))
+        if split is None and "split" in row and not named:
             raise DataError(f"{where}: the split is empty.")
-        if disjoint_classes and given:
-            raise DataError(f"{where}: splits by class need a table without splits. Received: {given!r}.")
-        part = split or (split_name(given) if given else hash_split(name))
+        if disjoint_classes and named:
+            raise DataError(f"{where}: splits by class need a table without splits. Received: {named!r}.")
+        part = split or (split_name(named) if named else hash_split(name))
         fact = (part, _text(where, "class", row.get("class")))
         if disjoint_classes and fact[1] is None:
             raise DataError(f"{where}: {name} has no class, which splits by class need in a column `class`.")
@@ -95,15 +82,12 @@ def read(
     if not captions:
         raise DataError(f"{table} has no rows.")
     if disjoint_classes:
-        by_class = _splits_by_class([str(kind) for _, kind in facts.values()])
+        classes = {str(kind) for _, kind in facts.values()}
+        by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
         facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
-    roots: list[Path | RemoteFolder] = [table.parent, table.parent / "images"]
-    if images is not None:
-        roots = [images_folder(images)]
-    if images is not None and not roots[0].is_dir():
-        raise DataError(f"No images folder at {images}.")
+    folders = image_folders(images, table.parent, table.parent / "images")
     below = [name for name in captions if not scheme(name)]
-    folder = find_images(below, roots) if below else roots[0]
+    folder = find_images(below, folders) if below else folders[0]
     records = [
         ImageRecord(
             name,
@@ -114,35 +98,9 @@ def read(
         )
         for name, texts in captions.items()
     ]
-    return Source(
-        "table",
-        path.resolve().name,
-        records,
-        files=(table,),
-        options=({} if split is None else {"split": split})
-        | ({"disjoint_classes": True} if disjoint_classes else {})
-        | ({"uris": True} if uris else {}),
-        total=len(records),
-    )
-
-
-def _splits_by_class(classes: list[str]) -> dict[str, str]:
-    return dealt(classes, shares(len(set(classes)), 0.1, 0.1))
-
-
-def hash_split(name: str) -> str:
-    """Returns train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
-
-    The name alone decides, so an image keeps its split when others come or go.
-
-    Example:
-
-    >>> hash_split("dog.jpg")
-    'train'
-    """
-    digest = hashlib.sha256(unicodedata.normalize("NFC", name).encode("utf-8", "replace")).digest()
-    tenth = int.from_bytes(digest[:8], "big") % 10
-    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+    given = {"split": split, "disjoint_classes": disjoint_classes, "uris": uris}
+    options = {name: value for name, value in given.items() if value}
+    return Source("table", path.resolve().name, records, (table,), options)
 
 
 def _text(where: str, column: str, value: Any) -> str | None:
@@ -151,83 +109,3 @@ def _text(where: str, column: str, value: Any) -> str | None:
     if not isinstance(value, str):
         raise DataError(f"{where}: the {column} is not text. Received: {value!r}.")
     return value.strip()
-
-
-def _table_file(folder: Path) -> Path:
-    found = sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
-    if len(found) != 1:
-        names = f" ({', '.join(file.name for file in found)})" if found else ""
-        raise DataError(f"{folder} holds {len(found)} tables .csv, .tsv or .jsonl{names}; name the one to read.")
-    return found[0]
-
-
-def _rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number, row by our column names)."""
-    return _json_rows(table) if table.suffix.lower() in (".jsonl", ".json") else _text_rows(table)
-
-
-def _json_rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text_lines(table), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{table}, line {number}: not JSON ({error}).") from error
-        if not isinstance(row, dict):
-            raise DataError(f"{table}, line {number}: expected a JSON object. Received: {line[:60]!r}.")
-        columns = _columns(f"{table}, line {number}", list(row))
-        yield number, {ours: row[theirs] for ours, theirs in columns.items()}
-
-
-def _text_rows(table: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    lines = _physical_lines(read_text(table))
-    delimiter = _DELIMITERS.get(table.suffix.lower()) or ("\t" if lines and "\t" in lines[0] else ",")
-    # TSV files of captions are written without quoting; a quotation mark in them is just that.
-    reader = csv.reader(
-        lines,
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
-    try:
-        header = next(reader, None)
-        if header is None:
-            raise DataError(f"{table} is empty.")
-        columns = _columns(str(table), header)
-        places = {ours: header.index(theirs) for ours, theirs in columns.items()}
-        for row in reader:
-            if not row or not any(row):
-                continue
-            if len(row) != len(header):
-                raise DataError(
-                    f"{table}, line {reader.line_num}: {len(row)} columns instead of {len(header)}. "
-                    "Put captions that hold the delimiter in quotation marks."
-                )
-            yield reader.line_num, {ours: row[place] for ours, place in places.items()}
-    except csv.Error as error:
-        raise DataError(f"{table}, line {reader.line_num}: {error}.") from error
-
-
-def _physical_lines(text: str) -> list[str]:
-    return [line + "\n" for line in text.replace("\r\n", "\n").split("\n")]
-
-
-def _columns(where: str, header: list[str]) -> dict[str, str]:
-    """Returns our column names -> the header's."""
-    columns: dict[str, str] = {}
-    for ours, names in COLUMNS.items():
-        found = [theirs for theirs in header if theirs.strip().lower() in names]
-        # Beside captions, descriptions may be something else; they are captions where nothing else is.
-        found = [name for name in found if name.strip().lower() not in _DESCRIPTIONS] or found
-        if len(found) > 1:
-            raise DataError(f"{where}: several columns could be the {ours}: {', '.join(found)}.")
-        if found:
-            columns[ours] = found[0]
-    missing = [ours for ours in ("file", "caption") if ours not in columns]
-    if missing:
-        raise DataError(
-            f"{where}: no column {' and no column '.join(missing)}. Received the columns: "
-            f"{', '.join(header)}. Expected names such as {', '.join(COLUMNS[missing[0]])}."
-        )
-    return columns

@@ -6,7 +6,8 @@ Needs the extra `tfds`. Source: https://www.tensorflow.org/datasets
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,72 +58,81 @@ def read(
             raise DataError(f"tensorflow-datasets has no {name!r} at {folder}. Let it download with --download.")
         builder.download_and_prepare()
     leaves = dict(_leaves(builder.info.features, tfds))
-    image = _choose("image_feature", image_feature, _of_kind(leaves, tfds.features.Image, sequences=False))
+    image = _choose("image_feature", image_feature, _of_kind(leaves, tfds.features.Image))
     texts = _of_kind(leaves, tfds.features.Text, sequences=True)
     texts = [path for path in texts if path.rpartition("/")[2] not in ("filename", "file_name", "id")]
     if text_feature is None and len(texts) > 1:
         texts = [path for path in texts if "caption" in path.lower()] or texts
     text = _choose("text_feature", text_feature, texts)
+    labels = _of_kind(leaves, tfds.features.ClassLabel)
+    keys = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
     splits = {}
     for theirs in builder.info.splits:
         ours = split or split_name(theirs)
-        if ours == "restval" and restval != "keep":
-            if restval == "drop":
-                continue
-            ours = "train"
-        splits[theirs] = ours
-    examples = _Examples(builder, splits, image, text, leaves)
+        if ours != "restval" or restval != "drop":
+            splits[theirs] = "train" if ours == "restval" and restval == "train" else ours
     return Source(
         "tfds",
         builder.info.full_name,
-        examples,
+        _Examples(
+            builder,
+            splits,
+            image,
+            text,
+            keys[0] if keys else "tfds_id",
+            {labels[0]: leaves[labels[0]][0].int2str} if len(labels) == 1 else {},
+        ),
         files=tuple(path for path in (folder / "dataset_info.json", folder / "features.json") if path.exists()),
         options={"name": builder.info.full_name, "splits": splits, "image": image, "text": text},
-        total=sum(builder.info.splits[theirs].num_examples for theirs in splits),
         notes=(f"Reading the features {image} and {text} of {builder.info.full_name}.",),
     )
 
 
+@dataclass(frozen=True)
 class _Examples:
-    """The examples as records; every iteration starts anew, in the same order."""
+    """The examples as records; every iteration starts anew, in the same order.
 
-    def __init__(
-        self, builder: Any, splits: dict[str, str], image: str, text: str, leaves: dict[str, tuple[Any, bool]]
-    ) -> None:
-        import tensorflow_datasets as tfds
+    Attributes:
+        builder: of the dataset.
+        splits: its splits -> ours.
+        image, text, key: names of features.
+        classes: name of the label's feature, if there is one -> from label to name.
+    """
 
-        self._builder, self._splits = builder, splits
-        self._image, self._text = image, text
-        labels = _of_kind(leaves, tfds.features.ClassLabel, sequences=False)
-        self._label = labels[0] if len(labels) == 1 else None
-        self._names = leaves[labels[0]][0].int2str if len(labels) == 1 else None
-        files = [path for path in ("image/filename", "filename", "file_name") if path in leaves]
-        self._key = files[0] if files else "tfds_id"
+    builder: Any
+    splits: dict[str, str]
+    image: str
+    text: str
+    key: str
+    classes: dict[str, Callable[[int], str]]
+
+    def __len__(self) -> int:
+        return sum(self.builder.info.splits[theirs].num_examples for theirs in self.splits)
 
     def __iter__(self) -> Iterator[ImageRecord]:
         import tensorflow_datasets as tfds
 
         decoders: Any = tfds.decode.SkipDecoding()
-        for part in reversed(self._image.split("/")):
+        for part in reversed(self.image.split("/")):
             decoders = {part: decoders}
         # One file at a time, in order: ids must not depend on how reads happen to interleave.
         config = tfds.ReadConfig(interleave_cycle_length=1, add_tfds_id=True)
-        for theirs, ours in self._splits.items():
-            data = self._builder.as_dataset(split=theirs, decoders=decoders, read_config=config, shuffle_files=False)
+        for theirs, ours in self.splits.items():
+            data = self.builder.as_dataset(split=theirs, decoders=decoders, read_config=config, shuffle_files=False)
             for example in tfds.as_numpy(data):
                 yield self._record(example, ours)
 
     def _record(self, example: Any, split: str) -> ImageRecord:
-        texts = _at(example, self._text)
-        captions = [texts] if isinstance(texts, bytes) else list(texts)
-        label = None if self._label is None else int(_at(example, self._label))
-        known = label is not None and label >= 0 and self._names is not None
+        texts = _at(example, self.text)
+        captions = [texts] if isinstance(texts, bytes) else texts
+        labels = [(int(_at(example, path)), name) for path, name in self.classes.items()]
+        names = [name(label) for label, name in labels if label >= 0]
         return ImageRecord(
-            key=_at(example, self._key).decode("utf-8", "replace"),
+            key=_at(example, self.key).decode("utf-8", "replace"),
             captions=tuple(text.decode("utf-8", "replace") for text in captions),
             split=split,
-            image=bytes(_at(example, self._image)),
-            class_name=self._names(label) if known and self._names is not None else None,
+            image=bytes(_at(example, self.image)),
+            class_name=names[0] if names else None,
         )
 
 
@@ -143,7 +153,7 @@ def _leaves(feature: Any, tfds: Any, path: str = "", sequence: bool = False) -> 
         yield path, (feature, sequence)
 
 
-def _of_kind(leaves: dict[str, tuple[Any, bool]], kind: type, sequences: bool) -> list[str]:
+def _of_kind(leaves: dict[str, tuple[Any, bool]], kind: type, *, sequences: bool = False) -> list[str]:
     return [
         path
         for path, (feature, in_sequence) in leaves.items()
@@ -152,10 +162,7 @@ def _of_kind(leaves: dict[str, tuple[Any, bool]], kind: type, sequences: bool) -
 
 
 def _choose(argument: str, given: str | None, found: list[str]) -> str:
-    if given is not None:
-        if given not in found:
-            raise invalid_argument(argument, given, f"one of {', '.join(found) or '(the dataset has none)'}")
-        return given
-    if len(found) != 1:
-        raise invalid_argument(argument, None, f"one of {', '.join(found) or '(the dataset has none)'}")
-    return found[0]
+    chosen = found if given is None else [path for path in found if path == given]
+    if len(chosen) != 1:
+        raise invalid_argument(argument, given, f"one of {', '.join(found) or '(the dataset has none)'}")
+    return chosen[0]

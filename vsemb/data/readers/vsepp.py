@@ -6,7 +6,6 @@ once per caption (the files inherited from Kiros), or there is one row an image 
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vsemb.data.features.files import load_array, not_finite
 from vsemb.data.readers.source import Source, existing, text_lines
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
@@ -40,11 +40,11 @@ def read(source: str | os.PathLike[str]) -> Source:
     notes: list[str] = []
     for theirs, ours in _SPLITS.items():
         paths = (folder / f"{theirs}_ims.npy", folder / f"{theirs}_caps.txt")
-        present = [path.exists() for path in paths]
-        if not any(present):
+        present = [path for path in paths if path.exists()]
+        if not present:
             continue
-        if not all(present):
-            raise DataError(f"{folder} holds {paths[present.index(True)].name} without its partner.")
+        if len(present) == 1:
+            raise DataError(f"{folder} holds {present[0].name} without its partner.")
         rows = _load(paths[0])
         captions = text_lines(paths[1])
         images, per_image, note = _grouped(paths[0], rows, len(captions))
@@ -52,50 +52,31 @@ def read(source: str | os.PathLike[str]) -> Source:
         files += paths
         notes.append(f"{theirs}: {note}")
         digits = len(str(len(images) - 1))
-        records += [
-            ImageRecord(
-                f"{theirs}-{row:0{digits}d}",
-                tuple(captions[row * per_image : (row + 1) * per_image]),
-                ours,
-                None,
-            )
-            for row in range(len(images))
-        ]
+        for row in range(len(images)):
+            texts = captions[row * per_image : (row + 1) * per_image]
+            records.append(ImageRecord(f"{theirs}-{row:0{digits}d}", tuple(texts), ours, None))
     if not features:
         raise DataError(f"{folder} holds no train_ims.npy, dev_ims.npy or test_ims.npy.")
     widths = {split: images.shape[1] for split, images in features.items()}
     if len(set(widths.values())) > 1:
         raise DataError(f"The features in {folder} differ in dimension: {widths}.")
-    return Source(
-        "vsepp",
-        folder.resolve().name,
-        records,
-        files=tuple(files),
-        total=len(records),
-        notes=tuple(notes),
-        rows=functools.partial(_rows, features),
-    )
 
+    def rows_of(split: str, keys: Sequence[str]) -> np.ndarray:
+        images = features[split]
+        if len(keys) == len(images):
+            return images
+        return images[[int(key.rpartition("-")[2]) for key in keys]]
 
-def _rows(features: dict[str, np.ndarray], split: str, keys: Sequence[str]) -> np.ndarray:
-    images = features[split]
-    if len(keys) == len(images):
-        return images
-    return images[[int(key.rpartition("-")[2]) for key in keys]]
+    return Source("vsepp", folder.resolve().name, records, tuple(files), notes=tuple(notes), rows=rows_of)
 
 
 def _load(path: Path) -> np.ndarray:
-    try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"Cannot read {path}: {error}.") from error
+    rows = load_array(path, mmap=True)
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or not rows.size or rows.dtype.kind != "f":
         found = f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else "an archive"
         raise DataError(f"{path}: expected float (images, dim). Received: {found}.")
-    for start in range(0, len(rows), _BLOCK):
-        finite = np.isfinite(rows[start : start + _BLOCK]).all(axis=1)
-        if not finite.all():
-            raise DataError(f"{path}: row {start + int(np.argmin(finite))} is not finite.")
+    if len(bad := not_finite(rows)):
+        raise DataError(f"{path}: row {bad[0]} is not finite.")
     return rows
 
 
@@ -112,11 +93,8 @@ def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, i
             )
         return rows, per_image, f"{len(rows)} images with {per_image} captions each."
     repeat = _repetition(rows)
-    return (
-        rows[::repeat],
-        repeat,
-        f"{len(rows)} rows, each image {repeat} times: {len(rows) // repeat} images.",
-    )
+    note = f"{len(rows)} rows, each image {repeat} times: {len(rows) // repeat} images."
+    return rows[::repeat], repeat, note
 
 
 def _repetition(rows: np.ndarray) -> int:

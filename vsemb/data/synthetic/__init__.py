@@ -11,7 +11,7 @@ arithmetic: `dataclasses.replace` an object's colour in a `Scene` and `encode` i
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vsemb.data.records import ImageRecord
@@ -22,8 +22,6 @@ from vsemb.data.synthetic.world import (
     COLOURS,
     HOLD_OUT,
     SHAPES,
-    SPLITS,
-    Combination,
     Pools,
     Scene,
     SceneObject,
@@ -65,7 +63,6 @@ def generate(
     *,
     seed: int = 0,
     image_size: int = 64,
-    hold_out: Iterable[Combination] = HOLD_OUT,
     class_zero_shot_splits: bool = False,
 ) -> Iterator[ImageRecord]:
     """Generates scenes, one at a time.
@@ -77,11 +74,8 @@ def generate(
         images: split -> number of images; `IMAGES` by default, without `compositional` where there is no such split.
         seed: an integer; another seed gives other images.
         image_size: side of the images in pixels, 16 to 1024.
-        hold_out: the (colour, shape) combinations that no image of train, val and test shows, and that the
-            main object of every image of `compositional` has. May be empty; then there is no `compositional`.
-        class_zero_shot_splits: instead of holding out combinations in `compositional`, makes train, val and test
-            share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition. `hold_out`
-            is then ignored.
+        class_zero_shot_splits: instead of holding out the combinations `HOLD_OUT` for `compositional`, makes train,
+            val and test share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition.
 
     Returns:
         an iterator of records: `image` is PNG bytes, RGB; `class_name` is the colour and shape of the main
@@ -89,8 +83,8 @@ def generate(
         has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
 
     Raises:
-        InvalidArgumentError: for an unknown split, colour or shape, a number or size out of range, or a
-            `compositional` split that the options leave nothing for. Raised at once, not at the first record.
+        InvalidArgumentError: for an unknown split, a number or size out of range, or images of `compositional`
+            where splits share no class. Raised at once, not at the first record.
 
     Example:
 
@@ -100,14 +94,13 @@ def generate(
     >>> record.alignments[3]  # "turquoise ring" is object 2, "purple cross" 1
     ((3, 2), (4, 2), (7, 1), (8, 1))
     """
-    pools = _pools(seed, hold_out, class_zero_shot_splits)
+    whole("seed", seed)
+    pools = zero_shot_pools(seed) if class_zero_shot_splits else compositional_pools()
     if images is None:
         images = {split: count for split, count in IMAGES.items() if split in pools}
-    wanted = requested(images, SPLITS, image_size)
-    for split, count in images.items():
-        if count and split not in pools:
-            why = "class-disjoint splits" if class_zero_shot_splits else "an empty `hold_out`"
-            raise invalid_argument("images", {split: count}, f"no images of {split!r} with {why}")
+    if class_zero_shot_splits and "compositional" in images:
+        raise invalid_argument("images", dict(images), "no images of 'compositional' with class-disjoint splits")
+    wanted = requested(images, pools, image_size)
     return (_record(split, index, seed, image_size, pools[split]) for split, index in wanted)
 
 
@@ -116,18 +109,16 @@ def scene_at(
     index: int,
     *,
     seed: int = 0,
-    hold_out: Iterable[Combination] = HOLD_OUT,
-    class_zero_shot_splits: bool = False,
 ) -> Scene:
     """Returns the scene behind one image of `generate`, for changing it and drawing it again.
 
     Args:
         split: the split.
         index: the index of the image in its split, from 0.
-        seed, hold_out, class_zero_shot_splits: as given to `generate`.
+        seed: as given to `generate`, whose other options are the defaults.
 
     Raises:
-        InvalidArgumentError: for a split that the options do not give.
+        InvalidArgumentError: for an unknown split.
 
     Example:
 
@@ -138,15 +129,10 @@ def scene_at(
     >>> encode(red)[1:4]
     b'PNG'
     """
-    pools = _pools(seed, hold_out, class_zero_shot_splits)
+    pools = compositional_pools()
     if split not in pools:
         raise unknown_name("split", split, pools)
     return _scene(split, index, seed, pools[split])
-
-
-def _pools(seed: int, hold_out: Iterable[Combination], class_zero_shot_splits: bool) -> dict[str, Pools]:
-    whole("seed", seed)
-    return zero_shot_pools(seed) if class_zero_shot_splits else compositional_pools(hold_out)
 
 
 def _scene(split: str, index: int, seed: int, pools: Pools) -> Scene:

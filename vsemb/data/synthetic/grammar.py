@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vsemb.data.synthetic.world import Scene, SceneObject, pick
 
@@ -220,7 +220,7 @@ class _Speaker:
             article = "an"
         return " ".join([article, *words])
 
-    def _list(self, groups: Sequence[Group], **told: bool) -> Phrase:
+    def _list(self, groups: Sequence[Group], **told: Any) -> Phrase:
         """`a and b`, `a with b and c`, `a and b with c and d`."""
         nouns = [self._noun(group, **told) for group in groups]
         form = ("{}", "{} and {}", "{} with {} and {}", "{} and {} with {} and {}")[len(nouns) - 1]

@@ -41,8 +41,6 @@ BACKGROUNDS: dict[str, tuple[int, int, int]] = {
     "black": (26, 26, 30),
 }
 
-SPLITS = ("train", "val", "test", "compositional")
-
 HOLD_OUT: tuple[Combination, ...] = (
     ("red", "star"),
     ("yellow", "ring"),
@@ -51,7 +49,7 @@ HOLD_OUT: tuple[Combination, ...] = (
     ("purple", "square"),
     ("orange", "cross"),
 )
-"""The combinations that, by default, occur in the split `compositional` and nowhere else."""
+"""The combinations that occur in the split `compositional` and nowhere else."""
 
 _OBJECT_COUNTS = (1,) * 6 + (2,) * 7 + (3,) * 4 + (4,) * 3  # 30 % single objects
 _TWIN = 0.2
@@ -152,46 +150,14 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
     return ((split, index) for split, count in dict(images).items() for index in range(count))
 
 
-def compositional_pools(hold_out: Iterable[Combination] = HOLD_OUT) -> dict[str, Pools]:
-    """Returns the pools of splits that test compositional generalisation.
+def compositional_pools() -> dict[str, Pools]:
+    """Returns the pools of splits that test compositional generalisation: split -> pools.
 
-    Args:
-        hold_out: the combinations that only `compositional` shows, where the main object is always one of them.
-
-    Returns:
-        split -> pools; without `compositional` if nothing is held out.
-
-    Raises:
-        InvalidArgumentError: for an unknown colour or shape, or when too much is held out for every colour
-            and every shape to occur in train.
-
-    Example:
-
-    >>> compositional_pools([("red", "star")])["compositional"].main
-    (('red', 'star'),)
+    Only `compositional` shows the combinations of `HOLD_OUT`, where the main object is always one of them.
     """
-    held: list[Combination] = []
-    for pair in hold_out:
-        if isinstance(pair, str) or len(pair) != 2:
-            raise invalid_argument("hold_out", pair, "pairs (colour, shape) such as ('red', 'star')")
-        for word, words in zip(pair, (COLOURS, SHAPES), strict=True):
-            if word not in words:
-                raise unknown_name("hold_out", word, words)
-        held.append((pair[0], pair[1]))
     everything = tuple(itertools.product(COLOURS, SHAPES))
-    shown = tuple(pair for pair in everything if pair not in held)
-    missing = [name for name in (*COLOURS, *SHAPES) if not any(name in pair for pair in shown)]
-    if missing:
-        raise invalid_argument(
-            "hold_out",
-            held,
-            "few enough combinations that train still shows every colour and shape",
-            f"It would never show {', '.join(missing)}.",
-        )
-    pools = {split: Pools(shown, shown) for split in ("train", "val", "test")}
-    if held:
-        pools["compositional"] = Pools(tuple(dict.fromkeys(held)), everything)
-    return pools
+    shown = tuple(pair for pair in everything if pair not in HOLD_OUT)
+    return dict.fromkeys(("train", "val", "test"), Pools(shown, shown)) | {"compositional": Pools(HOLD_OUT, everything)}
 
 
 def zero_shot_pools(seed: int) -> dict[str, Pools]:

@@ -14,8 +14,8 @@ import numpy as np
 from vsemb.data.manifest import ordered_splits
 from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
-from vsemb.data.records import ImageRecord
-from vsemb.data.store import Dataset, write_dataset
+from vsemb.data.store import Dataset
+from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
 from vsemb.files import sha256_file
 
@@ -82,10 +82,13 @@ def prepare(
 
 
 def described_source(source: Source) -> dict[str, Any]:
-    """Returns what a manifest says of its source, after a survey of its images where they are a list.
+    """Returns what a manifest says of its source.
+
+    Where its images are a list, that includes a SHA-256 over their keys and the sizes of their files, by which a later
+    call sees that images came, went or changed; of images behind URIs over the keys alone.
 
     Raises:
-        DataError: if a key occurs twice.
+        DataError: if a key of such a list occurs twice.
     """
     described = {
         "format": source.format,
@@ -94,31 +97,17 @@ def described_source(source: Source) -> dict[str, Any]:
         "options": source.options,
     }
     if isinstance(source.records, list):
-        described["images_sha256"] = survey(source.records)
+        digest = hashlib.sha256()
+        seen = set()
+        for record in source.records:
+            if record.key in seen:
+                raise DataError(f"The image {record.key!r} occurs twice in the source; every image needs its own name.")
+            seen.add(record.key)
+            file = record.image
+            size = file.stat().st_size if isinstance(file, Path) and file.exists() else None
+            digest.update(f"{record.key!r} {size}\n".encode())
+        described["images_sha256"] = digest.hexdigest()
     return described
-
-
-def survey(records: list[ImageRecord]) -> str:
-    """Checks keys before anything is written.
-
-    Returns:
-        A SHA-256 over the keys and the sizes of the image files, by which a later call sees that images
-        came, went or changed; of images behind URIs over the keys alone.
-
-    Raises:
-        DataError: if a key occurs twice.
-    """
-    digest = hashlib.sha256()
-    seen = set()
-    for record in records:
-        if record.key in seen:
-            raise DataError(f"The image {record.key!r} occurs twice in the source; every image needs its own name.")
-        seen.add(record.key)
-        size = None
-        if isinstance(record.image, Path):
-            size = record.image.stat().st_size if record.image.exists() else None
-        digest.update(f"{record.key!r} {size}\n".encode())
-    return digest.hexdigest()
 
 
 def write_beside(dataset: Dataset, source: Source) -> None:
@@ -133,20 +122,15 @@ def write_beside(dataset: Dataset, source: Source) -> None:
     write_precomputed(dataset, ids, [source.rows(split.name, split.keys) for split in splits])
 
 
-def summary(dataset: Dataset) -> list[str]:
+def summary(manifest: Mapping[str, Any]) -> list[str]:
     """Returns the lines that `vsemb prepare` ends with: what was written and what was left out, why.
 
     Example:
 
     ```python
-    print("\\n".join(summary(Dataset.open("data/flickr8k"))))
+    print("\\n".join(summary(Dataset.open("data/flickr8k").manifest)))
     ```
     """
-    return manifest_summary(dataset.manifest)
-
-
-def manifest_summary(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the lines of `summary` from what `Dataset.manifest` holds."""
     lines = []
     for name in ordered_splits(manifest["splits"]):
         split = manifest["splits"][name]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vsemb.data.manifest import shard_name
-from vsemb.files import sha256_file, write_json
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from vsemb.data.writing.staging import WorkArea
+from vsemb.files import sha256_file, sync, write_json
 
 # Length (8 bytes), checksum of the length (4), checksum of the data (4).
 _RECORD_OVERHEAD = 16
@@ -58,11 +55,11 @@ class ShardWriter:
     def __init__(self, path: Path, number: int) -> None:
         import tensorflow as tf
 
+        self.path = path
         self.images = 0
-        self._path = path
         self._number = number
         self._offset = 0
-        self._writer: tf.io.TFRecordWriter | None = tf.io.TFRecordWriter(str(path))
+        self._writer = tf.io.TFRecordWriter(str(path))
 
     def add(self, entry: dict[str, Any], encoded: bytes | None) -> None:
         """Writes an image.
@@ -71,7 +68,6 @@ class ShardWriter:
             entry: its index entry, which receives `shard` and `offset` here.
             encoded: image bytes or None.
         """
-        assert self._writer is not None
         entry["shard"], entry["offset"] = self._number, self._offset
         data = example_bytes(entry, encoded)
         self._writer.write(data)
@@ -88,18 +84,15 @@ class ShardWriter:
             OSError: if less was written than should have been.
         """
         self.close()
-        size = self._path.stat().st_size
+        size = self.path.stat().st_size
         if size != self._offset:
-            raise OSError(f"wrote {size} of {self._offset} bytes of {self._path.name}")
-        with open(self._path, "rb+") as file:
-            os.fsync(file.fileno())
-        return size, sha256_file(self._path)
+            raise OSError(f"wrote {size} of {self._offset} bytes of {self.path.name}")
+        sync(self.path)
+        return size, sha256_file(self.path)
 
     def close(self) -> None:
         """Lets go of the file."""
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.close()
+        self._writer.close()
 
 
 class SplitWriter:
@@ -110,24 +103,15 @@ class SplitWriter:
 
     Args:
         split: the split's name.
-        directory: where shards go.
-        journal: where journal files go.
+        area: where shards and journal files go.
         images_per_shard: images in a full shard.
         finished: the journal entries of shards that an earlier run finished, in order.
     """
 
-    def __init__(
-        self,
-        split: str,
-        directory: Path,
-        journal: Path,
-        images_per_shard: int,
-        finished: list[dict[str, Any]],
-    ) -> None:
+    def __init__(self, split: str, area: WorkArea, images_per_shard: int, finished: list[dict[str, Any]]) -> None:
         self.split = split
         self.finished = finished
-        self._directory = directory
-        self._journal = journal
+        self._area = area
         self._images_per_shard = images_per_shard
         self._records: list[dict[str, Any]] = []
         self._writer: ShardWriter | None = None
@@ -141,24 +125,20 @@ class SplitWriter:
         """Returns what became of every record so far, in source order."""
         return [record for shard in self.finished for record in shard["records"]] + self._records
 
-    def _temporary(self) -> Path:
-        return self._directory / f"{shard_name(self.split, len(self.finished))}.tmp"
-
-    def skip(self, record: dict[str, Any]) -> None:
-        """Notes a record that is left out."""
-        self._records.append(record)
-
     def add(self, record: dict[str, Any], encoded: bytes | None) -> None:
-        """Writes an image.
+        """Writes an image, or notes that it is left out.
 
         Args:
-            record: the journal record; its `entry` receives `shard` and `offset` here.
+            record: the journal record; its `entry`, if any, receives `shard` and `offset` here.
             encoded: image bytes or None.
         """
-        if self._writer is None:
-            self._writer = ShardWriter(self._temporary(), len(self.finished))
-        self._writer.add(record["entry"], encoded)
         self._records.append(record)
+        if record["entry"] is None:
+            return
+        number = len(self.finished)
+        if self._writer is None:
+            self._writer = ShardWriter(self._area.dataset / f"{shard_name(self.split, number)}.tmp", number)
+        self._writer.add(record["entry"], encoded)
         if self._writer.images == self._images_per_shard:
             self.finish_shard()
 
@@ -166,48 +146,16 @@ class SplitWriter:
         """Closes the current shard, if there is one."""
         if self._writer is None:
             return
-        writer, self._writer = self._writer, None
-        temporary = self._temporary()
-        number = len(self.finished)
-        size, digest = writer.finish()
-        os.replace(temporary, self._directory / shard_name(self.split, number))
-        shard = {
-            "split": self.split,
-            "number": number,
-            "bytes": size,
-            "sha256": digest,
-            "records": self._records,
-        }
-        write_json(self._journal / f"{self.split}-{number:05d}.json", shard)
+        number, path = len(self.finished), self._writer.path
+        size, digest = self._writer.finish()
+        self._writer = None
+        os.replace(path, path.with_suffix(""))
+        shard = {"split": self.split, "number": number, "bytes": size, "sha256": digest, "records": self._records}
+        write_json(self._area.journal / f"{self.split}-{number:05d}.json", shard)
         self.finished.append(shard)
         self._records = []
 
     def close(self) -> None:
         """Lets go of an unfinished shard; its temporary file is left for the next run to remove."""
         if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.close()
-
-
-def read_journal(journal: Path, directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """Returns the finished shards of an interrupted run, split name -> shards in order.
-
-    A shard counts only if its file has the size in the journal and all shards before it count.
-    """
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(journal.glob("*.json")):
-        shard = json.loads(path.read_text(encoding="utf-8"))
-        split, number = shard["split"], shard["number"]
-        file = shard_file(directory, split, number)
-        shards = found.setdefault(split, [])
-        if number == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
-            shards.append(shard)
-    return {split: shards for split, shards in found.items() if shards}
-
-
-def shard_file(directory: Path, split: str, number: int) -> Path | None:
-    """Returns the file of a finished shard, under its working name or its final one."""
-    working = directory / shard_name(split, number)
-    if working.exists():
-        return working
-    return next(iter(directory.glob(f"{split}-{number:05d}-of-*.tfrecord")), None)
+            self._writer.close()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.writing.shards import read_journal
-from vsemb.errors import DataError
-from vsemb.files import write_json
+from vsemb.data.manifest import shard_name
+from vsemb.files import locked, sync, sync_tree, write_json
 
 
 class WorkArea:
@@ -32,67 +29,63 @@ class WorkArea:
         self.dataset = self.root / "dataset"
         self.journal = self.root / "journal"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the work area for one process; the lock dies with the process, however it ends.
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Holds the work area for one process.
 
         Raises:
             DataError: if another process holds it.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with open(self.root / "lock", "wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise DataError(f"Another process is writing {self.out}; wait for it or stop it.") from error
-            yield
+        return locked(self.root, f"Another process is writing {self.out}; wait for it or stop it.")
 
-    def begin(self, plan: dict[str, Any]) -> str:
-        """Makes the work area ready for `plan`.
+    def begin(self, plan: dict[str, Any]) -> bool:
+        """Makes the work area ready for `plan`; finished shards of the same plan stay.
 
         Returns:
-            `"fresh"`, `"resumed"` (finished shards of the same plan are there) or `"changed"` (those of
-            another plan were, and are gone).
+            Whether there were finished shards of another plan, which are gone.
         """
-        state = "fresh"
-        if (self.root / "plan.json").exists():
-            # Killed between publishing and removing, there is a plan and no dataset: nothing to continue.
-            if self._plan() == plan and self.dataset.is_dir():
-                self._remove_unfinished()
-                return "resumed"
-            state = "changed" if any(self.journal.glob("*.json")) else "fresh"
+        file = self.root / "plan.json"
+        interrupted = file.exists()
+        # Killed between publishing and removing, there is a plan and no dataset: nothing to continue.
+        if interrupted and self.dataset.is_dir():
+            with contextlib.suppress(ValueError):
+                if json.loads(file.read_text(encoding="utf-8")) == plan:
+                    self._remove_unfinished()
+                    return False
+        changed = interrupted and any(self.journal.glob("*.json"))
         self.clear()
         self.dataset.mkdir()
         self.journal.mkdir()
-        write_json(self.root / "plan.json", plan)
-        return state
-
-    def _plan(self) -> Any:
-        try:
-            return json.loads((self.root / "plan.json").read_text(encoding="utf-8"))
-        except ValueError:
-            return None
+        write_json(file, plan)
+        return changed
 
     def _remove_unfinished(self) -> None:
         for path in [*self.dataset.glob("*.tmp"), *self.journal.glob(".*.tmp")]:
             path.unlink()
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Returns the journal of finished shards, split name -> shards in order."""
-        return read_journal(self.journal, self.dataset)
+        """Returns the journal of finished shards of an interrupted run, split name -> shards in order.
 
-    def complete(self) -> bool:
-        """Whether the dataset is whole and only its rename is missing."""
-        return (self.root / "complete").exists()
+        A shard counts only if its file has the size in the journal and all shards before it count.
+        """
+        found: dict[str, list[dict[str, Any]]] = {}
+        for path in sorted(self.journal.glob("*.json")):
+            shard = json.loads(path.read_text(encoding="utf-8"))
+            shards = found.setdefault(shard["split"], [])
+            file = self.shard_file(shard["split"], shard["number"])
+            if shard["number"] == len(shards) and file is not None and file.stat().st_size == shard["bytes"]:
+                shards.append(shard)
+        return {split: shards for split, shards in found.items() if shards}
 
-    def mark_complete(self) -> None:
-        """Notes that only the rename is missing."""
-        write_json(self.root / "complete", True)
+    def shard_file(self, split: str, number: int) -> Path | None:
+        """Returns the file of a finished shard, under its working name or its final one."""
+        working = self.dataset / shard_name(split, number)
+        if working.exists():
+            return working
+        return next(self.dataset.glob(f"{split}-{number:05d}-of-*.tfrecord"), None)
 
     def clear(self) -> None:
         """Removes everything in the work area but the lock."""
         # The plan goes last: whatever is interrupted here is cleared again, never taken for finished work.
-        (self.root / "complete").unlink(missing_ok=True)
         for path in (self.dataset, self.journal, self.root / "old"):
             if path.exists():
                 shutil.rmtree(path)
@@ -100,18 +93,11 @@ class WorkArea:
 
     def publish(self) -> None:
         """Renames the finished dataset to its final path and removes the work area."""
-        for folder, _, names in os.walk(self.dataset):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
+        sync_tree(self.dataset)
         if self.out.exists():
             os.replace(self.out, self.root / "old")
         os.replace(self.dataset, self.out)
-        parent = os.open(self.out.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        sync(self.out.parent)
         self.remove()
 
     def tidy(self, keep: bool) -> None:

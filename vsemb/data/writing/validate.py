@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,25 +22,8 @@ _WORKERS = 2
 #: How the reason begins why an image is left out that another attempt may be able to read.
 UNREADABLE = "cannot be read"
 
-
-@dataclasses.dataclass(frozen=True)
-class Examined:
-    """What became of one record.
-
-    Attributes:
-        signature: changes when the record or its image does (an image file by its size and time, never one
-            behind a URI).
-        entry: the index entry without id, shard and offset; None if the record is left out.
-        encoded: image bytes to store, or None.
-        reason: why the record is left out, or None.
-        dropped: number of empty captions left out.
-    """
-
-    signature: str
-    entry: dict[str, Any] | None
-    encoded: bytes | None = None
-    reason: str | None = None
-    dropped: int = 0
+#: What becomes of a record: its journal line, and the bytes to store.
+Outcome = tuple[dict[str, Any], bytes | None]
 
 
 def clean_caption(text: Any, key: str) -> str:
@@ -80,8 +63,15 @@ def signature(record: ImageRecord) -> str:
     return sha256_bytes(json.dumps([parts, image], sort_keys=True, default=str).encode())[:16]
 
 
-def examine(record: ImageRecord, max_side: int | None) -> Examined:
+def examine(record: ImageRecord, max_side: int | None) -> Outcome:
     """Cleans the captions of a record and checks and converts its image.
+
+    Returns:
+        line: what is kept of the record until its dataset is whole. `signature` changes when the record or its image
+            does (an image file by its size and time, never one behind a URI); `entry` is the index entry, whose id,
+            shard and offset are set later, or None if the record is left out, for `reason`; `dropped` counts the
+            empty captions left out.
+        encoded: image bytes to store, or None.
 
     Raises:
         DataError: if the record itself is malformed (not: if its image is bad).
@@ -94,19 +84,18 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
     except UnicodeEncodeError as error:
         raise DataError(f"The key of image {key!r} is not valid Unicode.") from error
     check_split_name(record.split)
-    if record.alignments and len(record.alignments) != len(record.captions):
-        raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(record.alignments)} alignments.")
-    if record.caption_ids and len(record.caption_ids) != len(record.captions):
-        raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(record.caption_ids)} ids.")
-    # Taken before the bytes are read: a file that changes meanwhile then looks changed to a resumed run.
-    mark = signature(record)
+    for what, given in (("alignments", record.alignments), ("ids", record.caption_ids)):
+        if given and len(given) != len(record.captions):
+            raise DataError(f"Image {key!r} has {len(record.captions)} captions and {len(given)} {what}.")
     captions = [clean_caption(text, key) for text in record.captions]
     kept = [place for place, text in enumerate(captions) if text]
+    # The signature is taken before the bytes are read: a file that changes meanwhile then looks changed later.
     dropped = len(captions) - len(kept)
+    line = {"signature": signature(record), "key": key, "entry": None, "reason": None, "dropped": dropped}
     if not kept:
-        return Examined(mark, None, reason="no caption", dropped=dropped)
-    entry: dict[str, Any] = {"key": key, "captions": [captions[place] for place in kept]}
-    entry.update({"width": None, "height": None, "class": record.class_name})
+        return line | {"reason": "no caption"}, None
+    entry: dict[str, Any] = {"id": None, "key": key, "captions": [captions[place] for place in kept]}
+    entry |= {"width": None, "height": None, "class": record.class_name}
     encoded, scale = None, (1.0, 1.0)
     if record.image is not None:
         try:
@@ -114,9 +103,9 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
             if stored.turned and record.objects:
                 raise BadImage("has an EXIF orientation, which its object boxes would not follow")
         except BadImage as error:
-            return Examined(mark, None, reason=str(error), dropped=dropped)
+            return line | {"reason": str(error)}, None
         encoded, scale = stored.encoded, stored.scale
-        entry.update(width=stored.width, height=stored.height, sha256=sha256_bytes(encoded))
+        entry |= {"width": stored.width, "height": stored.height, "sha256": sha256_bytes(encoded)}
     if record.objects:
         entry["objects"] = [_scaled(item, scale) for item in record.objects]
     if record.alignments:
@@ -126,7 +115,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Examined:
     # that of a source without ids.
     if ids != [caption_id(key, number) for number in range(len(ids))]:
         entry["caption_ids"] = ids
-    return Examined(mark, entry, encoded, dropped=dropped)
+    return line | {"entry": entry | {"shard": None, "offset": None}}, encoded
 
 
 def _clean_ids(ids: list[Any], key: str) -> list[str]:
@@ -155,8 +144,8 @@ def _read(image: Path | RemoteImage | bytes) -> bytes:
 
 
 def examine_all(
-    records: Iterable[ImageRecord], known: Mapping[int, Any], max_side: int | None, workers: int = _WORKERS
-) -> Generator[tuple[int, ImageRecord, Examined | None], None, None]:
+    records: Iterable[ImageRecord], known: Collection[int], max_side: int | None, workers: int = _WORKERS
+) -> Generator[tuple[int, ImageRecord, Outcome | None], None, None]:
     """Examines records on a few threads and yields them in their order.
 
     Args:
@@ -166,12 +155,12 @@ def examine_all(
         workers: threads.
 
     Yields:
-        (position, record, its examination or None where the outcome is known).
+        (position, record, what `examine` returns or None where the outcome is known).
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="vsemb-prepare")
-    waiting: deque[tuple[int, ImageRecord, Future[Examined] | None]] = deque()
+    waiting: deque[tuple[int, ImageRecord, Future[Outcome] | None]] = deque()
 
-    def oldest() -> tuple[int, ImageRecord, Examined | None]:
+    def oldest() -> tuple[int, ImageRecord, Outcome | None]:
         position, record, future = waiting.popleft()
         return position, record, None if future is None else future.result()
 

@@ -1,22 +1,34 @@
-"""From records to the files of a dataset, continuing after the shards that an earlier run finished."""
+"""Writing datasets: from records to the files of a dataset, continuing after what an earlier run finished."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
+import PIL
 from tqdm import tqdm
 
-from vsemb.data.dataset import Dataset
-from vsemb.data.manifest import index_line, ordered_splits, shard_name
+from vsemb.data.manifest import (
+    MANIFEST,
+    VERSION,
+    FinishedSplit,
+    index_line,
+    read_manifest,
+    shard_name,
+    write_index_and_manifest,
+)
 from vsemb.data.records import ImageRecord
-from vsemb.data.writing.finalize import FinishedSplit, write_index_and_manifest
-from vsemb.data.writing.shards import SplitWriter, shard_file
+from vsemb.data.store import Dataset
+from vsemb.data.writing.shards import SplitWriter
 from vsemb.data.writing.staging import WorkArea
-from vsemb.data.writing.validate import Examined, examine_all, signature
-from vsemb.errors import DataError
+from vsemb.data.writing.validate import examine_all, signature
+from vsemb.errors import DataError, VsembError, invalid_argument
+
+_CHANGED = "changed since the interrupted run: starting afresh."
 
 
 class SourceChanged(Exception):
@@ -27,46 +39,127 @@ class BadImageFound(DataError):
     """An image that cannot be used where none may be left out."""
 
 
-def complete(
+def write_dataset(
+    records: Iterable[ImageRecord],
+    out: str | os.PathLike[str],
+    *,
+    name: str,
+    source: dict[str, Any],
+    total: int | None = None,
+    images_per_shard: int = 1024,
+    on_bad_image: Literal["skip", "fail"] = "skip",
+    max_side: int | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] | None = None,
+    before_publish: Callable[[Dataset], None] | None = None,
+) -> Dataset:
+    """Writes records as a dataset: TFRecord shards, an index per split, and a manifest, written last.
+
+    `out` appears whole or not at all. Finished shards of an interrupted call are kept beside it, in
+    `.NAME.partial`, and the same call continues after them; the result has the same bytes as one that was
+    never interrupted. Where `out` already is this dataset (same name, source and options), nothing happens.
+
+    Args:
+        records: the images, in source order. If iterating it twice gives the same records (a list does),
+            a call that finds its interrupted predecessor outdated starts afresh by itself.
+        out: the directory to make.
+        name: the dataset's name.
+        source: JSON-able `{"format", "path_name", "sha256", "options"}`; decides what "the same" is.
+        total: the number of records, for the progress bar.
+        images_per_shard: images in a full shard.
+        on_bad_image: whether an image that is unreadable or has no caption is left out or an error.
+        max_side: if given, larger images are shrunk to this many pixels on their longer side.
+        overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
+        report: called with lines worth showing.
+        before_publish: called with the finished dataset before it moves to `out`; what it adds to the
+            dataset's directory moves with it.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: for a bad record, a duplicate key, a bad image with `on_bad_image="fail"`, no usable
+            image at all, an `out` that holds something else, or a file system that refuses.
+
+    Example:
+
+    ```python
+    records = [ImageRecord("dog.jpg", ("A dog .",), "train", Path("images/dog.jpg"))]
+    source = {"format": "mine", "path_name": "images", "sha256": {}, "options": {}}
+    dataset = write_dataset(records, "data/dogs", name="dogs", source=source)
+    ```
+    """
+    if on_bad_image not in ("skip", "fail"):
+        raise invalid_argument("on_bad_image", on_bad_image, "skip or fail")
+    described = description(name, source, images_per_shard, max_side)
+    area = WorkArea(Path(os.path.realpath(out)))
+    # Another Pillow may encode and judge images differently, so its work is not continued.
+    plan = described | {"version": VERSION, "pillow": PIL.__version__}
+    say = report or (lambda line: None)
+    with _disk_errors(area):
+        if holds_dataset(area.out) and not overwrite and is_prepared(area.out, described, on_bad_image):
+            if area.root.exists():
+                with area.locked():
+                    area.remove()
+            say(f"{out} is already prepared from this source with these options; nothing to do.")
+            return Dataset.open(out)
+        with area.locked():
+            try:
+                if area.begin(plan):
+                    say(f"The source or the options {_CHANGED}")
+                try:
+                    _complete(area, records, described, total, on_bad_image, say)
+                except SourceChanged:
+                    area.clear()
+                    if iter(records) is records:
+                        raise DataError(
+                            f"The source changed since the interrupted run of {out}. The same command again "
+                            "starts afresh."
+                        ) from None
+                    say(f"The source {_CHANGED}")
+                    area.begin(plan)
+                    _complete(area, records, described, total, on_bad_image, say)
+                if before_publish is not None:
+                    before_publish(Dataset.open(area.dataset))
+            except Exception as error:
+                # Finished shards are of no use where the source itself is at fault.
+                at_fault = isinstance(error, VsembError) and not isinstance(error.__cause__, OSError)
+                area.tidy(keep=isinstance(error, BadImageFound) or not at_fault)
+                raise
+            area.publish()
+    return Dataset.open(out)
+
+
+def _complete(
     area: WorkArea,
     records: Iterable[ImageRecord],
     described: dict[str, Any],
     total: int | None,
     on_bad_image: str,
     say: Callable[[str], None],
-    before_publish: Callable[[Dataset], None] | None,
 ) -> None:
-    """Brings the work area to the point where only its rename is missing."""
-    if area.complete():
-        return
+    """Writes the files of the dataset to the work area."""
     per_shard = described["writing"]["images_per_shard"]
-    writers = {
-        split: SplitWriter(split, area.dataset, area.journal, per_shard, shards)
-        for split, shards in area.finished().items()
-    }
+    writers = {split: SplitWriter(split, area, per_shard, shards) for split, shards in area.finished().items()}
     if writers:
-        done = sum(len(shard["records"]) for writer in writers.values() for shard in writer.finished)
+        done = sum(len(writer.records()) for writer in writers.values())
         say(f"Continuing an interrupted run: {done} images are done.")
     try:
-        _write_shards(area, records, writers, described, total, on_bad_image)
+        _write_shards(area, records, writers, described["writing"], total, on_bad_image)
     finally:
         for writer in writers.values():
             writer.close()
     _write_index(area, writers, described)
-    if before_publish is not None:
-        before_publish(Dataset.open(area.dataset))
-    area.mark_complete()
 
 
 def _write_shards(
     area: WorkArea,
     records: Iterable[ImageRecord],
     writers: dict[str, SplitWriter],
-    described: dict[str, Any],
+    writing: Mapping[str, Any],
     total: int | None,
     on_bad_image: str,
 ) -> None:
-    writing = described["writing"]
     known = {record["position"]: record for writer in writers.values() for record in writer.records()}
     covered = {split: writer.covered for split, writer in writers.items()}
     seen: set[str] = set()
@@ -74,95 +167,59 @@ def _write_shards(
     position = -1
     images: bool | None = None
     with contextlib.closing(examine_all(records, known, writing["max_side"])) as examined:
-        bar = tqdm(examined, desc="prepare", total=total, unit="image", disable=None)
-        for position, record, outcome in bar:
+        for position, record, outcome in tqdm(examined, desc="prepare", total=total, unit="image", disable=None):
             if record.key in seen:
                 raise DataError(f"The key {record.key!r} occurs twice in the source; keys must be unique.")
             seen.add(record.key)
-            if outcome is None:
-                line = known[position]
-                shifted = line["entry"] is not None and line["entry"]["id"] != number
-                if shifted or signature(record) != line["signature"]:
+            if outcome is not None:
+                if position <= covered.get(record.split, -1):
                     raise SourceChanged
-            elif position <= covered.get(record.split, -1):
-                raise SourceChanged
+                line = {"position": position, **outcome[0]}
             else:
-                line = journal_line(position, record.key, outcome)
-            if line["entry"] is None:
-                if on_bad_image == "fail":
-                    raise BadImageFound(
-                        f"Image {record.key!r}: {line['reason']}. Mend it, or leave such images out "
-                        "with --on-bad-image skip."
-                    )
-            else:
+                line = known[position]
+                if signature(record) != line["signature"] or line["entry"] and line["entry"]["id"] != number:
+                    raise SourceChanged
+            if line["entry"] is not None:
                 line["entry"]["id"] = number
                 number += 1
                 has_image = line["entry"]["width"] is not None
                 if images not in (None, has_image):
                     raise DataError(f"Image {record.key!r}: some records have image bytes and others do not.")
                 images = has_image
-            if outcome is None:
-                continue
-            if record.split not in writers:
-                writers[record.split] = SplitWriter(
-                    record.split, area.dataset, area.journal, writing["images_per_shard"], []
+            elif on_bad_image == "fail":
+                raise BadImageFound(
+                    f"Image {record.key!r}: {line['reason']}. Mend it, or leave such images out "
+                    "with --on-bad-image skip."
                 )
-            if line["entry"] is None:
-                writers[record.split].skip(line)
-            else:
-                writers[record.split].add(line, outcome.encoded)
+            if outcome is not None:
+                if record.split not in writers:
+                    writers[record.split] = SplitWriter(record.split, area, writing["images_per_shard"], [])
+                writers[record.split].add(line, outcome[1])
     if any(last > position for last in covered.values()):
         raise SourceChanged
+    if position < 0:
+        raise DataError("The source holds no images.")
     if not number:
-        raise DataError(_nothing_left(writers, position + 1))
+        skipped = [record for writer in writers.values() for record in writer.records()]
+        first = min(skipped, key=lambda record: record["position"])
+        raise DataError(f"None of {position + 1} images can be used. The first, {first['key']!r}: {first['reason']}.")
     for writer in writers.values():
         writer.finish_shard()
-
-
-def journal_line(position: int, key: str, outcome: Examined) -> dict[str, Any]:
-    """Returns what is kept of an examined record until its dataset is whole.
-
-    Args:
-        position: of the record in its source, from 0.
-        key: of the image.
-        outcome: what became of it.
-    """
-    entry = None if outcome.entry is None else {"id": None} | outcome.entry | {"shard": None, "offset": None}
-    return {
-        "position": position,
-        "signature": outcome.signature,
-        "key": key,
-        "entry": entry,
-        "reason": outcome.reason,
-        "dropped": outcome.dropped,
-    }
-
-
-def _nothing_left(writers: dict[str, SplitWriter], count: int) -> str:
-    if not count:
-        return "The source holds no images."
-    skipped = [record for writer in writers.values() for record in writer.records()]
-    first = min(skipped, key=lambda record: record["position"])
-    return f"None of {count} images can be used. The first, {first['key']!r}: {first['reason']}."
 
 
 def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dict[str, Any]) -> None:
     """Gives the shards their final names and writes the index files and the manifest."""
     splits: dict[str, FinishedSplit] = {}
-    skipped: list[dict[str, Any]] = []
-    dropped = 0
-    for split in ordered_splits(writers):
-        writer = writers[split]
+    everything: list[dict[str, Any]] = []
+    for split, writer in writers.items():
         records = writer.records()
-        skipped += [record for record in records if record["entry"] is None]
-        dropped += sum(record["dropped"] for record in records)
+        everything += records
         entries = [record["entry"] for record in records if record["entry"] is not None]
         if not entries:
             continue
-        count = len(writer.finished)
         for shard in writer.finished:
-            final = area.dataset / shard_name(split, shard["number"], count)
-            file = shard_file(area.dataset, split, shard["number"])
+            file = area.shard_file(split, shard["number"])
+            final = area.dataset / shard_name(split, shard["number"], len(writer.finished))
             if file is not None and file != final:
                 os.replace(file, final)
         splits[split] = FinishedSplit(
@@ -171,5 +228,96 @@ def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dic
             shards=[(shard["bytes"], shard["sha256"]) for shard in writer.finished],
             lines=map(index_line, entries),
         )
-    skipped.sort(key=lambda record: record["position"])
+    skipped = sorted((line for line in everything if line["entry"] is None), key=lambda line: line["position"])
+    dropped = sum(line["dropped"] for line in everything)
     write_index_and_manifest(area.dataset, described, splits, skipped, dropped)
+
+
+def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip") -> bool:
+    """Whether `out` already is the dataset that is asked for.
+
+    Args:
+        out: the dataset's directory.
+        described: its name, source and writing options, as in a manifest.
+        on_bad_image: with `"fail"`, a dataset that left images out is not what is asked for.
+
+    Raises:
+        DataError: if something else is at `out`.
+    """
+    if not holds_dataset(out):
+        return False
+    manifest = read_manifest(out)
+    differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
+    if differing:
+        raise DataError(
+            f"{out} already holds the dataset {manifest['name']!r}, made with another "
+            f"{', '.join(differing)}; choose another name, or replace it with --overwrite."
+        )
+    if on_bad_image == "fail" and manifest["skipped"]:
+        first = manifest["skipped"][0]
+        raise DataError(
+            f"{out} was prepared without {len(manifest['skipped'])} bad images, first {first['key']!r}: "
+            f"{first['reason']}. Mend them and prepare it again with --overwrite."
+        )
+    return True
+
+
+def holds_dataset(out: Path) -> bool:
+    """Whether there is a dataset at `out`; anything else that is not empty is never replaced.
+
+    Raises:
+        DataError: if something else is at `out`.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return False
+    if not out.is_dir() or not (out / MANIFEST).exists():
+        raise DataError(f"{out} exists and is not a vsemb dataset; choose another name.")
+    return True
+
+
+def _comparable(part: str, described: dict[str, Any]) -> Any:
+    value = described.get(part)
+    return {k: v for k, v in value.items() if k != "path_name"} if isinstance(value, dict) else value
+
+
+def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
+    """Returns what decides whether two datasets are the same, as it stands in a manifest.
+
+    Args:
+        name: the dataset's.
+        source: see `write_dataset`.
+        images_per_shard: images in a full shard.
+        max_side: the longest side in pixels, or None.
+
+    Raises:
+        InvalidArgumentError: for an option below 1.
+
+    Example:
+
+    >>> description("dogs", {}, 1024, None)["writing"]
+    {'images_per_shard': 1024, 'max_side': None}
+    """
+    for option, value in (("images_per_shard", images_per_shard), ("max_side", max_side)):
+        if value is not None and value < 1:
+            raise invalid_argument(option, value, "an integer >= 1")
+    writing = {"images_per_shard": images_per_shard, "max_side": max_side}
+    # As it will be read back: tuples become lists.
+    described: dict[str, Any] = json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
+    return described
+
+
+@contextlib.contextmanager
+def _disk_errors(area: WorkArea) -> Iterator[None]:
+    """Turns what the file system and TensorFlow's writer raise into one clear error."""
+    try:
+        yield
+    except Exception as error:
+        # Looked up by name, so that no TensorFlow is loaded for it: tf.errors.OpError and its children.
+        if any(kind.__name__ == "OpError" for kind in type(error).__mro__):
+            reason = str(error).split("\n")[0]
+        elif isinstance(error, OSError):
+            reason = error.strerror or str(error)
+        else:
+            raise
+        kept = f" What is finished is kept in {area.root}; the same command continues." if area.root.exists() else ""
+        raise DataError(f"Cannot write {area.out}: {reason}.{kept}") from error

@@ -20,7 +20,6 @@ import tensorflow as tf
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
-from vsemb.data.synthetic.truth import background_of, has_truth, is_true
 from vsemb.errors import invalid_argument
 from vsemb.runs.run import Run
 from vsemb.search.best import best_of_blocks
@@ -28,6 +27,7 @@ from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_capt
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.novelty import NearestSentences, TrainingCaptions
+from vsemb.systems.captions.scene_truth import background_of, has_truth, is_true
 
 _TRAIN = "train"
 _NEIGHBOUR = "nearest training image"

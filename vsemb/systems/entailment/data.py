@@ -1,4 +1,4 @@
-"""Labelled sentence pairs, streamed from the files of SNLI and SICK or from any table.
+"""Labelled sentence pairs, streamed from the files of SNLI and SICK or from any table, and their batches.
 
 A pass over the lines finds the words, one turns them into ids, and these are all that stays in memory:
 60 MB for the 570,000 pairs of SNLI.
@@ -7,35 +7,93 @@ A pass over the lines finds the words, one turns them into ids, and these are al
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
-from vsemb.data.batches import pad_ids
+from vsemb.data.batches import BatchSource, pad_ids
+from vsemb.data.readers.hash_splits import split_of_digest
+from vsemb.data.readers.rows import read_rows
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import sha256_bytes, sha256_file
-from vsemb.systems.entailment.files import (
-    EXPECTED,
-    SPLITS,
-    find_files,
-    label,
-    read_rows,
-    sentence,
-    split_name,
-)
+from vsemb.parts import Count, Part
 from vsemb.text.tokenizers import Tokenizer
 
+#: The classes; a pair's label is its place here.
+CLASSES = ("entailment", "neutral", "contradiction")
+
+#: Our columns -> the names, in lower case, that are understood: plain ones, SNLI's and SICK's.
+COLUMNS = {
+    "premise": ("premise", "sentence1", "sentence_a"),
+    "hypothesis": ("hypothesis", "sentence2", "sentence_b"),
+    "label": ("label", "gold_label", "entailment_label", "entailment_judgment"),
+    "split": ("split", "semeval_set"),
+}
+SPLITS = ("train", "val", "test")
+EXPECTED = (
+    "a folder with snli_1.0_train, _dev and _test (.jsonl, .txt or .tsv), a SICK.txt, or a .jsonl or "
+    "tab-separated file with premise, hypothesis and label"
+)
+
+_LABELS = {name: number for number, name in enumerate(CLASSES)} | {"0": 0, "1": 1, "2": 2}
+# SNLI's mark of a pair on which the annotators did not agree, and what it becomes where labels are numbers.
+_NO_LABEL = ("-", "-1")
+_SPLIT_NAMES = {name: name for name in SPLITS} | dict.fromkeys(("dev", "valid", "validation", "trial"), "val")
+# Where a split is there in several formats, as in SNLI's archive, the first of these is read.
+_SUFFIXES = (".jsonl", ".tsv", ".txt")
+
+Row = Mapping[str, Any]
 _CHUNK = 4096
 
 
+def find_files(path: Path) -> dict[str, Path]:
+    """Finds the files of a source.
+
+    Args:
+        path: a folder or a file.
+
+    Returns:
+        split -> its file; or "" -> the one file with everything.
+
+    Raises:
+        DataError: if there are none, or it is not clear which are meant.
+    """
+    if not path.exists():
+        raise DataError(f"No sentence pairs at {path}: there is no such file or folder.")
+    if not path.is_dir():
+        if path.suffix.lower() not in _SUFFIXES:
+            raise DataError(f"{path} is no file of sentence pairs. Expected: {EXPECTED}.")
+        return {"": path}
+    files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in _SUFFIXES and file.is_file()]
+    tables = [file for file in files if not re.match(r"\.|readme", file.name.lower())]
+    found: dict[str, Path] = {}
+    for file in sorted(tables, key=lambda file: _SUFFIXES.index(file.suffix.lower())):
+        # As in snli_1.0_dev.jsonl and SICK_trial.txt.
+        named = {_SPLIT_NAMES[word] for word in re.split(r"[\W_]+", file.stem.lower()) if word in _SPLIT_NAMES}
+        if len(named) != 1:
+            continue
+        (split,) = named
+        other = found.setdefault(split, file)
+        if other != file and other.suffix.lower() == file.suffix.lower():
+            raise DataError(f"{path} holds two files of the split {split!r}: {other.name}, {file.name}.")
+    if found:
+        return {split: found[split] for split in SPLITS if split in found}
+    if len(tables) == 1:
+        return {"": tables[0]}
+    raise DataError(f"{path} holds no sentence pairs, or several files of them. Expected: {EXPECTED}.")
+
+
 class SentencePair(NamedTuple):
-    """A pair as it is read; `label` is a number of `files.CLASSES`, None without a gold label."""
+    """A pair as it is read; `label` is a number of `CLASSES`, None without a gold label."""
 
     split: str
     premise: str
@@ -55,6 +113,12 @@ class Sentences:
     ids: np.ndarray
     offsets: np.ndarray
 
+    @classmethod
+    def joined(cls, parts: Sequence[Sentences]) -> Sentences:
+        """Puts sentences one behind the other."""
+        lengths = [np.zeros(1, np.int64), *(part.lengths for part in parts)]
+        return cls(np.concatenate([part.ids for part in parts]), np.cumsum(np.concatenate(lengths)))
+
     @property
     def lengths(self) -> np.ndarray:
         """(sentences,) int64, in words."""
@@ -73,7 +137,7 @@ class EntailmentSplit:
         name: of the split.
         premises: the first sentences.
         hypotheses: the second ones.
-        classes: (pairs,) int8, numbers of `files.CLASSES`.
+        classes: (pairs,) int8, numbers of `CLASSES`.
         dropped: pairs left out since they have no gold label.
     """
 
@@ -126,7 +190,7 @@ class EntailmentData:
         """
         data = cls(Path(path), find_files(Path(path)), split_seed)
         for file in data.files.values():
-            if next(read_rows(file), None) is None:
+            if next(pair_rows(file), None) is None:
                 raise DataError(f"{file} has no sentence pairs. Expected: {EXPECTED}.")
         return data
 
@@ -139,7 +203,7 @@ class EntailmentData:
     @cached_property
     def grouped(self) -> bool:
         """Whether the source names no splits, so that premises decide."""
-        return "" in self.files and "split" not in next(read_rows(self.files[""]))[1]
+        return "" in self.files and "split" not in next(pair_rows(self.files[""]))[1]
 
     @property
     def protocol(self) -> str:
@@ -165,7 +229,7 @@ class EntailmentData:
         for name, file in self.files.items():
             if name and name not in splits:
                 continue
-            for where, row in read_rows(file, desc):
+            for where, row in pair_rows(file, desc):
                 premise, hypothesis = sentence(where, row, "premise"), sentence(where, row, "hypothesis")
                 split = name
                 if self.grouped and "split" in row:
@@ -209,13 +273,22 @@ class EntailmentData:
         for name in splits:
             if name not in SPLITS:
                 raise unknown_name("split", name, SPLITS)
-        writers = {name: _SplitWriter(name, tokenizer) for name in splits}
-        for pair in self.pairs(splits, desc="token ids"):
-            writers[pair.split].add(pair)
-        encoded = {name: writer.finish() for name, writer in writers.items()}
-        for name, split in encoded.items():
-            if not len(split):
+        pairs = self.pairs(splits, desc="token ids")
+        parts: dict[str, list[EntailmentSplit]] = {name: [] for name in splits}
+        while chunk := list(itertools.islice(pairs, _CHUNK)):
+            for name in {pair.split for pair in chunk}:
+                parts[name].append(_tokenized(name, [pair for pair in chunk if pair.split == name], tokenizer))
+        encoded = {}
+        for name, found in parts.items():
+            if not any(map(len, found)):
                 raise self._lacks(name)
+            encoded[name] = EntailmentSplit(
+                name,
+                Sentences.joined([part.premises for part in found]),
+                Sentences.joined([part.hypotheses for part in found]),
+                np.concatenate([part.classes for part in found]),
+                sum(part.dropped for part in found),
+            )
         return encoded
 
     def _lacks(self, split: str) -> DataError:
@@ -240,45 +313,120 @@ def premise_split(premise: str, seed: int = 0) -> str:
     True
     """
     text = f"{seed}\n{' '.join(premise.lower().split())}"
-    tenth = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10
-    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+    return split_of_digest(hashlib.sha256(text.encode()).digest())
 
 
-class _SplitWriter:
-    """Collects the pairs of a split; as strings only until there are enough for the tokenizer."""
+def pair_rows(file: Path, desc: str | None = None) -> Iterator[tuple[str, Row]]:
+    """Reads the rows of a file of sentence pairs, see `vsemb.data.readers.rows.read_rows`."""
+    return read_rows(file, COLUMNS, ("premise", "hypothesis", "label"), desc=desc)
 
-    def __init__(self, name: str, tokenizer: Tokenizer) -> None:
-        self.name = name
-        self.tokenizer = tokenizer
-        self._waiting: list[SentencePair] = []
-        # Begun with nothing, so that an empty split has arrays too.
-        self._ids = [[np.zeros(0, np.int32)], [np.zeros(0, np.int32)]]
-        self._lengths = [[np.zeros(1, np.int64)], [np.zeros(1, np.int64)]]
-        self._classes = [np.zeros(0, np.int8)]
-        self._dropped = 0
 
-    def add(self, pair: SentencePair) -> None:
-        if pair.label is None:
-            self._dropped += 1
-            return
-        self._waiting.append(pair)
-        if len(self._waiting) == _CHUNK:
-            self._flush()
+def sentence(where: str, row: Row, side: str) -> str:
+    """Returns the premise or the hypothesis of a row.
 
-    def _flush(self) -> None:
-        for side, texts in enumerate(
-            ([pair.premise for pair in self._waiting], [pair.hypothesis for pair in self._waiting])
-        ):
-            ids, offsets = self.tokenizer.encode(texts)
-            self._ids[side].append(ids)
-            self._lengths[side].append(np.diff(offsets))
-        self._classes.append(np.array([pair.label for pair in self._waiting], np.int8))
-        self._waiting = []
+    Raises:
+        DataError: if it is no text; one without words is a text.
+    """
+    text = row[side]
+    if not isinstance(text, str):
+        raise DataError(f"{where}: the {side} is no text. Received: {text!r}.")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{where}: the {side} is no Unicode text (half a surrogate pair).") from error
+    return text
 
-    def finish(self) -> EntailmentSplit:
-        self._flush()
-        premises, hypotheses = (
-            Sentences(np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
-            for ids, lengths in zip(self._ids, self._lengths, strict=True)
-        )
-        return EntailmentSplit(self.name, premises, hypotheses, np.concatenate(self._classes), self._dropped)
+
+def label(where: str, row: Row) -> int | None:
+    """Returns the number of a row's class; None where there is no gold label.
+
+    Raises:
+        DataError: for anything else.
+    """
+    given = row["label"]
+    key = given.strip().lower() if isinstance(given, str) else str(given)
+    if key in _LABELS:
+        return _LABELS[key]
+    if given is None or key in _NO_LABEL:
+        return None
+    raise DataError(
+        f"{where}: unknown label. Received: {given!r}. Expected: {', '.join(CLASSES)}, 0, 1, 2, or - for none."
+    )
+
+
+def split_name(where: str, row: Row) -> str:
+    """Returns the split of a row: train, val or test.
+
+    Raises:
+        DataError: for anything else.
+    """
+    given = row.get("split")
+    name = given.strip().lower() if isinstance(given, str) else ""
+    if name not in _SPLIT_NAMES:
+        names = ", ".join(_SPLIT_NAMES)
+        raise DataError(f"{where}: unknown split. Received: {given!r}. Expected: one of {names}.")
+    return _SPLIT_NAMES[name]
+
+
+def _tokenized(name: str, pairs: Sequence[SentencePair], tokenizer: Tokenizer) -> EntailmentSplit:
+    """Returns pairs of a split as token ids, without those that have no gold label."""
+    labelled = [pair for pair in pairs if pair.label is not None]
+    return EntailmentSplit(
+        name,
+        Sentences(*tokenizer.encode([pair.premise for pair in labelled])),
+        Sentences(*tokenizer.encode([pair.hypothesis for pair in labelled])),
+        np.array([pair.label for pair in labelled], np.int8),
+        len(pairs) - len(labelled),
+    )
+
+
+@dataclass(frozen=True)
+class PairBatching(Part):
+    """How sentence pairs become batches.
+
+    Attributes:
+        size: pairs per batch, over all devices.
+    """
+
+    size: Count = 128
+
+
+class SentencePairBatches(BatchSource):
+    """Batches of (inputs, label) for `EntailmentModel.fit`.
+
+    The inputs are {"premise": (n, steps) int32, "hypothesis": (n, steps) int32}, each padded to its own
+    longest; the label, (n,) int32, is 1 for entailment.
+
+    Args:
+        split: the split, usually `train`.
+        batch_size: pairs per batch; those left over in an epoch are dropped, each time others.
+        seed: of the order.
+
+    Raises:
+        InvalidArgumentError: for a batch size < 1.
+        DataError: if the split has fewer pairs than a batch.
+
+    Example:
+
+        batches = SentencePairBatches(splits["train"], batch_size=128)
+        model.fit(batches.dataset(), epochs=10)
+    """
+
+    def __init__(self, split: EntailmentSplit, *, batch_size: int = 128, seed: int = 0) -> None:
+        # By premise, which is the longer side, and by hypothesis among premises of one length.
+        lengths = [split.premises.lengths, split.hypotheses.lengths]
+        super().__init__(lengths, batch_size=batch_size, seed=seed, unit=f"pairs of the split {split.name!r}")
+        self.split = split
+        self._labels = split.labels
+
+    def gather(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Returns the inputs and labels of a batch."""
+        split = self.split
+        inputs = {"premise": split.premises.padded(rows), "hypothesis": split.hypotheses.padded(rows)}
+        return inputs, self._labels[rows]
+
+    def signature(self) -> Any:
+        """Returns the specification of a batch."""
+        text = tf.TensorSpec((self.batch_size, None), tf.int32)
+        return {"premise": text, "hypothesis": text}, tf.TensorSpec((self.batch_size,), tf.int32)

@@ -54,7 +54,7 @@ from vsemb.losses.max_margin import MaxMarginSettings
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text
 from vsemb.similarities import Cosine, OrderViolation
-from vsemb.systems.entailment.batches import PairBatching
+from vsemb.systems.entailment.data import PairBatching
 from vsemb.systems.entailment.task import Entailment
 from vsemb.training.optimizers import Adam
 

@@ -25,11 +25,9 @@ from vsemb.recipes.schema import Job, Recipe
 from vsemb.recipes.towers import Text
 from vsemb.runs.run import Run
 from vsemb.similarities import OrderViolation, Similarity
-from vsemb.systems.entailment.batches import PairBatching, SentencePairBatches
-from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit
-from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, evaluate_entailment
+from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit, PairBatching, SentencePairBatches
+from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, EntailmentValidation, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
-from vsemb.systems.entailment.validation import EntailmentValidation
 
 
 @dataclass(frozen=True)

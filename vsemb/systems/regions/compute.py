@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from vsemb.data.all_images import name_images, readable, refuse_undecodable
 from vsemb.data.features.compute import fill_folder
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
 from vsemb.data.store import Dataset
@@ -81,10 +80,10 @@ def cache_regions(
 
     def compute(encoded: Any) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]]:
         extract = _in_graph(extractor)
-        batches = readable(encoded.prefetch(1), dataset)
+        batches = dataset.readable(encoded.prefetch(1))
         for ids, inputs in _searched(batches, dataset) if regions.source == "selective-search" else given(batches):
             rows, boxes, scores, valid = (part.numpy() for part in extract(*inputs))
-            refuse_undecodable(ids[~valid], dataset)
+            dataset.refuse_undecodable(ids[~valid])
             _refuse_too_large(rows, ids, dataset, what)
             refuse_wrong_regions(rows, boxes, scores, ids=ids, dataset=dataset, what=what)
             yield ids, rows.astype(np.float16), {"boxes": boxes, "scores": scores}
@@ -139,7 +138,7 @@ def _searched(batches: Iterator[tuple[Any, Any]], dataset: Dataset) -> Iterator[
     def oldest() -> tuple[np.ndarray, tuple[Any, ...]]:
         ids, images, found = waiting.popleft()
         boxes = [future.result() for future in found]
-        refuse_undecodable(ids[[part is None for part in boxes]], dataset)
+        dataset.refuse_undecodable(ids[[part is None for part in boxes]])
         return ids, (images, pad_rows([part for part in boxes if part is not None]))
 
     # Threads do: OpenCV lets others run while it works.
@@ -173,5 +172,5 @@ def _refuse_too_large(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what:
     if bad.any():
         raise DataError(
             f"{what}: features above {_FLOAT16_MAX:.0f}, which the cache of regions cannot hold, in "
-            f"{name_images(dataset, ids[bad])}. Features should be of the order of 1."
+            f"{dataset.name_images(ids[bad])}. Features should be of the order of 1."
         )

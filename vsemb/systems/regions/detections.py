@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.all_images import filled_splits
 from vsemb.errors import DataError, one_line
 from vsemb.files import read_json, sha256_bytes
 
@@ -403,7 +402,7 @@ class _DetectedImages:
     def __init__(self, dataset: Dataset, path: Path, images: Path | None) -> None:
         self._dataset, self._path, self._images = dataset, path, images
         self._listed = None if images is None else _listed_images(images)
-        entries = [entry for name in filled_splits(dataset) for entry in dataset.split(name).entries]
+        entries = [entry for name in dataset.splits for entry in dataset.split(name).entries]
         entries.sort(key=lambda entry: entry["id"])
         if not all(entry.get("width") for entry in entries):
             raise DataError(f"{dataset.path} holds no image bytes, only precomputed features.")

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsemb.data.all_images import name_images
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
 from vsemb.data.features.folders import FeatureFolder
 from vsemb.errors import DataError, VsembError
@@ -234,7 +233,7 @@ def refuse_wrong_regions(
 
     def refuse(bad: Any, why: Callable[[str], str]) -> None:
         if bad.any():
-            raise DataError(f"{what}: {why(name_images(dataset, ids[bad]))}.")
+            raise DataError(f"{what}: {why(dataset.name_images(ids[bad]))}.")
 
     present = np.asarray(boxes.any(axis=-1))  # (n, count)
     finite = np.isfinite(boxes).all(axis=(1, 2)) & np.isfinite(scores).all(axis=1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from vsemb.data.dataset import Dataset, Split
+from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, write_json
 from vsemb.systems.trees.parsers import Parser, ParserInfo, copy_parser, open_parser, parser_files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsemb.data.dataset import Dataset
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError
 from vsemb.files import read_json, sha256_bytes, write_json
 

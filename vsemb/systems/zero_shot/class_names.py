@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from vsemb.data.dataset import Dataset, Split
+from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 from vsemb.text.normalize import WHITE_SPACE, readable

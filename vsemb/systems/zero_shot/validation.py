@@ -63,7 +63,15 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
     accepts: ClassVar[str | None] = "vector"
 
     def check_data(self, dataset: Dataset) -> None:
-        dataset.check_disjoint_classes(*(name for name in dataset.splits if name in USUAL_SPLITS))
+        owner: dict[str, str] = {}
+        for name in (name for name in dataset.splits if name in USUAL_SPLITS):
+            for label in dataset.split(name).class_ids()[0]:
+                if owner.setdefault(label, name) != name:
+                    raise DataError(
+                        f"The splits {owner[label]!r} and {name!r} of {dataset.path} share the class {label!r}; "
+                        "zero-shot recognition wants classes that were never trained on. Prepare the data "
+                        "with splits that share no class."
+                    )
         if len(dataset.split("val").class_ids()[0]) < 2:
             raise DataError(
                 f"The split 'val' of {dataset.path} has one class, so nothing can be mistaken there, and the "

@@ -29,4 +29,4 @@ def read(source: str | os.PathLike[str]) -> Source:
         for number, path in enumerate(files)
     ]
     texts = tuple(path.with_suffix(".txt") for path in files)
-    return Source("sidecar", Path(folder).name, records, files=texts, total=len(records))
+    return Source("sidecar", Path(folder).name, records, files=texts)

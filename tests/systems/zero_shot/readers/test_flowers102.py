@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vsemb.data.readers import read
-from vsemb.data.readers.class_splits import ranked
+from vsemb.data.readers.hash_splits import ranked
 from vsemb.errors import DataError
 
 PLACES = {6734: 1, 6735: 1, 5: 2, 12: 3, 13: 4}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.wordnet_files import LICENCE, concept_line, write_wordnet
 from vsemb.data.readers import read
-from vsemb.data.readers.class_splits import ranked
+from vsemb.data.readers.hash_splits import ranked
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.zero_shot.readers.wnid import Concept, read_concepts
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vsemb.data.dataset import Dataset
-from vsemb.data.readers.class_splits import class_lists
+from vsemb.data.readers.hash_splits import SPLITS, ranked
 from vsemb.data.readers.source import Source, existing, find_images, image_path, text_lines
 from vsemb.data.records import ImageRecord
+from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError
 from vsemb.systems.zero_shot.attributes import ClassAttributes, write_attributes
@@ -175,7 +175,6 @@ def read_cub(
         records,
         files=(listing, *texts.files, *files),
         options={"descriptions_sha256": texts.sha256()},
-        total=len(records),
         notes=(*texts.notes, *missing),
         attributes=attributes,
     )
@@ -279,7 +278,6 @@ def read_flowers102(
         records,
         files=(*texts.files, *([] if class_names is None else [Path(class_names)])),
         options={"descriptions_sha256": texts.sha256()},
-        total=len(records),
         notes=tuple(texts.notes),
     )
 
@@ -300,3 +298,55 @@ def _flower_name(folder: str, names: list[str], path: str | os.PathLike[str] | N
     if not number.isdecimal() or not 1 <= int(number) <= len(names):
         raise DataError(f"{path} has {len(names)} lines and no name for {folder}.")
     return names[int(number) - 1]
+
+
+def class_lists(folder: Path) -> tuple[dict[str, str], list[Path], list[str]]:
+    """Reads the lists trainclasses.txt, valclasses.txt and testclasses.txt, one class a line.
+
+    Where trainvalclasses.txt stands in for the first two, a fifth of its classes, in the order of their
+    hashes, is val.
+
+    Args:
+        folder: where the lists are.
+
+    Returns:
+        class -> split, the files read, lines worth showing.
+
+    Raises:
+        DataError: if a list is missing or empty, or a class is in two of them.
+    """
+    files = {split: folder / f"{split}classes.txt" for split in SPLITS}
+    both = folder / "trainvalclasses.txt"
+    whole = files["train"].is_file() and files["val"].is_file()
+    if not files["test"].is_file() or not (whole or both.is_file()):
+        raise DataError(
+            f"The lists of classes are not in {folder}. Put trainclasses.txt, valclasses.txt and "
+            "testclasses.txt there, a class a line, as they come with the descriptions; trainvalclasses.txt "
+            "may stand for the first two."
+        )
+    if whole:
+        return _members({split: _class_list(path) for split, path in files.items()}), list(files.values()), []
+    names = _class_list(both)
+    count = max(1, round(len(names) / 5))
+    order = ranked(names)
+    members = {"train": order[count:], "val": order[:count], "test": _class_list(files["test"])}
+    note = f"{count} of the {len(names)} classes of {both.name} are val, in the order of their hashes."
+    return _members(members), [both, files["test"]], [note]
+
+
+def _class_list(path: Path) -> list[str]:
+    names = [line.strip() for line in text_lines(path) if line.strip()]
+    if not names:
+        raise DataError(f"{path} is empty; it needs a class a line.")
+    return names
+
+
+def _members(lists: dict[str, list[str]]) -> dict[str, str]:
+    members: dict[str, str] = {}
+    for split, names in lists.items():
+        for name in names:
+            if members.setdefault(name, split) != split:
+                raise DataError(
+                    f"The class {name!r} is in the lists of {members[name]} and {split}; splits share none."
+                )
+    return members

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vsemb.data.readers.class_splits import dealt, shares
+from vsemb.data.readers.hash_splits import dealt, shares
 from vsemb.data.readers.source import Source, existing
 from vsemb.data.readers.wordnet import NounFile, find_wordnet
 from vsemb.data.records import ImageRecord
@@ -95,7 +95,6 @@ def read(
         records,
         files=(place / "data.noun",),
         options={"class_splits": "/".join(map(str, counts))},
-        total=len(records),
         notes=(f"{counts[0]} classes are train, {counts[1]} val and {counts[2]} test, by a hash of their ids.",),
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 from vsemb.data import synthetic as scenes
 from vsemb.data.records import ImageRecord
-from vsemb.data.synthetic.truth import background_of, is_true
+from vsemb.systems.captions.scene_truth import background_of, is_true
 
 SIDE = 64
 Objects = list[dict[str, Any]]

@@ -1,0 +1,84 @@
+"""Splits by hashes of names, of images or of classes."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from vsemb.errors import DataError
+
+SPLITS = ("train", "val", "test")
+
+
+def ranked(names: Iterable[str]) -> list[str]:
+    """Returns distinct names in the order of their SHA-256: arbitrary, and the same everywhere.
+
+    Example:
+
+    >>> ranked(["ant", "bee", "cat", "bee"])
+    ['bee', 'ant', 'cat']
+    """
+    return sorted(set(names), key=lambda name: (_digest(name), name))
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(unicodedata.normalize("NFC", name).encode("utf-8", "replace")).digest()
+
+
+def hash_split(name: str) -> str:
+    """Returns train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
+
+    The name alone decides, so an image keeps its split when others come or go.
+
+    Example:
+
+    >>> hash_split("dog.jpg")
+    'train'
+    """
+    return split_of_digest(_digest(name))
+
+
+def split_of_digest(digest: bytes) -> str:
+    """Returns train for 80 % of digests, val for 10 % and test for 10 %."""
+    tenth = int.from_bytes(digest[:8], "big") % 10
+    return "train" if tenth < 8 else "val" if tenth == 8 else "test"
+
+
+def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
+    """Deals classes to train, val and test in the order of their hashes.
+
+    Args:
+        names: the classes.
+        counts: how many go to train, to val and to test; their sum is the number of classes.
+
+    Returns:
+        class -> split.
+    """
+    splits = [split for split, count in zip(SPLITS, counts, strict=True) for _ in range(count)]
+    return dict(zip(ranked(names), splits, strict=True))
+
+
+def shares(classes: int, val: float, test: float) -> tuple[int, int, int]:
+    """Returns how many classes go to train, val and test, none of them empty.
+
+    Args:
+        classes: the number of classes, 3 or more.
+        val, test: the shares of val and test.
+
+    Raises:
+        DataError: for fewer than 3 classes.
+
+    Example:
+
+    >>> shares(200, 0.1, 0.15), shares(3, 0.1, 0.1)
+    ((150, 20, 30), (1, 1, 1))
+    """
+    if classes < 3:
+        raise DataError(
+            f"The source has {classes} classes; three splits that share none need at least 3. Put all images "
+            "into one split instead, or name the splits in the source."
+        )
+    few = max(1, round(classes * val))
+    some = max(1, round(classes * test))
+    return classes - few - some, few, some
