@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from vsemb.serving.batching import Batcher
-from vsemb.serving.models import Signature, TensorSpec
+from vsemb.serving.models import Signature
 from vsemb.serving.status import RequestError, invalid
 
-ROWS = TensorSpec(tf.float32, (None,))
+ROWS = tf.TensorSpec((None,), tf.float32)
 DOUBLE = Signature("double", {"x": ROWS}, {"y": ROWS}, {})
 
 
@@ -92,10 +92,10 @@ def test_a_request_whose_client_has_gone_is_never_run() -> None:
 @pytest.mark.parametrize(
     "signature",
     [
-        Signature("wide", {"x": ROWS}, {"y": TensorSpec(tf.float32, (None, None))}, {}),
-        Signature("fixed", {"x": ROWS}, {"y": TensorSpec(tf.float32, (1,))}, {}),
-        Signature("scalar", {"x": ROWS}, {"y": TensorSpec(tf.float32, ())}, {}),
-        Signature("unknown", {"x": TensorSpec(tf.float32, None)}, {"y": ROWS}, {}),
+        Signature("wide", {"x": ROWS}, {"y": tf.TensorSpec((None, None), tf.float32)}, {}),
+        Signature("fixed", {"x": ROWS}, {"y": tf.TensorSpec((1,), tf.float32)}, {}),
+        Signature("scalar", {"x": ROWS}, {"y": tf.TensorSpec((), tf.float32)}, {}),
+        Signature("unknown", {"x": tf.TensorSpec(None, tf.float32)}, {"y": ROWS}, {}),
     ],
 )
 def test_where_a_row_could_depend_on_its_neighbours_nothing_is_merged(signature: Signature) -> None:
@@ -104,7 +104,7 @@ def test_where_a_row_could_depend_on_its_neighbours_nothing_is_merged(signature:
 
 
 def test_rows_of_other_shapes_are_other_batches() -> None:
-    square = Signature("s", {"x": TensorSpec(tf.float32, (None, None))}, {"y": ROWS}, {})
+    square = Signature("s", {"x": tf.TensorSpec((None, None), tf.float32)}, {"y": ROWS}, {})
     requests = [{"x": np.ones((1, n), np.float32)} for n in (2, 3, 2)]
     model, _ = asyncio.run(behind_first(requests, signature=square))
     assert model.batches == [[0], [[1, 1], [1, 1]], [[1, 1, 1]]]

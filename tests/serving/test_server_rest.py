@@ -252,7 +252,7 @@ def test_a_large_body_is_refused_before_it_is_sent(narrow: Server) -> None:
 
 
 def test_a_body_that_stands_still_gives_its_place_back(server: Server, monkeypatch) -> None:
-    monkeypatch.setattr("vsemb.serving.http._SILENT_SECONDS", 0.2)
+    monkeypatch.setattr("vsemb.serving.rest_api._SILENT_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
         head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{"
         connection.sendall(head.encode())

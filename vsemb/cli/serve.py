@@ -89,8 +89,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     # What gRPC would say about a taken port, the error says.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from vsemb.serving.running import serve_until_stopped, served_models
-    from vsemb.serving.server import Server
+    from vsemb.serving.server import Server, serve_until_stopped, served_models
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     models = served_models(arguments.directory, arguments.model)

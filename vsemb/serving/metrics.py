@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from vsemb.errors import needs_extra
+import functools
+from collections.abc import Mapping
+
+import prometheus_client as prometheus
+
+from vsemb.serving.versions import ModelVersions
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -13,43 +18,29 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 class Metrics:
     """The server's metrics in a registry of their own, so that a process may hold several servers.
 
-    Raises:
-        MissingExtraError: if prometheus-client is not installed.
+    Args:
+        models: name -> versions.
     """
 
-    def __init__(self) -> None:
-        with needs_extra("prometheus-client", "serving"):
-            import prometheus_client as prometheus
-        self._text = prometheus.generate_latest
-        registry = prometheus.CollectorRegistry()
-        self.registry = registry
+    def __init__(self, models: Mapping[str, ModelVersions]) -> None:
+        self._models = models
+        self.registry = prometheus.CollectorRegistry()
+        counter = functools.partial(prometheus.Counter, registry=self.registry)
+        gauge = functools.partial(prometheus.Gauge, registry=self.registry)
+        histogram = functools.partial(prometheus.Histogram, registry=self.registry)
         labels = ["model", "signature", "protocol"]
-        self.requests = prometheus.Counter(
-            "vsemb_requests", "Predict requests answered.", [*labels, "code"], registry=registry
-        )
-        self.seconds = prometheus.Histogram(
-            "vsemb_request_seconds",
-            "Time from a request's arrival to its answer.",
-            labels,
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.rows = prometheus.Histogram(
-            "vsemb_batch_rows",
-            "Rows of each batch that ran.",
-            ["model", "signature"],
-            buckets=_ROWS,
-            registry=registry,
-        )
-        self.in_flight = prometheus.Gauge("vsemb_requests_in_flight", "Requests being answered.", registry=registry)
-        self.waiting = prometheus.Gauge("vsemb_requests_waiting", "Requests that wait for a thread.", registry=registry)
-        self.versions = prometheus.Gauge(
-            "vsemb_model_available",
-            "1 for each version that is served.",
-            ["model", "version"],
-            registry=registry,
-        )
+        self.requests = counter("vsemb_requests", "Predict requests answered.", [*labels, "code"])
+        answering = "Time from a request's arrival to its answer."
+        self.seconds = histogram("vsemb_request_seconds", answering, labels, buckets=_SECONDS)
+        self.rows = histogram("vsemb_batch_rows", "Rows of each batch that ran.", labels[:2], buckets=_ROWS)
+        self.in_flight = gauge("vsemb_requests_in_flight", "Requests being answered.")
+        self.waiting = gauge("vsemb_requests_waiting", "Requests that wait for a thread.")
+        self._versions = gauge("vsemb_model_available", "1 for each version that is served.", ["model", "version"])
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""
-        return self._text(self.registry)
+        self._versions.clear()
+        for name, model in self._models.items():
+            for number in model.available:
+                self._versions.labels(name, str(number)).set(1)
+        return prometheus.generate_latest(self.registry)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +14,18 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
+from vsemb.export.servable import read_saved_model
+from vsemb.export.warmup import MOST_RECORDS, WARMUP_FILE
 from vsemb.serving.status import Code, RequestError, invalid
 
 Arrays = dict[str, np.ndarray]
 
 DEFAULT_SIGNATURE = "serving_default"
-WARMUP = Path("assets.extra") / "tf_serving_warmup_requests"
+WARMUP = Path("assets.extra") / WARMUP_FILE
 
-# TensorFlow Serving replays no more than these.
-_WARMUP_RECORDS = 1000
+# A proto may state a large shape and one value for all of it. More elements than this, and than it has bytes,
+# are refused: what a request costs is to be limited by its size.
+_ELEMENTS = 2**20
 
 # Errors of TensorFlow that the values of a request cause.
 _CAUSED_BY_INPUT = (
@@ -29,41 +34,6 @@ _CAUSED_BY_INPUT = (
     tf.errors.NotFoundError,
     tf.errors.FailedPreconditionError,
 )
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Type and shape of one input or output.
-
-    Attributes:
-        dtype: the type, as TensorFlow has it.
-        shape: sizes with None for any; None where the rank is unknown.
-    """
-
-    dtype: tf.DType
-    shape: tuple[int | None, ...] | None
-
-    @property
-    def batched(self) -> bool:
-        """Whether the 0th dimension is the batch: of any size."""
-        return bool(self.shape) and self.shape is not None and self.shape[0] is None
-
-    @property
-    def fixed_rows(self) -> bool:
-        """Whether it is batched and every row has the same, known shape."""
-        return self.batched and self.shape is not None and None not in self.shape[1:]
-
-    def accepts(self, shape: tuple[int, ...]) -> bool:
-        """Tells whether a tensor of a shape fits."""
-        if self.shape is None:
-            return True
-        return len(shape) == len(self.shape) and all(
-            want is None or want == got for want, got in zip(self.shape, shape, strict=True)
-        )
-
-    def __str__(self) -> str:
-        sizes = "?" if self.shape is None else ", ".join("?" if s is None else str(s) for s in self.shape)
-        return f"{self.dtype.name} [{sizes}]"
 
 
 @dataclass(frozen=True)
@@ -78,20 +48,20 @@ class Signature:
     """
 
     name: str
-    inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, TensorSpec]
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
     defaults: Mapping[str, np.ndarray]
 
-    @property
+    @functools.cached_property
     def mergeable(self) -> bool:
         """Whether requests may be put together into one batch, with the results that each has alone.
 
         Every input and output has the batch as its 0th dimension, and an output's rows have a known
         shape: where they do not, a row's shape can depend on its neighbours.
         """
-        return all(spec.batched for spec in self.inputs.values()) and all(
-            spec.fixed_rows for spec in self.outputs.values()
-        )
+        shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
+        batched = all(shape.rank and shape[0] is None for shape in shapes)
+        return batched and all(spec.shape[1:].is_fully_defined() for spec in self.outputs.values())
 
     def check(self, inputs: Arrays) -> Arrays:
         """Checks the inputs of a request and adds the defaults.
@@ -115,8 +85,9 @@ class Signature:
             dtype = tf.as_dtype(array.dtype) if array.dtype != object else tf.string
             if dtype != spec.dtype:
                 raise invalid(f"Expects input {name} to be {spec.dtype.name} but {dtype.name} is provided")
-            if not spec.accepts(array.shape):
-                raise invalid(f"Input {name} has shape {list(array.shape)}; expected: {spec}.")
+            if not spec.shape.is_compatible_with(array.shape):
+                sizes = "?" if spec.shape.rank is None else ", ".join("?" if n is None else str(n) for n in spec.shape)
+                raise invalid(f"Input {name} has shape {list(array.shape)}; expected: {spec.dtype.name} [{sizes}].")
         if self.mergeable and len({array.shape[0] for array in inputs.values()}) > 1:
             raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
         return {**{name: self.defaults[name] for name in self.inputs.keys() - inputs.keys()}, **inputs}
@@ -141,12 +112,16 @@ class LoadedModel:
         self.path = Path(path)
         self.name = self.path.parent.name if name is None else name
         try:
-            self.signature_defs = _signature_defs(self.path)
+            graphs = read_saved_model(self.path).meta_graphs
+            served = [graph.signature_def for graph in graphs if list(graph.meta_info_def.tags) == ["serve"]]
+            if not served:
+                raise DataError("it has no graph with the tag `serve`.")
+            self.signature_defs: dict[str, Any] = dict(served[0])
             # Kept, since the signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(os.fspath(path), tags=["serve"])
             self._functions = dict(self._loaded.signatures)
         except Exception as error:
-            # Whatever a stranger's file provokes in TensorFlow's loader, it is that file that is broken.
+            # Any exception of the loader means an invalid SavedModel.
             raise DataError(f"Cannot load {path} as a SavedModel: {_first_line(error)}") from error
         self.signatures = {
             name: _signature(name, self.signature_defs[name]) for name in self._functions if name in self.signature_defs
@@ -196,14 +171,12 @@ class LoadedModel:
         """
         from tensorflow_serving.apis import prediction_log_pb2
 
-        from vsemb.serving.tensors import from_protos
-
         path = self.path / WARMUP
         if not path.is_file():
             return 0
         count = 0
         try:
-            for record in tf.data.TFRecordDataset(os.fspath(path)).take(_WARMUP_RECORDS):
+            for record in tf.data.TFRecordDataset(os.fspath(path)).take(MOST_RECORDS):
                 log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
                 if log.WhichOneof("log_type") != "predict_log":
                     continue
@@ -221,29 +194,40 @@ def _array(tensor: tf.Tensor) -> np.ndarray:
     return np.asarray(tensor.numpy(), dtype=object if tensor.dtype == tf.string else None)
 
 
-def _signature_defs(path: Path) -> dict[str, Any]:
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    for graph in saved.meta_graphs:
-        if list(graph.meta_info_def.tags) == ["serve"]:
-            return dict(graph.signature_def)
-    raise DataError("it has no graph with the tag `serve`.")
-
-
 def _signature(name: str, definition: Any) -> Signature:
-    return Signature(
-        name,
-        {key: _spec(info) for key, info in sorted(definition.inputs.items())},
-        {key: _spec(info) for key, info in sorted(definition.outputs.items())},
-        {key: tf.make_ndarray(value) for key, value in definition.defaults.items()},
+    inputs, outputs = (
+        {key: tf.TensorSpec(info.tensor_shape, info.dtype) for key, info in sorted(tensors.items())}
+        for tensors in (definition.inputs, definition.outputs)
     )
+    return Signature(name, inputs, outputs, {key: tf.make_ndarray(value) for key, value in definition.defaults.items()})
 
 
-def _spec(info: Any) -> TensorSpec:
-    shape = info.tensor_shape
-    sizes = None if shape.unknown_rank else tuple(None if d.size < 0 else int(d.size) for d in shape.dim)
-    return TensorSpec(tf.as_dtype(info.dtype), sizes)
+def from_protos(protos: Mapping[str, Any]) -> Arrays:
+    """Converts the inputs of a PredictRequest.
+
+    Returns:
+        name -> array; strings as arrays of `bytes` objects.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT for a proto that is no tensor.
+    """
+    return {name: _from_proto(name, proto) for name, proto in protos.items()}
+
+
+def _from_proto(name: str, proto: Any) -> np.ndarray:
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
+        raise invalid(f"Input {name} has no complete shape: {sizes}.")
+    if math.prod(sizes) > max(_ELEMENTS, proto.ByteSize()):
+        raise invalid(f"Input {name} has shape {sizes}: more than {_ELEMENTS} elements and than its bytes.")
+    try:
+        array = tf.make_ndarray(proto)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        # The last two for a type without arrays, and a value that its type cannot hold.
+        raise invalid(f"Input {name} is not a tensor: {error}") from error
+    if array.shape != tuple(sizes):
+        raise invalid(f"Input {name} has {array.size} values; its shape is {sizes}.")
+    return array
 
 
 def _first_line(error: BaseException) -> str:

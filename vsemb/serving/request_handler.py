@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+
 from vsemb.serving.batching import Batcher
 from vsemb.serving.metrics import Metrics
 from vsemb.serving.models import Arrays, LoadedModel, Signature
-from vsemb.serving.status import Code, RequestError, draining, invalid, too_busy
-from vsemb.serving.versions import ModelVersions
+from vsemb.serving.status import Code, RequestError, invalid
+from vsemb.serving.versions import ModelVersions, not_served
 
 # Requests and answers of more bytes are converted in a thread, so that others need not wait for it.
 _LARGE = 64 * 1024
@@ -67,9 +69,10 @@ class Predictor:
         admitted = False
         try:
             if self.draining:
-                raise draining()
+                raise RequestError(Code.UNAVAILABLE, "The server is shutting down.")
             if self._in_flight >= self._concurrency:
-                raise too_busy(self._concurrency)
+                busy = f"The server is working on {self._concurrency} requests already. Try again."
+                raise RequestError(Code.RESOURCE_EXHAUSTED, busy, 503)
             admitted = True
             self._in_flight += 1
             yield call
@@ -95,9 +98,44 @@ class Predictor:
             RequestError: NOT_FOUND for an unknown name.
         """
         if name not in self.models:
-            which = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-            raise RequestError(Code.NOT_FOUND, f"Servable not found for request: {which}")
+            raise not_served(name, version)
         return self.models[name]
+
+    def status(self, name: str, version: int | None = None, label: str | None = None) -> Any:
+        """Returns the GetModelStatusResponse of a model, or of one of its versions.
+
+        Raises:
+            RequestError: NOT_FOUND for an unknown model or version, INVALID_ARGUMENT for an unknown label.
+        """
+        versions = self.models[name].versions if name in self.models else {}
+        if versions and label:
+            version = self.models[name].labelled(label)
+        found = [one for number, one in sorted(versions.items(), reverse=True) if version in (None, number)]
+        if not found:
+            which = "any versions" if version is None else f"version {version}"
+            raise RequestError(Code.NOT_FOUND, f"Could not find {which} of model {name}")
+        response = get_model_status_pb2.GetModelStatusResponse()
+        for one in found:
+            status = response.model_version_status.add(version=one.number, state=int(one.state))
+            if one.error:
+                # google.rpc.Code UNKNOWN, which TensorFlow Serving reports for most failures to load.
+                status.status.error_code = 2
+                status.status.error_message = one.error
+        return response
+
+    def metadata(self, name: str, version: int | None = None, label: str | None = None) -> Any:
+        """Returns the GetModelMetadataResponse of a version: its signatures.
+
+        Raises:
+            RequestError: as `model` and `ModelVersions.lease`.
+        """
+        with self.model(name, version).lease(version, label) as (number, model):
+            response = get_model_metadata_pb2.GetModelMetadataResponse()
+            response.model_spec.name = name
+            response.model_spec.version.value = number
+            signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=model.signature_defs)
+            response.metadata["signature_def"].Pack(signatures)
+            return response
 
     async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()) -> Arrays:
         """Computes the outputs of a request.
@@ -111,15 +149,14 @@ class Predictor:
         Raises:
             RequestError: INVALID_ARGUMENT for inputs or names that do not fit, and what the model raises.
         """
-        for name in wanted:
+        for place, name in enumerate(wanted):
             if name not in signature.outputs:
                 known = ",".join(sorted(signature.outputs))
                 raise invalid(
                     f"output tensor alias not found in signature: {name} Outputs expected to be in the set {{{known}}}."
                 )
-        if len(set(wanted)) < len(wanted):
-            repeated = next(name for name in wanted if list(wanted).count(name) > 1)
-            raise invalid(f"duplicate output tensor alias: {repeated}")
+            if name in wanted[:place]:
+                raise invalid(f"duplicate output tensor alias: {name}")
         outputs = await self._batcher.run(model, signature, signature.check(inputs))
         return {name: outputs[name] for name in wanted or signature.outputs}
 

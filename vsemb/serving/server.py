@@ -1,24 +1,44 @@
-"""A server of SavedModels in this process, with TensorFlow Serving's gRPC and REST API."""
+"""A server of SavedModels in this process, with TensorFlow Serving's gRPC and REST API.
+
+Raises:
+    MissingExtraError: when it is imported and the extra `serving` is not installed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import json
 import os
+import shlex
+import signal
 import socket
 import threading
-from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import FrameType
 
-from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
+import numpy as np
+
+from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra
+
+try:
+    import aiohttp.web
+    import grpc
+    import prometheus_client  # noqa: F401
+    from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+except ImportError as error:
+    raise missing_extra(error.name or "tensorflow-serving-api", "serving") from error
+
 from vsemb.serving.batching import Batcher
-from vsemb.serving.http import HTTP_LOG, RestApi
+from vsemb.serving.grpc_api import GrpcApi
 from vsemb.serving.metrics import Metrics
+from vsemb.serving.models import DEFAULT_SIGNATURE, LoadedModel
 from vsemb.serving.request_handler import Predictor
-from vsemb.serving.rpc import ModelService, PredictionService
+from vsemb.serving.rest_api import HTTP_LOG, RestApi
 from vsemb.serving.versions import LOG, ModelVersions, Policy
-
-Result = TypeVar("Result")
 
 
 class Server:
@@ -41,7 +61,6 @@ class Server:
         grace: seconds that `stop` gives to requests in flight.
 
     Raises:
-        MissingExtraError: if the extra `serving` is not installed.
         InvalidArgumentError: for a value out of range.
         DataError: if a model's directory is missing or holds no version.
 
@@ -68,41 +87,40 @@ class Server:
         poll: float = 1.0,
         grace: float = 30.0,
     ) -> None:
-        with needs_extra("aiohttp", "serving"):
-            import aiohttp  # noqa: F401
-        with needs_extra("tensorflow-serving-api", "serving"):
-            import grpc  # noqa: F401
-            import tensorflow_serving.apis  # noqa: F401
         threads = os.cpu_count() or 1 if threads is None else threads
-        _check(models, port=port, rest_port=rest_port)
-        _check_positive(max_body=max_body, concurrency=concurrency, batch_size=batch_size, threads=threads)
+        if not models:
+            raise invalid_argument("models", dict(models), "at least one model's name and directory")
+        for name in models:
+            if not name or set("/:") & set(name):
+                raise invalid_argument("models", name, "names without `/` and `:`")
+        for name, number in {"port": port, "rest_port": rest_port}.items():
+            if not 0 <= number <= 65535:
+                raise invalid_argument(name, number, "a port from 0 to 65535")
+        counts = {"max_body": max_body, "concurrency": concurrency, "batch_size": batch_size, "threads": threads}
+        for name, count in counts.items():
+            if count < 1:
+                raise invalid_argument(name, count, "an integer >= 1")
+        for name, seconds in {"batch_timeout": batch_timeout, "poll": poll, "grace": grace}.items():
+            if not seconds >= 0:
+                raise invalid_argument(name, seconds, "a number of seconds >= 0")
         numbers = not isinstance(versions, str) and all(isinstance(one, int) for one in versions)
         if not numbers and versions not in ("latest", "all"):
             raise invalid_argument("versions", versions, "`latest`, `all`, or numbers of versions")
-        for name, value in {"batch_timeout": batch_timeout, "poll": poll, "grace": grace}.items():
-            if not value >= 0:
-                raise invalid_argument(name, value, "a number of seconds >= 0")
         self.host = host
         self.grpc_port = port
         self.rest_port = rest_port
-        self._max_body, self._concurrency, self._threads = max_body, concurrency, threads
-        self._batch_size, self._batch_timeout = batch_size, batch_timeout
+        self._max_body, self._concurrency = max_body, concurrency
         self._poll, self._grace = poll, grace
-        self.metrics = Metrics()
-        self.models = {
-            name: ModelVersions(name, base, versions, labels, self._recorder(name)) for name, base in models.items()
-        }
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.models = {name: ModelVersions(name, base, versions, labels) for name, base in models.items()}
+        self.metrics = Metrics(self.models)
+        self._batcher = functools.partial(
+            Batcher,
+            batch_size,
+            batch_timeout,
+            threads,
+            lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
+        )
         self._thread: threading.Thread | None = None
-
-    def _recorder(self, name: str) -> Any:
-        def record(number: int, available: bool) -> None:
-            if available:
-                self.metrics.versions.labels(name, str(number)).set(1)
-            else:
-                self.metrics.versions.remove(name, str(number))
-
-        return record
 
     def start(self) -> Server:
         """Loads the models and listens; returns when requests are answered.
@@ -112,22 +130,25 @@ class Server:
         """
         if self._thread is not None:
             raise RuntimeError("The server has been started already.")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="vsemb-server", daemon=True)
+        started: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="vsemb-server", daemon=True)
         self._thread.start()
         try:
-            self._await(self._open())
+            started.result()
         except BaseException:
-            self._end_loop()
+            self.stop()
             raise
         return self
 
     def stop(self) -> None:
         """Stops listening, finishes what is in flight within the grace time, and unloads the models."""
-        if self._loop is None:
+        if self._thread is None:
             return
-        self._await(self._close())
-        self._end_loop()
+        # The loop has ended where starting failed.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
 
     def __enter__(self) -> Server:
         return self.start()
@@ -137,74 +158,22 @@ class Server:
 
     def refresh(self) -> None:
         """Looks for new and removed versions now, and returns when they are loaded and unloaded."""
-        self._await(self._refresh())
+        asyncio.run_coroutine_threadsafe(self._refresh(), self._loop).result()
 
-    def _await(self, work: Coroutine[Any, Any, Result]) -> Result:
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end_loop(self) -> None:
-        assert self._loop is not None and self._thread is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-        self._loop = self._thread = None
-
-    async def _open(self) -> None:
-        self._refreshing = asyncio.Lock()
-        self._watcher: asyncio.Task[None] | None = None
-        self._runner: Any = None
-        self._grpc: Any = None
-        self._batcher = Batcher(
-            self._batch_size,
-            self._batch_timeout,
-            self._threads,
-            lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
-        )
-        self.predictor = Predictor(self.models, self._batcher, self.metrics, self._concurrency)
+    def _run(self, started: Future[None]) -> None:
         try:
-            # The ports first: loading takes longer, and a port that is taken should not wait for it.
-            listener = self._bind_rest()
-            with contextlib.closing(listener):
-                self._grpc = self._bind_grpc()
-                await self._refresh()
-                self._require_versions()
-                await self._start_rest(listener.dup())
-            await self._grpc.start()
-        except BaseException:
-            await self._close()
-            raise
-        if self._poll:
-            self._watcher = asyncio.create_task(self._watch())
-
-    def _require_versions(self) -> None:
-        for name, model in self.models.items():
-            if not any(version.available for version in model.versions.values()):
-                errors = [version.error for _, version in sorted(model.versions.items()) if version.error]
-                raise DataError(errors[-1] if errors else f"{model.base} has no version to serve as {name}.")
-
-    def _bind_rest(self) -> socket.socket:
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self.host, self.rest_port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            listener = socket.socket(family, kind, protocol)
-            try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(address)
-            except OSError:
-                listener.close()
+            asyncio.run(self._serve(started))
+        except BaseException as error:
+            if started.done():
                 raise
-        except OSError as error:
-            raise DataError(_taken("rest_port", self.host, self.rest_port, error.strerror)) from error
-        self.rest_port = listener.getsockname()[1]
-        return listener
+            started.set_exception(error)
 
-    async def _start_rest(self, listener: socket.socket) -> None:
-        from aiohttp import web
-
-        self._runner = web.AppRunner(
+    async def _serve(self, started: Future[None]) -> None:
+        """Serves until `stop` is called; `started` is done when requests are answered."""
+        self._loop, self._stopping, self._refreshing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
+        batcher = self._batcher()
+        self.predictor = Predictor(self.models, batcher, self.metrics, self._concurrency)
+        runner = aiohttp.web.AppRunner(
             RestApi(self.predictor, self._max_body).application(),
             access_log=None,
             logger=HTTP_LOG,
@@ -213,18 +182,45 @@ class Server:
             handler_cancellation=True,
             shutdown_timeout=self._grace,
         )
-        await self._runner.setup()
+        rpc = self._grpc_server()
+        watcher = None
         try:
-            await web.SockSite(self._runner, listener, backlog=1024).start()
+            # The ports first: loading takes longer, and a port that is taken should not wait for it.
+            with self._bind_rest() as listener:
+                self._bind_grpc(rpc)
+                await self._refresh()
+                for name, model in self.models.items():
+                    if not model.available:
+                        errors = [version.error for _, version in sorted(model.versions.items()) if version.error]
+                        raise DataError(errors[-1] if errors else f"{model.base} has no version to serve as {name}.")
+                await runner.setup()
+                await aiohttp.web.SockSite(runner, listener.dup(), backlog=1024).start()
+            await rpc.start()
+            if self._poll:
+                watcher = asyncio.create_task(self._watch())
+            started.set_result(None)
+            await self._stopping.wait()
+        finally:
+            self.predictor.draining = True
+            if watcher is not None:
+                watcher.cancel()
+            await asyncio.gather(runner.cleanup(), rpc.stop(self._grace))
+            await asyncio.to_thread(batcher.close)
+            for model in self.models.values():
+                model.close()
+
+    def _bind_rest(self) -> socket.socket:
+        try:
+            family, *_, address = socket.getaddrinfo(
+                self.host, self.rest_port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = socket.create_server(address, family=family, dualstack_ipv6=family == socket.AF_INET6)
         except OSError as error:
-            # Between binding and listening another process may have taken the port.
-            listener.close()
-            raise DataError(_taken("rest_port", self.host, self.rest_port, error.strerror)) from error
+            raise self._taken("rest_port", self.rest_port, error.strerror) from error
+        self.rest_port = listener.getsockname()[1]
+        return listener
 
-    def _bind_grpc(self) -> Any:
-        import grpc
-        from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-
+    def _grpc_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
             options=[
                 # Two servers on one port would share its requests.
@@ -235,17 +231,27 @@ class Server:
             # Questions about a model's status are answered while predictions take all of their places.
             maximum_concurrent_rpcs=self._concurrency + 16,
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(PredictionService(self.predictor), server)
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(self.predictor), server)
+        api = GrpcApi(self.predictor)
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(api, server)
+        model_service_pb2_grpc.add_ModelServiceServicer_to_server(api, server)
+        return server
+
+    def _bind_grpc(self, server: grpc.aio.Server) -> None:
         address = f"[{self.host}]" if ":" in self.host else self.host
         try:
             bound = server.add_insecure_port(f"{address}:{self.grpc_port}")
         except RuntimeError as error:
-            raise DataError(_taken("port", self.host, self.grpc_port, None)) from error
+            raise self._taken("port", self.grpc_port) from error
         if not bound:
-            raise DataError(_taken("port", self.host, self.grpc_port, None))
+            raise self._taken("port", self.grpc_port)
         self.grpc_port = bound
-        return server
+
+    def _taken(self, name: str, port: int, reason: str | None = None) -> DataError:
+        # What `create_server` adds names the address again.
+        reason = (reason or "the port is taken, or the address is not this machine's").partition(" (while")[0]
+        return DataError(
+            f"Cannot listen on {self.host}:{port} (`{name}`): {reason}. Name another, or 0 for a free one."
+        )
 
     async def _refresh(self) -> None:
         async with self._refreshing:
@@ -260,38 +266,78 @@ class Server:
             except (OSError, VsembError) as error:
                 LOG.error("looking for new versions failed: %s", error)
 
-    async def _close(self) -> None:
-        self.predictor.draining = True
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
-        stops = [] if self._runner is None else [self._runner.cleanup()]
-        if self._grpc is not None:
-            stops.append(self._grpc.stop(self._grace))
-        await asyncio.gather(*stops)
-        await asyncio.to_thread(self._batcher.close)
-        for model in self.models.values():
-            model.close()
+
+def served_models(directory: str | None, named: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Returns name -> directory for what the command line names.
+
+    Args:
+        directory: one model's directory, served under its own name; None for none.
+        named: further names and directories.
+
+    Raises:
+        InvalidArgumentError: if nothing is named, or a name twice.
+    """
+    pairs = [(Path(os.path.abspath(directory)).name, directory)] if directory else []
+    names = [name for name, _ in (*pairs, *named)]
+    if not names:
+        raise invalid_argument("model", None, "a model's directory, or --model NAME=DIR")
+    if len(set(names)) < len(names):
+        raise invalid_argument("model", names, "each name once")
+    return dict((*pairs, *named))
 
 
-def _taken(name: str, host: str, port: int, reason: str | None) -> str:
-    reason = reason or "the port is taken, or the address is not this machine's"
-    return f"Cannot listen on {host}:{port} (`{name}`): {reason}. Name another, or 0 for a free one."
+def serve_until_stopped(server: Server) -> None:
+    """Starts a server, prints where it listens, and stops it on SIGTERM or SIGINT.
+
+    A second signal ends the process at once. Call it from the main thread.
+
+    Raises:
+        DataError: as `Server.start`.
+    """
+    stop = threading.Event()
+    handled = (signal.SIGTERM, signal.SIGINT)
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        for one in handled:
+            signal.signal(one, signal.SIG_DFL)
+        stop.set()
+
+    before = {one: signal.signal(one, ask) for one in handled}
+    try:
+        with server:
+            print(_greeting(server), flush=True)
+            stop.wait()
+            print("stopping", flush=True)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
-def _check(models: Mapping[str, Any], **ports: int) -> None:
-    if not models:
-        raise invalid_argument("models", dict(models), "at least one model's name and directory")
-    for name in models:
-        if not name or set("/:") & set(name):
-            raise invalid_argument("models", name, "names without `/` and `:`")
-    for name, port in ports.items():
-        if not 0 <= port <= 65535:
-            raise invalid_argument(name, port, "a port from 0 to 65535")
+def _greeting(server: Server) -> str:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    rest = f"http://{host}:{server.rest_port}"
+    lines = [f"gRPC  {host}:{server.grpc_port}", f"REST  {rest}"]
+    for name, versions in server.models.items():
+        lines.append(f"model {name}, version {', '.join(map(str, versions.available))}")
+    name, versions = next(iter(server.models.items()))
+    with versions.lease() as (_, model):
+        body = json.dumps(_example(model))
+    url = shlex.quote(f"{rest}/v1/models/{name}:predict")
+    return "\n".join([*lines, "", f"  curl -d {shlex.quote(body)} {url}"])
 
 
-def _check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise invalid_argument(name, value, "an integer >= 1")
+def _example(model: LoadedModel) -> dict[str, object]:
+    """Returns the body of a request that fits the model's inputs."""
+    name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in model.signatures else sorted(model.signatures)[0]
+    inputs = model.signatures[name].inputs
+    extra = {} if name == DEFAULT_SIGNATURE else {"signature_name": name}
+    if inputs.keys() == {"tokens", "heads"}:
+        # Whatever else stood there would be no tree.
+        return {**extra, "instances": [{"tokens": ["a", "dog", "runs"], "heads": [2, 3, 0]}]}
+    values = {}
+    for key, spec in inputs.items():
+        row = [] if spec.shape.rank is None else [1 if size is None else size for size in spec.shape[1:]]
+        text = "a dog running on a beach"
+        one = text if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype(1).item()
+        values[key] = np.full(row, one, dtype=object).tolist()
+    return {**extra, "instances": [values if len(values) > 1 else next(iter(values.values()))]}

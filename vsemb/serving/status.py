@@ -47,13 +47,3 @@ class RequestError(VsembError):
 def invalid(message: str) -> RequestError:
     """Returns the error of a request that can never succeed as it is."""
     return RequestError(Code.INVALID_ARGUMENT, message)
-
-
-def too_busy(limit: int) -> RequestError:
-    """Returns the error of a request beyond the limit of requests at a time; it may be sent again."""
-    return RequestError(Code.RESOURCE_EXHAUSTED, f"The server is working on {limit} requests already. Try again.", 503)
-
-
-def draining() -> RequestError:
-    """Returns the error of a request to a server that is stopping."""
-    return RequestError(Code.UNAVAILABLE, "The server is shutting down.")

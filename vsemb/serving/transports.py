@@ -16,7 +16,8 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 import urllib3
 
-from vsemb.errors import VsembError, invalid_argument, needs_extra, one_line
+from vsemb.errors import VsembError, invalid_argument, missing_extra, one_line
+from vsemb.serving.status import Code
 
 Arrays = dict[str, np.ndarray]
 Result = TypeVar("Result")
@@ -191,24 +192,15 @@ def _infos(tensors: Mapping[str, Any] | None) -> dict[str, TensorInfo]:
     return infos
 
 
-# HTTP statuses and the codes of gRPC that TensorFlow Serving makes them of.
-_CODES = {
-    400: "INVALID_ARGUMENT",
+# HTTP statuses and the codes of gRPC that they stand for: those of TensorFlow Serving, and of proxies before it.
+_CODES = {code.value: code.name for code in Code} | {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
     409: "ABORTED",
-    412: "FAILED_PRECONDITION",
     413: "RESOURCE_EXHAUSTED",
-    429: "RESOURCE_EXHAUSTED",
-    499: "CANCELLED",
-    500: "INTERNAL",
-    501: "UNIMPLEMENTED",
     502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
 }
 
 # Which kinds of numbers JSON may have for each: whole floats may come without a point, and none at all are
@@ -351,9 +343,11 @@ class GrpcTransport(Transport):
 
     def __init__(self, where: str, model: str, version: int | None, label: str | None) -> None:
         super().__init__(where, model, version, label)
-        with needs_extra("tensorflow-serving-api", "serving"):
+        try:
             import grpc
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+        except ImportError as error:
+            raise missing_extra("tensorflow-serving-api", "serving") from error
         scheme, target = where.split("://")
         if scheme == "grpcs":
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)
@@ -384,13 +378,13 @@ class GrpcTransport(Transport):
         from tensorflow_serving.apis import get_model_metadata_pb2
 
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
-        return _to_json(self._call(self._prediction.GetModelMetadata, request, timeout))
+        return message_to_json(self._call(self._prediction.GetModelMetadata, request, timeout))
 
     def _status(self, timeout: float) -> dict[str, Any]:
         from tensorflow_serving.apis import get_model_status_pb2
 
         request = get_model_status_pb2.GetModelStatusRequest()
-        return _to_json(self._call(self._models.GetModelStatus, request, timeout))
+        return message_to_json(self._call(self._models.GetModelStatus, request, timeout))
 
     def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
         import grpc
@@ -412,7 +406,8 @@ class GrpcTransport(Transport):
             raise self._refused(code.name, details) from error
 
 
-def _to_json(message: Any) -> dict[str, Any]:
+def message_to_json(message: Any) -> dict[str, Any]:
+    """Returns a protobuf message as JSON, as TensorFlow Serving's REST API writes it."""
     from google.protobuf import json_format
 
     return json_format.MessageToDict(

@@ -12,14 +12,14 @@ import contextlib
 import enum
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.errors import DataError
 from vsemb.export.versions import existing_versions
 from vsemb.serving.models import LoadedModel
-from vsemb.serving.status import Code, RequestError, draining, invalid
+from vsemb.serving.status import Code, RequestError, invalid
 
 LOG = logging.getLogger("vsemb.serving")
 
@@ -57,11 +57,6 @@ class Version:
     users: int = 0
     seen: object = None
 
-    @property
-    def available(self) -> bool:
-        """Whether it answers requests."""
-        return self.state is State.AVAILABLE
-
 
 class ModelVersions:
     """The versions of one model. Everything but loading happens on the event loop.
@@ -71,7 +66,6 @@ class ModelVersions:
         base: its directory, with a directory for each version.
         policy: `latest`, `all`, or the numbers of the versions to serve.
         labels: label -> version; labelled versions are served whatever the policy.
-        on_change: called with the number of a version and whether it is available now.
 
     Raises:
         DataError: if `base` is no directory or holds no version.
@@ -83,7 +77,6 @@ class ModelVersions:
         base: str | os.PathLike[str],
         policy: Policy = "latest",
         labels: Mapping[str, int] | None = None,
-        on_change: Callable[[int, bool], None] = lambda number, available: None,
     ) -> None:
         self.name = name
         self.base = Path(base)
@@ -91,7 +84,6 @@ class ModelVersions:
         self.labels = dict(labels or {})
         self._warned: set[str] = set()
         self.versions: dict[int, Version] = {}
-        self._on_change = on_change
         if not self.base.is_dir():
             raise DataError(f"There is no model directory {base}. Write one with `vsemb export RUN {base}`.")
         if not existing_versions(self.base):
@@ -101,23 +93,10 @@ class ModelVersions:
                 f"{base} holds no version, a directory with an integer name. Write one with `vsemb export RUN {base}`."
             )
 
-    def resolve(self, version: int | None = None, label: str | None = None) -> Version:
-        """Returns the version that answers a request; the newest one unless told otherwise.
-
-        Raises:
-            RequestError: NOT_FOUND if it is not served, INVALID_ARGUMENT for an unknown label.
-        """
-        if label:
-            version = self.labelled(label)
-        if version is None:
-            served = [number for number, found in self.versions.items() if found.available]
-            if not served:
-                raise RequestError(Code.NOT_FOUND, f"Servable not found for request: Latest({self.name})")
-            return self.versions[max(served)]
-        found = self.versions.get(version)
-        if found is None or not found.available:
-            raise RequestError(Code.NOT_FOUND, f"Servable not found for request: Specific({self.name}, {version})")
-        return found
+    @property
+    def available(self) -> list[int]:
+        """The numbers of the versions that answer requests, ascending."""
+        return sorted(number for number, version in self.versions.items() if version.state is State.AVAILABLE)
 
     def labelled(self, label: str) -> int:
         """Returns the number of a labelled version.
@@ -131,17 +110,29 @@ class ModelVersions:
 
     @contextlib.contextmanager
     def lease(self, version: int | None = None, label: str | None = None) -> Iterator[tuple[int, LoadedModel]]:
-        """Holds a version for one request, so that it is not unloaded meanwhile.
+        """Holds the version that answers a request, so that it is not unloaded meanwhile.
+
+        Args:
+            version: its number; None for the newest.
+            label: its label, instead of the number.
 
         Yields:
             Its number and its model.
+
+        Raises:
+            RequestError: NOT_FOUND if it is not served, INVALID_ARGUMENT for an unknown label.
         """
-        found = self.resolve(version, label)
-        if found.model is None:
-            raise draining()
+        if label:
+            version = self.labelled(label)
+        available = self.available
+        number = max(available, default=None) if version is None else version
+        if number not in available:
+            raise not_served(self.name, version)
+        found = self.versions[number]
+        assert found.model is not None
         found.users += 1
         try:
-            yield found.number, found.model
+            yield number, found.model
         finally:
             found.users -= 1
             self._drop_if_idle(found)
@@ -156,9 +147,7 @@ class ModelVersions:
             if number not in present:
                 self._warn_once(f"there is no version {number} yet for the label {label}.")
         wanted = await self._load_wanted(present)
-        for number, version in self.versions.items():
-            if version.available and number not in wanted:
-                self._unload(version)
+        self._unload(set(self.available) - wanted)
 
     def _warn_once(self, line: str) -> None:
         if line not in self._warned:
@@ -167,9 +156,7 @@ class ModelVersions:
 
     def close(self) -> None:
         """Takes all versions out of service."""
-        for version in self.versions.values():
-            if version.available:
-                self._unload(version)
+        self._unload(self.available)
 
     def _present(self) -> list[int] | None:
         try:
@@ -187,25 +174,20 @@ class ModelVersions:
     async def _load_wanted(self, present: list[int]) -> set[int]:
         """Loads what the policy asks for and returns the numbers that are to stay."""
         kept = {number for number in self.labels.values() if number in present}
+        if self.policy != "latest":
+            kept |= set(present) & set(present if self.policy == "all" else self.policy)
+        for number in sorted(kept):
+            await self._load(number)
         if self.policy == "latest":
-            for number in sorted(kept):
-                await self._load(number)
             for number in reversed(present):
                 # A broken version is no reason to stop serving the one before it.
                 if await self._load(number):
                     return kept | {number}
-            return kept
-        if self.policy != "all":
-            kept |= set(present) & set(self.policy)
-        else:
-            kept |= set(present)
-        for number in sorted(kept):
-            await self._load(number)
         return kept
 
     async def _load(self, number: int) -> bool:
         version = self.versions.setdefault(number, Version(number))
-        if version.available:
+        if version.state is State.AVAILABLE:
             return True
         path = self.base / str(number)
         seen = await asyncio.to_thread(_contents, path)
@@ -214,20 +196,20 @@ class ModelVersions:
             return False
         version.seen, version.error, version.state = seen, "", State.LOADING
         try:
-            version.model = await asyncio.to_thread(_loaded, path, self.name)
+            model = await asyncio.to_thread(LoadedModel, path, self.name)
+            await asyncio.to_thread(model.warm_up)
         except DataError as error:
             version.state, version.error = State.END, str(error)
             LOG.error("%s: version %d is not served. %s", self.name, number, error)
             return False
-        version.state = State.AVAILABLE
-        self._on_change(number, True)
+        version.model, version.state = model, State.AVAILABLE
         LOG.info("%s: version %d is served.", self.name, number)
         return True
 
-    def _unload(self, version: Version) -> None:
-        version.state = State.UNLOADING
-        self._on_change(version.number, False)
-        self._drop_if_idle(version)
+    def _unload(self, numbers: Collection[int]) -> None:
+        for number in numbers:
+            self.versions[number].state = State.UNLOADING
+            self._drop_if_idle(self.versions[number])
 
     def _drop_if_idle(self, version: Version) -> None:
         if version.state is State.UNLOADING and not version.users:
@@ -246,7 +228,7 @@ def _contents(path: Path) -> object:
     return sorted(found)
 
 
-def _loaded(path: Path, name: str) -> LoadedModel:
-    model = LoadedModel(path, name)
-    model.warm_up()
-    return model
+def not_served(name: str, version: int | None) -> RequestError:
+    """Returns the error of a request to a model, or to one version of it, that is not served."""
+    which = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+    return RequestError(Code.NOT_FOUND, f"Servable not found for request: {which}")

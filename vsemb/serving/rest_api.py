@@ -1,27 +1,27 @@
-"""The REST API over HTTP: paths, limits and errors around `vsemb.serving.rest` and `rest_answer`."""
+"""The REST API over HTTP: paths, limits and errors around `vsemb.serving.rest_json`."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import zlib
-from typing import Any
 
-from vsemb.serving import rest, rest_answer
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
 from vsemb.serving.metrics import CONTENT_TYPE
-from vsemb.serving.model_messages import metadata_json, status_json, status_message
 from vsemb.serving.request_handler import Predictor, aside
+from vsemb.serving.rest_json import decode, encode
 from vsemb.serving.status import Code, RequestError, invalid
+from vsemb.serving.transports import message_to_json
 
 LOG = logging.getLogger("vsemb.serving")
 
 
 def _is_failure_of_the_server(record: logging.LogRecord) -> bool:
     """Tells whether aiohttp reports more than a client's broken HTTP, which it answers with status 400."""
-    from aiohttp import web
-    from aiohttp.http import HttpProcessingError
-
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
@@ -54,15 +54,13 @@ class RestApi:
         self._predictor = predictor
         self._max_body = max_body
 
-    def application(self) -> Any:
+    def application(self) -> web.Application:
         """Returns the aiohttp application."""
-        from aiohttp import web
-
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer, expect_handler=self._expect)
         return application
 
-    async def _expect(self, request: Any) -> Any:
+    async def _expect(self, request: web.Request) -> web.Response | None:
         """Answers `Expect: 100-continue`: a body that is too large is not asked for."""
         if (request.content_length or 0) > self._max_body:
             return self._error(self._too_large())
@@ -72,10 +70,8 @@ class RestApi:
             request.writer.output_size = 0
         return None
 
-    async def answer(self, request: Any) -> Any:
+    async def answer(self, request: web.Request) -> web.Response:
         """Answers one request."""
-        from aiohttp import web
-
         try:
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
@@ -87,9 +83,7 @@ class RestApi:
             LOG.exception("unexpected failure of %s %s", request.method, request.path)
             return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
 
-    def _error(self, error: RequestError) -> Any:
-        from aiohttp import web
-
+    def _error(self, error: RequestError) -> web.Response:
         response = web.json_response({"error": error.message}, status=error.http_status)
         if error.http_status == 503:
             response.headers["Retry-After"] = "1"
@@ -100,32 +94,32 @@ class RestApi:
             response.force_close()
         return response
 
-    async def _body(self, request: Any) -> bytes:
+    async def _body(self, request: web.Request) -> bytes:
         path = request.path
         if not path.lower().startswith("/v1/"):
             raise RequestError(Code.NOT_FOUND, f"Not found: {path}")
-        malformed = invalid(f"Malformed request: {request.method} {path}")
-        if request.method not in ("GET", "HEAD", "POST"):
-            malformed.http_status = 405
-            raise malformed
-        if request.method == "POST":
-            if not (match := _PREDICT.fullmatch(path)):
-                raise malformed
-            return await self._post(request, match)
-        if not (match := _LOOK.fullmatch(path)):
-            raise malformed
-        return self._get(match)
+        allowed = request.method in ("GET", "HEAD", "POST")
+        match = (_PREDICT if request.method == "POST" else _LOOK).fullmatch(path)
+        if not allowed or not match:
+            malformed = f"Malformed request: {request.method} {path}"
+            raise RequestError(Code.INVALID_ARGUMENT, malformed, None if allowed else 405)
+        return await self._post(request, match) if request.method == "POST" else self._get(match)
 
     def _get(self, match: re.Match[str]) -> bytes:
         name, version, label = match["name"], _number(match["version"]), match["label"]
         if not name:
             raise invalid("Missing model name in request.")
         if not match["metadata"]:
-            return status_json(status_message(self._predictor.models, name, version, label))
-        with self._predictor.model(name, version).lease(version, label) as (number, model):
-            return metadata_json(name, number, model)
+            body = message_to_json(self._predictor.status(name, version, label))
+            for one in body["model_version_status"]:
+                # A message that is not set is left out by the converter and written by TensorFlow Serving.
+                one.setdefault("status", {"error_code": "OK", "error_message": ""})
+        else:
+            body = message_to_json(self._predictor.metadata(name, version, label))
+            del body["metadata"]["signature_def"]["@type"]
+        return json.dumps(body, indent=1).encode()
 
-    async def _post(self, request: Any, match: re.Match[str]) -> bytes:
+    async def _post(self, request: web.Request, match: re.Match[str]) -> bytes:
         name, version, label = match["name"], _number(match["version"]), match["label"]
         with self._predictor.admitted("rest") as call:
             body = await self._read(request)
@@ -134,15 +128,13 @@ class RestApi:
             if match["method"].lower() != "predict":
                 raise RequestError(Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict.")
             with versions.lease(version, label) as (_, model):
-                parsed = await aside(len(body), rest.decode, body, model.signature)
+                parsed = await aside(len(body), decode, body, model.signatures)
                 call.signature = parsed.signature.name
                 outputs = await self._predictor.run(model, parsed.signature, parsed.inputs)
                 size = sum(array.nbytes for array in outputs.values())
-                return await aside(size, rest_answer.encode, outputs, parsed.rows)
+                return await aside(size, encode, outputs, parsed.rows)
 
-    async def _read(self, request: Any) -> bytes:
-        from aiohttp import web
-
+    async def _read(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._max_body:
             raise self._too_large()
         parts, size = [], 0
@@ -169,9 +161,8 @@ class RestApi:
     def _unpack(self, encoding: str, parts: list[bytes]) -> bytes:
         """Unpacks a compressed body, up to the size that any body may have."""
         if encoding not in ("gzip", "x-gzip"):
-            error = invalid(f"Content-Encoding is {encoding[:40]}; allowed: gzip and identity.")
-            error.http_status = 415
-            raise error
+            refused = f"Content-Encoding is {encoding[:40]}; allowed: gzip and identity."
+            raise RequestError(Code.INVALID_ARGUMENT, refused, 415)
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
             body = unpacker.decompress(b"".join(parts), self._max_body + 1)
@@ -188,8 +179,6 @@ class RestApi:
 
 
 def _number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if int(text[:20]) >= 2**63 or len(text) > 20:
+    if text is not None and (len(text) > 20 or int(text) >= 2**63):
         raise invalid(f"Failed to convert version: {text[:40]} to numeric.")
-    return int(text)
+    return None if text is None else int(text)

@@ -1,14 +1,15 @@
-"""The body of a `:predict` request, as TensorFlow Serving reads it: text -> arrays.
+"""The JSON of a `:predict` request and of its answer, as TensorFlow Serving reads and writes it.
 
 Requests come in rows (`{"instances": [...]}`) or in columns (`{"inputs": ...}`). The rules and the texts of
-the errors are those of TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. The answer is
-written by `vsemb.serving.rest_answer`.
+the errors are those of TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. The answer has the
+form of the request: `predictions` in rows or `outputs` in columns.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,14 +18,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import tensorflow as tf
 
-from vsemb.serving.models import Arrays, Signature, TensorSpec
+from vsemb.serving.models import DEFAULT_SIGNATURE, Arrays, Signature
 from vsemb.serving.status import Code, RequestError, invalid
 
 # Values are shown in errors up to here.
 _SHOWN = 200
 
-_TYPES = {list: "Array", dict: "Object", str: "String", bool: "Bool", type(None): "Null"}
+_TYPES = {list: "Array", dict: "Object", str: "String", type(None): "Null"}
 
 # Names of types as TensorFlow writes them in errors.
 _NAMES = {"float32": "float", "float64": "double"}
@@ -48,12 +50,12 @@ class Request:
     inputs: Arrays
 
 
-def decode(body: bytes, find: Callable[[str], Signature]) -> Request:
+def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
     """Reads the body of a `:predict` request.
 
     Args:
         body: JSON in UTF-8. NaN, Infinity and -Infinity are numbers; keys that it need not have are ignored.
-        find: returns a signature by name, "" for the default one.
+        signatures: those of the model, by name.
 
     Raises:
         RequestError: INVALID_ARGUMENT for whatever is no such request.
@@ -64,13 +66,9 @@ def decode(body: bytes, find: Callable[[str], Signature]) -> Request:
         raise invalid(
             f"JSON Value: {_show(document)} not formatted correctly. 'signature_name' key must be a string value."
         )
-    try:
-        signature = find(name)
-    except RequestError as error:
-        if error.code is not Code.FAILED_PRECONDITION:
-            raise
-        asked = name or "serving_default"
-        raise invalid(f'Serving signature name: "{asked}" not found in signature def') from error
+    signature = signatures.get(name or DEFAULT_SIGNATURE)
+    if signature is None:
+        raise invalid(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {name or 'DEFAULT'}")
     if "instances" in document and "inputs" in document:
@@ -108,7 +106,7 @@ def _parse(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _from_rows(instances: list[Any], specs: Mapping[str, TensorSpec]) -> Arrays:
+def _from_rows(instances: list[Any], specs: Mapping[str, tf.TensorSpec]) -> Arrays:
     first = instances[0]
     if not _is_object(first) and len(specs) > 1:
         raise invalid(
@@ -145,7 +143,7 @@ def _from_rows(instances: list[Any], specs: Mapping[str, TensorSpec]) -> Arrays:
     }
 
 
-def _stack(values: list[Any], spec: TensorSpec, where: Callable[[int], str]) -> np.ndarray:
+def _stack(values: list[Any], spec: tf.TensorSpec, where: Callable[[int], str]) -> np.ndarray:
     """Converts a list of rows; an error names the row."""
     try:
         return _tensor(values, spec)
@@ -165,7 +163,7 @@ def _stack(values: list[Any], spec: TensorSpec, where: Callable[[int], str]) -> 
         raise failure
 
 
-def _from_columns(value: Any, specs: Mapping[str, TensorSpec]) -> Arrays:
+def _from_columns(value: Any, specs: Mapping[str, tf.TensorSpec]) -> Arrays:
     if not _is_object(value):
         if len(specs) > 1:
             raise invalid(
@@ -180,7 +178,7 @@ def _from_columns(value: Any, specs: Mapping[str, TensorSpec]) -> Arrays:
     return {name: _tensor(value[name], spec) for name, spec in specs.items()}
 
 
-def _tensor(value: Any, spec: TensorSpec) -> np.ndarray:
+def _tensor(value: Any, spec: tf.TensorSpec) -> np.ndarray:
     """Converts a value, or lists of lists of values to any depth, to an array of the input's type."""
     leaves, shape = [value], list[int]()
     # Level by level: far quicker than value by value for the long lists that matter.
@@ -213,7 +211,7 @@ def _level_error(first: Any, odd: Any, level: int) -> RequestError:
     )
 
 
-def _values(leaves: list[Any], spec: TensorSpec) -> np.ndarray:
+def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
     """Converts a flat list of values."""
     dtype, name = spec.dtype.as_numpy_dtype, spec.dtype.name
     kinds = set(map(type, leaves))
@@ -231,8 +229,7 @@ def _values(leaves: list[Any], spec: TensorSpec) -> np.ndarray:
     if not kinds <= allowed:
         _type_error(leaves, allowed, name)
     if spec.dtype.is_floating:
-        _refuse_losses(leaves, kinds, dtype, _NAMES.get(name, name))
-        return np.array(leaves, dtype=np.float64).astype(dtype)
+        return _floats(leaves, kinds, dtype, _NAMES.get(name, name))
     try:
         return np.array(leaves, dtype=dtype)
     except OverflowError:
@@ -241,29 +238,25 @@ def _values(leaves: list[Any], spec: TensorSpec) -> np.ndarray:
         raise invalid(f"JSON Value: {_show(outside)} Type: Number is not of expected type: {name}") from None
 
 
-def _refuse_losses(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> None:
-    """Raises for numbers that the type cannot hold: whole ones beyond its digits, others beyond its range."""
+def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.ndarray:
+    """Converts numbers that the type can hold: whole ones within its digits, others within its range."""
     # NumPy's own knows no bfloat16.
     limits = ml_dtypes.finfo(dtype)
-    whole, largest = 2 ** (limits.nmant + 1) - 1, float(limits.max)
-    if int in kinds:
-        for leaf in leaves:
-            if type(leaf) is int and abs(leaf) > whole:
-                raise invalid(f"Cannot convert JSON value: {leaf} to {name} without loss of precision.")
-    array = np.array(leaves, dtype=np.float64)
-    beyond = np.isfinite(array) & (np.abs(array) > largest)
-    if beyond.any():
-        shown = leaves[int(beyond.argmax())]
-        raise invalid(f"Cannot convert JSON value: {shown} to {name} without loss of precision.")
+    whole = 2 ** (limits.nmant + 1) - 1
+    lost = [leaf for leaf in leaves if type(leaf) is int and abs(leaf) > whole] if int in kinds else []
+    if not lost:
+        array = np.array(leaves, dtype=np.float64)
+        beyond = np.isfinite(array) & (np.abs(array) > float(limits.max))
+        if not beyond.any():
+            return array.astype(dtype)
+        lost = [leaves[int(beyond.argmax())]]
+    raise invalid(f"Cannot convert JSON value: {lost[0]} to {name} without loss of precision.")
 
 
 def _type_error(leaves: list[Any], allowed: set[type], name: str) -> None:
     leaf = next(leaf for leaf in leaves if type(leaf) not in allowed)
-    kind = _TYPES.get(type(leaf), "Number")
-    if kind == "Bool":
-        kind = str(leaf)
-    expected = _NAMES.get(name, name)
-    raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {expected}")
+    kind = str(leaf) if type(leaf) is bool else _TYPES.get(type(leaf), "Number")
+    raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {_NAMES.get(name, name)}")
 
 
 def _bytes(value: str | dict[str, Any]) -> bytes:
@@ -301,3 +294,101 @@ def _show(value: Any) -> str:
         text = "…"
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def encode(outputs: Arrays, rows: bool) -> bytes:
+    """Writes the answer to a `:predict` request.
+
+    Args:
+        outputs: name -> array. Strings are written as text, or as `{"b64": ...}` where the name ends in
+            `_bytes`; float32 with the fewest digits that give the same float32 again.
+        rows: whether the request came in rows.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT if the outputs are no rows; INTERNAL for text that is not UTF-8.
+
+    Example:
+
+    >>> encode({"y": np.array([2.5, 3.0], np.float32)}, rows=True)
+    b'{"predictions": [2.5, 3.0]}'
+    """
+    outputs = dict(sorted(outputs.items()))
+    if rows:
+        _check_rows(outputs)
+    values = {name: _listed(name, array) for name, array in outputs.items()}
+    if len(values) == 1:
+        (answer,) = values.values()
+    elif rows:
+        names = list(values)
+        answer = [dict(zip(names, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    else:
+        answer = values
+    return json.dumps({"predictions" if rows else "outputs": answer}, ensure_ascii=False).encode("utf-8")
+
+
+def _check_rows(outputs: Arrays) -> None:
+    expected: int | None = None
+    for name, array in outputs.items():
+        if not array.ndim:
+            raise invalid(f"Tensor name: {name} has no shape information ")
+        if expected is not None and len(array) != expected:
+            raise invalid(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {expected}")
+        expected = len(array)
+
+
+def _listed(name: str, array: np.ndarray) -> Any:
+    if array.dtype == object:
+        array = np.vectorize(functools.partial(_text, name), otypes=[object])(array)
+    elif array.dtype.itemsize < 8:
+        array = shortest(array)
+    return array.tolist()
+
+
+def _text(name: str, value: bytes) -> Any:
+    if name.endswith("_bytes"):
+        return {"b64": base64.b64encode(value).decode("ascii")}
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise RequestError(
+            Code.INTERNAL,
+            f"Tensor name: {name} holds bytes that are not UTF-8, and its name ends not in _bytes",
+        ) from None
+
+
+def shortest(array: np.ndarray) -> np.ndarray:
+    """Returns float64 values whose decimal form is the shortest that gives the same float32 again.
+
+    Python writes a float64 with the fewest digits that identify it, 17 for most float32 values. Rounded
+    to the digits that identify the float32, nine at most, it is written with those.
+
+    Args:
+        array: of any shape; arrays that hold no floats are returned as they are.
+
+    Example:
+
+    >>> shortest(np.array([0.2, 1e-3], np.float32)).tolist()
+    [0.2, 0.001]
+    """
+    if array.dtype.kind not in "fV":
+        return array
+    exact = array.astype(np.float64)
+    single = array.astype(np.float32)
+    magnitude = np.abs(exact)
+    # Powers of ten up to 22 are exact, so that one multiplication or division rounds once.
+    plain = (magnitude > 1e-12) & (magnitude < 1e15)
+    exponent = np.floor(np.log10(magnitude, where=plain, out=np.zeros_like(exact))).astype(np.int64)
+    result, open_ = exact.copy(), plain.copy()
+    for digits in range(6, 10):
+        if not open_.any():
+            break
+        places = digits - 1 - exponent
+        scale = 10.0 ** np.abs(places)
+        down = places >= 0
+        rounded = np.where(down, np.rint(exact * scale) / scale, np.rint(exact / scale) * scale)
+        same = open_ & (rounded.astype(np.float32) == single)
+        result[same] = rounded[same]
+        open_ &= ~same
+    for i in np.flatnonzero(~plain & (magnitude > 0) & np.isfinite(exact)):
+        result.flat[i] = float(str(single.flat[i]))
+    return result

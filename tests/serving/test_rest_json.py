@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.serving import rest, rest_answer
-from vsemb.serving.models import Signature, TensorSpec
+from vsemb.serving.models import Signature
+from vsemb.serving.rest_json import Request, decode, encode
 from vsemb.serving.status import Code, RequestError
 
 
 def signature(**inputs: tuple[tf.DType, tuple[int | None, ...]]) -> Signature:
-    return Signature("s", {name: TensorSpec(*spec) for name, spec in inputs.items()}, {}, {})
+    return Signature("s", {name: tf.TensorSpec(shape, dtype) for name, (dtype, shape) in inputs.items()}, {}, {})
 
 
 FLOATS = signature(x=(tf.float32, (None,)))
@@ -24,8 +24,8 @@ TEXTS = signature(text=(tf.string, (None,)))
 TWO = signature(a=(tf.float32, (None,)), b=(tf.string, (None,)))
 
 
-def decoded(body: str | bytes, wanted: Signature = FLOATS) -> rest.Request:
-    return rest.decode(body if isinstance(body, bytes) else body.encode(), lambda name: wanted)
+def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
+    return decode(body if isinstance(body, bytes) else body.encode(), {"serving_default": wanted})
 
 
 @pytest.mark.parametrize(
@@ -145,28 +145,26 @@ def test_what_is_refused(body: str | bytes, wanted: Signature, message: str) -> 
 
 def test_rows_and_columns_of_one_and_of_several_outputs() -> None:
     one = {"y": np.array([2.5, 3.0], np.float32)}
-    assert rest_answer.encode(one, rows=True) == b'{"predictions": [2.5, 3.0]}'
-    assert rest_answer.encode(one, rows=False) == b'{"outputs": [2.5, 3.0]}'
+    assert encode(one, rows=True) == b'{"predictions": [2.5, 3.0]}'
+    assert encode(one, rows=False) == b'{"outputs": [2.5, 3.0]}'
     several = {"n": np.array([2**62, 1]), "flag": np.array([True, False])}
     rows = [{"flag": True, "n": 2**62}, {"flag": False, "n": 1}]
-    assert json.loads(rest_answer.encode(several, rows=True)) == {"predictions": rows}
-    assert json.loads(rest_answer.encode(several, rows=False)) == {"outputs": {"flag": [True, False], "n": [2**62, 1]}}
+    assert json.loads(encode(several, rows=True)) == {"predictions": rows}
+    assert json.loads(encode(several, rows=False)) == {"outputs": {"flag": [True, False], "n": [2**62, 1]}}
 
 
 def test_only_outputs_named_bytes_are_base64() -> None:
     values = np.array([b"\xff\xd8", "é".encode()], dtype=object)
-    assert json.loads(rest_answer.encode({"raw_bytes": values}, rows=True)) == {
-        "predictions": [{"b64": "/9g="}, {"b64": "w6k="}]
-    }
-    assert json.loads(rest_answer.encode({"raw": values[1:]}, rows=True)) == {"predictions": ["é"]}
+    assert json.loads(encode({"raw_bytes": values}, rows=True)) == {"predictions": [{"b64": "/9g="}, {"b64": "w6k="}]}
+    assert json.loads(encode({"raw": values[1:]}, rows=True)) == {"predictions": ["é"]}
     with pytest.raises(RequestError, match="raw holds bytes that are not UTF-8") as caught:
-        rest_answer.encode({"raw": values}, rows=True)
+        encode({"raw": values}, rows=True)
     assert caught.value.code is Code.INTERNAL
 
 
 def test_special_numbers_are_the_literals_of_javascript() -> None:
     values = np.array([np.nan, np.inf, -np.inf], np.float32)
-    assert rest_answer.encode({"y": values}, rows=True) == b'{"predictions": [NaN, Infinity, -Infinity]}'
+    assert encode({"y": values}, rows=True) == b'{"predictions": [NaN, Infinity, -Infinity]}'
 
 
 @pytest.mark.parametrize(
@@ -179,8 +177,8 @@ def test_special_numbers_are_the_literals_of_javascript() -> None:
 def test_what_is_no_rows_can_only_be_asked_for_in_columns(outputs: dict, message: str) -> None:
     outputs = {name: np.asarray(value) for name, value in outputs.items()}
     with pytest.raises(RequestError, match=message):
-        rest_answer.encode(outputs, rows=True)
-    assert b"outputs" in rest_answer.encode(outputs, rows=False)
+        encode(outputs, rows=True)
+    assert b"outputs" in encode(outputs, rows=False)
 
 
 def test_floats_are_written_short_and_come_back_the_same() -> None:
@@ -189,7 +187,7 @@ def test_floats_are_written_short_and_come_back_the_same() -> None:
     ordinary = random.standard_normal(20_000).astype(np.float32)
     edges = np.array([0, -0.0, 0.1, 1e-45, 1.1754944e-38, 3.4028235e38, 16777216, 1e15, 1e-12], np.float32)
     values = np.concatenate([bits[np.isfinite(bits)], ordinary, edges])
-    written = json.loads(rest_answer.encode({"y": values}, rows=False))["outputs"]
+    written = json.loads(encode({"y": values}, rows=False))["outputs"]
     # The value comes back bit by bit, with no more digits than NumPy's shortest form of a float32.
     assert np.array_equal(np.array(written, np.float32).view(np.uint32), values.view(np.uint32))
     digits = [len(repr(one).split("e")[0].strip("-0.").replace(".", "").rstrip("0")) for one in written]

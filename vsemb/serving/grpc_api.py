@@ -1,0 +1,156 @@
+"""The gRPC API: TensorFlow Serving's PredictionService and ModelService."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2
+from tensorflow_serving.apis import predict_pb2
+
+from vsemb.serving.models import Arrays, from_protos
+from vsemb.serving.request_handler import Predictor, aside
+from vsemb.serving.status import Code, RequestError, invalid
+
+LOG = logging.getLogger("vsemb.serving")
+
+
+@contextlib.asynccontextmanager
+async def _reported(context: Any) -> AsyncIterator[None]:
+    """Answers with the status of an error that is raised inside."""
+    try:
+        yield
+    except RequestError as error:
+        failure = error
+    except Exception as error:
+        LOG.exception("unexpected failure of a call")
+        failure = RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}")
+    else:
+        return
+    await context.abort(grpc.StatusCode[failure.code.name], failure.message)
+
+
+def _unimplemented(method: str, fix: str = "Use Predict.") -> Callable[..., Awaitable[None]]:
+    async def answer(self: GrpcApi, request: Any, context: Any) -> None:
+        """Not implemented."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented by this server. {fix}")
+
+    return answer
+
+
+class GrpcApi:
+    """PredictionService and ModelService.
+
+    The methods on tf.Example are not implemented, and the models are those that the server was started with.
+
+    Args:
+        predictor: what runs the requests and knows the models.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    async def Predict(self, request: Any, context: Any) -> Any:
+        """Runs a signature."""
+        async with _reported(context):
+            with self._predictor.admitted("grpc") as call:
+                name, version, label = _asked(request.model_spec)
+                versions = self._predictor.model(name, version)
+                call.model = name
+                with versions.lease(version, label) as (number, model):
+                    signature = model.signature(request.model_spec.signature_name)
+                    call.signature = signature.name
+                    inputs = await aside(request.ByteSize(), from_protos, request.inputs)
+                    outputs = await self._predictor.run(model, signature, inputs, request.output_filter)
+                size = sum(array.nbytes for array in outputs.values())
+                return await aside(size, _response, name, number, signature.name, outputs)
+
+    async def GetModelMetadata(self, request: Any, context: Any) -> Any:
+        """Returns the signatures of a version."""
+        async with _reported(context):
+            if not request.HasField("model_spec"):
+                raise invalid("Missing ModelSpec")
+            if not request.metadata_field:
+                raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+            for field in request.metadata_field:
+                if field != "signature_def":
+                    raise invalid(f"Metadata field {field} is not supported")
+            return self._predictor.metadata(*_asked(request.model_spec))
+
+    async def GetModelStatus(self, request: Any, context: Any) -> Any:
+        """Returns the states of a model's versions."""
+        async with _reported(context):
+            return self._predictor.status(*_asked(request.model_spec))
+
+    Classify = _unimplemented("Classify")
+    Regress = _unimplemented("Regress")
+    MultiInference = _unimplemented("MultiInference")
+    HandleReloadConfigRequest = _unimplemented("HandleReloadConfigRequest", "Start the server with other models.")
+
+
+def _asked(spec: Any) -> tuple[str, int | None, str | None]:
+    """Returns name, version and label of a ModelSpec."""
+    if not spec.name:
+        raise invalid("Missing ModelSpec: the model's name")
+    which = spec.WhichOneof("version_choice")
+    return (
+        spec.name,
+        spec.version.value if which == "version" else None,
+        spec.version_label if which == "version_label" else None,
+    )
+
+
+def _response(name: str, number: int, signature: str, outputs: Arrays) -> Any:
+    response = predict_pb2.PredictResponse()
+    response.model_spec.name = name
+    response.model_spec.version.value = number
+    response.model_spec.signature_name = signature
+    for key, array in outputs.items():
+        response.outputs[key].CopyFrom(to_proto(array))
+    return response
+
+
+# Types of arrays and the fields of TensorProto that hold their values.
+_FIELDS: dict[np.dtype, str] = {
+    np.dtype(object): "string_val",
+    np.dtype(np.float32): "float_val",
+    np.dtype(np.float64): "double_val",
+    np.dtype(np.int64): "int64_val",
+    np.dtype(bool): "bool_val",
+    **{np.dtype(name): "int_val" for name in ("int32", "int16", "int8", "uint8", "uint16")},
+}
+
+
+def to_proto(array: np.ndarray) -> Any:
+    """Converts an array to a TensorProto with its values in the type's own field, e.g. `float_val`.
+
+    TensorFlow Serving fills these fields and many clients read them. `tf.make_tensor_proto` fills
+    `tensor_content` for numbers.
+
+    Example:
+
+    >>> list(to_proto(np.array([0.5, 2.0], np.float32)).float_val)
+    [0.5, 2.0]
+    """
+    field = _FIELDS.get(array.dtype)
+    if field is None:
+        return tf.make_tensor_proto(array)
+    dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
+    if array.dtype.kind == "f" and array.size:
+        # The wire format of a packed field is a tag, a length and the values, as that of `tensor_content` is: no
+        # loop over the values in Python.
+        values = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        packed = tensor_pb2.TensorProto(tensor_content=values).SerializeToString()
+        tag = proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2
+        proto.MergeFromString(bytes([tag]) + packed[1:])
+    else:
+        getattr(proto, field).extend(array.ravel().tolist())
+    for size in array.shape:
+        proto.tensor_shape.dim.add(size=size)
+    return proto
