@@ -14,7 +14,7 @@ from vsemb.data.store import Dataset
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
-from vsemb.search import SearchIndex
+from vsemb.search import read_index
 
 pytest.importorskip("apache_beam", reason="the extra beam is not installed")
 
@@ -43,7 +43,7 @@ def test_the_index_is_that_of_vsemb_index(
     command += ["--run", tiny_pixel_run.path, "--index", tmp_path / "index", "--rows-per-file", 30]
     command += ["--captions"] if kind == "text" else []
     assert embed(*command) == 0
-    found = SearchIndex.open(tmp_path / "index", wanted.source)  # Refuses one of another source.
+    found = read_index(tmp_path / "index", wanted.source)  # Refuses one of another source.
     assert found.items == wanted.items and found.keys == wanted.keys
     # Other batches: sums of float32 in another order.
     np.testing.assert_allclose(found.embeddings, wanted.embeddings, rtol=0, atol=1e-5)

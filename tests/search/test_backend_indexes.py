@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.search import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError, is_index, write_index
+from vsemb.search import (
+    IndexSettings,
+    IndexSource,
+    Item,
+    SearchIndex,
+    StaleIndexError,
+    is_index,
+    read_index,
+    write_index,
+)
 from vsemb.search.backends import NAMES
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
@@ -55,19 +64,19 @@ def settings(request):
 
 @pytest.mark.parametrize("similarity", ["cosine", "order-reversed"])
 def test_scores_are_exact_and_so_is_the_order_among_all_candidates(settings, similarity, tmp_path):
-    if settings.codes is None and similarity != "cosine":
+    if settings.candidate_backend is None and similarity != "cosine":
         pytest.skip("float16 is searched without candidates")
     items, queries = (vectors(count, seed=seed, similarity=similarity) for count, seed in ((150, 0), (4, 1)))
     index = write(tmp_path / "a", items, settings, similarity=similarity, kind="text")
     kept = SearchIndex(np.asarray(index.embeddings, np.float32), index.ids, index.keys, index.source)
     rows, scores = kept.search(queries, 12, exclude=[3, 149])
     # With two left out, a backend is asked for all.
-    candidates = None if settings.codes is None else 148
+    candidates = None if settings.candidate_backend is None else 148
     found = index.search(queries, 12, exclude=[3, 149], candidates=candidates)
     np.testing.assert_allclose(found[1], scores, atol=1e-5)
     assert found[0].tolist() == rows.tolist()
     # However few candidates there are, their scores are exact.
-    few = index.search(queries, 2, exclude=[3], candidates=None if settings.codes is None else 2)
+    few = index.search(queries, 2, exclude=[3], candidates=None if settings.candidate_backend is None else 2)
     assert few[0].shape == (4, 2) and not np.isin(few[0], [3, -1]).any()
     np.testing.assert_allclose(few[1], kept.scores_of(queries, few[0]), atol=1e-5)
     assert len(index.items) == 150
@@ -123,7 +132,7 @@ def test_float16_halves_the_file(tmp_path):
 
 
 def test_damage_in_the_backend_is_noticed(settings, tmp_path):
-    if settings.codes is None:
+    if settings.candidate_backend is None:
         pytest.skip("nothing beside the embeddings")
     write(tmp_path / "a", vectors(50), settings).close()
     backend = tmp_path / "a" / "backend"
@@ -132,12 +141,12 @@ def test_damage_in_the_backend_is_noticed(settings, tmp_path):
             whole = path.read_bytes()
             path.write_bytes(whole[: len(whole) // 2])
             with pytest.raises(DataError, match="damaged"):
-                SearchIndex.open(tmp_path / "a")
+                read_index(tmp_path / "a")
             path.write_bytes(whole)
-    SearchIndex.open(tmp_path / "a").close()
+    read_index(tmp_path / "a").close()
     shutil.rmtree(backend)
     with pytest.raises(DataError, match="cannot be read"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
 
 
 @pytest.mark.parametrize("change", ["items", "dim", "settings", "backend", "recorded"])
@@ -147,7 +156,7 @@ def test_manifests_that_do_not_fit(change, tmp_path):
     good = json.loads(path.read_text())
     path.write_text(json.dumps(good | {change: 3}))
     with pytest.raises(DataError, match="do not fit|broken"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
 
 
 @pytest.mark.parametrize(("backend", "parameter"), [("faiss-ivf", "nprobe"), ("scann", "count")])
@@ -160,7 +169,7 @@ def test_parameters_that_no_backend_takes(backend, parameter, tmp_path):
         manifest["backend"][parameter] = number
         path.write_text(json.dumps(manifest))
         with pytest.raises(DataError, match="is damaged"):
-            SearchIndex.open(tmp_path / "a")
+            read_index(tmp_path / "a")
 
 
 def test_an_older_version_is_stale_and_still_an_index(tmp_path):
@@ -169,7 +178,7 @@ def test_an_older_version_is_stale_and_still_an_index(tmp_path):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
     assert is_index(tmp_path / "a") and not is_index(tmp_path) and not is_index(tmp_path / "none")
     with pytest.raises(StaleIndexError, match="version 1, not 2.*vsemb index"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
 
 
 def test_a_failure_leaves_the_older_index(tmp_path, monkeypatch):
@@ -177,5 +186,5 @@ def test_a_failure_leaves_the_older_index(tmp_path, monkeypatch):
     monkeypatch.setattr("vsemb.search.backends.codes.Int8Codes.build", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write(tmp_path / "a", vectors(6), IndexSettings(dtype="int8"))
-    assert len(SearchIndex.open(tmp_path / "a")) == 5
+    assert len(read_index(tmp_path / "a")) == 5
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -103,7 +103,8 @@ def test_what_is_refused():
 def test_without_candidates_by_inner_product_all_items_are_scored(monkeypatch, tmp_path, dtype):
     # Inner products alone would choose (0, 2) for (.6, .8), whose violation is the second of the three.
     monkeypatch.setattr(similarities.OrderViolation, "candidates_by_inner_product", False)
-    monkeypatch.setattr(module, "default_candidates", lambda k: k)
+    monkeypatch.setattr(module, "EACH", 1)
+    monkeypatch.setattr(module, "FEWEST", 1)
     keys = ["a", "b", "c"]
     index = write_index(tmp_path / "index", ITEMS, np.arange(3), keys, SOURCE, settings=IndexSettings(dtype=dtype))
     assert index.search(QUERY, 1)[0].tolist() == [[0]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.search import IndexSource, SearchIndex, StaleIndexError, write_index
+from vsemb.search import IndexSource, SearchIndex, StaleIndexError, read_index, write_index
 from vsemb.search import index as module
 
 SOURCE = IndexSource("run", "data", ("train", "val"), "image", "cosine")
@@ -106,12 +106,12 @@ def test_bad_searches():
 def test_round_trip_and_replacement(tmp_path):
     items = vectors(4)
     index = write_index(tmp_path / "a", items, np.arange(4) * 10, list("abcd"), SOURCE)
-    for opened in (index, SearchIndex.open(tmp_path / "a"), SearchIndex.open(tmp_path / "a", SOURCE)):
+    for opened in (index, read_index(tmp_path / "a"), read_index(tmp_path / "a", SOURCE)):
         assert len(opened) == 4 and opened.keys == list("abcd") and opened.source == SOURCE
         assert opened.ids.tolist() == [0, 10, 20, 30]
         np.testing.assert_array_equal(opened.embeddings, items)
     write_index(tmp_path / "a", items[:2], np.arange(2), ["x", "y"], SOURCE)
-    assert SearchIndex.open(tmp_path / "a").keys == ["x", "y"]
+    assert read_index(tmp_path / "a").keys == ["x", "y"]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -121,7 +121,7 @@ def test_round_trip_and_replacement(tmp_path):
 def test_a_stale_index_is_refused_with_the_reason(tmp_path, field, value):
     write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
     with pytest.raises(StaleIndexError, match=f"another {field} .*vsemb index"):
-        SearchIndex.open(tmp_path / "a", dataclasses.replace(SOURCE, **{field: value}))
+        read_index(tmp_path / "a", dataclasses.replace(SOURCE, **{field: value}))
 
 
 @pytest.mark.parametrize("name", ["embeddings.npy", "ids.npy", "keys.json"])
@@ -131,15 +131,15 @@ def test_damage_is_noticed(tmp_path, name):
     data[-3] ^= 1
     (tmp_path / "a" / name).write_bytes(data)
     with pytest.raises(DataError, match=f"{name} is damaged"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
     (tmp_path / "a" / name).unlink()
     with pytest.raises(DataError, match=f"{name} cannot be read"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
 
 
 def test_manifests_of_something_else(tmp_path):
     with pytest.raises(DataError, match="No index manifest"):
-        SearchIndex.open(tmp_path / "missing")
+        read_index(tmp_path / "missing")
     write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
     path = tmp_path / "a" / "manifest.json"
     good = json.loads(path.read_text())
@@ -152,7 +152,7 @@ def test_manifests_of_something_else(tmp_path):
     ):
         path.write_text(json.dumps(good | change))
         with pytest.raises(error, match=message):
-            SearchIndex.open(tmp_path / "a")
+            read_index(tmp_path / "a")
 
 
 def test_what_is_not_written(tmp_path):

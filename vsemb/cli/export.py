@@ -38,13 +38,13 @@ def run(arguments: argparse.Namespace) -> None:
     from vsemb.export.servable import signature_table
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
-    from vsemb.search import SearchIndex
+    from vsemb.search import read_index
 
     opened = Run.open(arguments.run)
     if arguments.precision is not None:
         opened = opened.computed_in(arguments.precision)
     options = apply_options(arguments, opened, "run", "export")
-    index = SearchIndex.open(arguments.index) if arguments.index else None
+    index = read_index(arguments.index) if arguments.index else None
     path = export_run(opened, arguments.out, arguments.version, index=index, report=say, **options)
     signatures = signature_table(path)
     print(f"{path}\n")

@@ -66,7 +66,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     dataset = Dataset.open(arguments.data or opened.data_path)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
     for count in arguments.candidates:  # Before the work of embedding.
-        approximate = settings.codes is not None
+        approximate = settings.candidate_backend is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
     where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
     with closing(build_index(opened, dataset, split, kind, out=where, settings=settings)) as index:

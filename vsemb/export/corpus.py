@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search import SearchIndex
-from vsemb.search.candidates import EACH, FEWEST
+from vsemb.search.index import EACH, FEWEST
 from vsemb.search.source import KINDS, items_are_images
 from vsemb.similarities import Similarity
 
@@ -93,7 +93,7 @@ class Corpus:
 
         A similarity is searched exactly, but for one with which inner products find candidates, as an order:
         that is scored exactly for the items with the largest inner products, as many as an index
-        does with a backend, see `vsemb.search.candidates`.
+        does with a backend, see `vsemb.search.index`.
 
         Args:
             queries: (batch, dim) float32 embeddings.

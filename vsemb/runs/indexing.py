@@ -28,6 +28,7 @@ from vsemb.search import (
     candidate_recall,
     check_candidates,
     check_index_directory,
+    read_index,
     stored_settings,
     write_index,
 )
@@ -185,7 +186,7 @@ def open_indexed(
 
         index, run, dataset = open_indexed("indexes/flickr8k")
     """
-    index = SearchIndex.open(directory)
+    index = read_index(directory)
     try:
         path = Path(index.recorded.get("run", "") if run is None else run)
         if run is None and not path.is_dir():
@@ -247,7 +248,7 @@ def open_index(
         report(f"No index at {directory} yet: embedding the {kind}s of {dataset.name}, once.")
         return build_index(run, dataset, split, kind, encoders)
     try:
-        return SearchIndex.open(directory, source)
+        return read_index(directory, source)
     except StaleIndexError as error:
         report(f"{str(error).rpartition(' Make it again')[0]} Embedding anew.")
         return build_index(run, dataset, split, kind, encoders, settings=stored_settings(directory))

@@ -1,13 +1,10 @@
 """Search room: exact and approximate search over embeddings, and arithmetic with them."""
 
-from vsemb.search.arithmetic import combine, resort_by_mean
-from vsemb.search.candidates import check_candidates
+from vsemb.search.arithmetic import abstract, combine, compose, resort_by_mean
 from vsemb.search.comparison import candidate_recall
-from vsemb.search.geometry import abstract, compose
-from vsemb.search.index import SearchIndex
+from vsemb.search.index import SearchIndex, check_candidates
 from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
-from vsemb.search.storage import is_index, stored_settings
-from vsemb.search.writing import check_index_directory, write_index
+from vsemb.search.storage import check_index_directory, is_index, read_index, stored_settings, write_index
 
 __all__ = [
     "IndexSettings",
@@ -22,6 +19,7 @@ __all__ = [
     "combine",
     "compose",
     "is_index",
+    "read_index",
     "resort_by_mean",
     "stored_settings",
     "write_index",

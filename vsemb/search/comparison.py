@@ -7,10 +7,13 @@ finds it, and after its candidates are scored exactly, which is how an index sea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+import timeit
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,7 @@ import numpy as np
 from vsemb.errors import MissingExtraError, invalid_argument
 from vsemb.search.index import SearchIndex
 from vsemb.search.source import IndexSettings
-from vsemb.search.storage import BACKEND
-from vsemb.search.writing import write_index
+from vsemb.search.storage import BACKEND, write_index
 
 #: What is compared.
 COMPARED = (
@@ -122,24 +124,23 @@ def compare(
 
     for each in (plain, *(one for one in settings if one != plain)):
         with tempfile.TemporaryDirectory(prefix="vsemb-compare-") as folder:
+            where = Path(folder) / "index"
             try:
                 start = time.perf_counter()
-                built = write_index(
-                    Path(folder) / "index", embeddings, index.ids, index.keys, index.source, settings=each
-                )
+                built = write_index(where, embeddings, index.ids, index.keys, index.source, settings=each)
                 seconds = time.perf_counter() - start
             except MissingExtraError as error:
                 yield Compared(each.label, missing=str(error))
                 continue
-            try:
+            with contextlib.closing(built):
                 found, _ = built.search(queries, _K, query_kind=query_kind)
-                files = [Path(folder) / "index" / "embeddings.npy"]
-                raw = found
+                files, raw = [where / "embeddings.npy"], found
                 if built.backend is not None:
-                    files = [path for path in (Path(folder) / "index" / BACKEND).rglob("*") if path.is_file()]
+                    files = [path for path in (where / BACKEND).rglob("*") if path.is_file()]
                     raw, _ = built.backend.search(queries, min(_K, len(built)))
                 size = sum(path.stat().st_size for path in files)
                 retrieval = None if own is None else _retrieval(index.ids[found], own)
+                change = base and retrieval and (retrieval[0] - base[0], retrieval[1] - base[1])
                 yield Compared(
                     each.label,
                     bytes_a_vector=size / len(built),
@@ -149,12 +150,8 @@ def compare(
                     recall=recall(raw),
                     reranked=None if built.backend is None else recall(found),
                     retrieval=retrieval,
-                    change=None
-                    if retrieval is None or base is None
-                    else (retrieval[0] - base[0], retrieval[1] - base[1]),
+                    change=change,
                 )
-            finally:
-                built.close()
 
 
 def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:
@@ -163,20 +160,12 @@ def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:
 
 
 def _milliseconds(index: SearchIndex, queries: np.ndarray, query_kind: str | None) -> tuple[float, float]:
-    batch = queries[:_BATCH]
-    index.search(batch, _K, query_kind=query_kind)
-    single = [
-        _seconds(lambda row=row: index.search(queries[row : row + 1], _K, query_kind=query_kind))  # type: ignore[misc]
-        for row in range(min(_SINGLE, len(queries)))
-    ]
-    several = [_seconds(lambda: index.search(batch, _K, query_kind=query_kind)) for _ in range(_ROUNDS)]
+    search = functools.partial(index.search, k=_K, query_kind=query_kind)
+    batch, alone = queries[:_BATCH], queries[:_SINGLE, None]
+    search(batch)
+    single = [timeit.timeit(functools.partial(search, query), number=1) for query in alone]
+    several = timeit.repeat(functools.partial(search, batch), number=1, repeat=_ROUNDS)
     return 1e3 * float(np.median(single)), 1e3 * float(np.median(several)) / len(batch)
-
-
-def _seconds(function: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 def candidate_recall(

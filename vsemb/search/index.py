@@ -1,16 +1,20 @@
-"""An index: embeddings on disk, searched block by block, or among candidates that a backend finds.
+"""An index: embeddings that are searched block by block, or among candidates that a backend or inner products find.
 
-It fits its run and dataset or it is refused: embeddings of other weights are not comparable, and nothing
-would show it. Its files are described in `vsemb.search.storage`.
+Order violations are sums over dimensions that no matrix product gives, and cost several times as much. But
+for embeddings of unit length E(x, y) + E(y, x) = ||x - y||² = 2 - 2 x·y, and what has a small violation has
+a large inner product. On Flickr8k's validation split with the recipe `order-embedding`,
+`vsemb index RUN --split val --candidates 50` finds 100.0 % of the exact ten best images of 1,000 for a
+caption, and with `--captions` 99.9 % of the ten best captions of 5,000. Adding the items' L1 norms, which
+tell the two directions apart, or fitting a quadratic of every dimension misses fewer still; neither is worth
+its cost where so few are missed.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +23,18 @@ from keras import ops
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search.arithmetic import resort_by_mean
 from vsemb.search.backends import Backend
-from vsemb.search.best import BLOCK, best_of, best_of_blocks
-from vsemb.search.candidates import check_candidates, default_candidates
-from vsemb.search.scan import FEWEST_QUERIES, Rounding, rounding, scan
+from vsemb.search.scan import BLOCK, FEWEST_QUERIES, Rounding, best_of, best_of_blocks, rounding, scan
 from vsemb.search.source import KINDS, IndexSettings, IndexSource, Item, items_are_images
-from vsemb.search.storage import read_parts
+from vsemb.similarities import Similarity
+from vsemb.similarities import get as get_similarity
 
 _BLOCK = BLOCK
 # Fewer are scored faster than their rounding is measured.
 _FEWEST_ITEMS = 10_000
+
+
+#: Candidates of a backend for each result, and the fewest of them.
+EACH, FEWEST = 10, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +71,6 @@ class SearchIndex:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @classmethod
-    def open(cls, directory: str | os.PathLike[str], expected: IndexSource | None = None) -> SearchIndex:
-        """Opens an index and verifies all of its files.
-
-        Args:
-            directory: where it lies.
-            expected: what it must have been made from; None takes it as it is.
-
-        Raises:
-            StaleIndexError: if it was made from something else.
-            DataError: if it is missing, damaged or of another version.
-            MissingExtraError: if its backend is not installed.
-        """
-        return cls(**read_parts(Path(directory), expected))
 
     @property
     def dim(self) -> int:
@@ -122,7 +114,7 @@ class SearchIndex:
             exclude: rows never to return.
             query_kind: what the queries are, `"image"` or `"text"`; None for the other kind than the items.
             candidates: score exactly only so many items for each query, those with the largest inner
-                product, see `vsemb.search.candidates`. None scores all, or with a backend that is not exact
+                product, see above. None scores all, or with a backend that is not exact
                 ten for each result and at least 100, where inner products find candidates.
 
         Returns:
@@ -142,23 +134,25 @@ class SearchIndex:
         if queries.ndim != 2 or queries.shape[1] != self.dim or not np.isfinite(queries).all():
             raise invalid_argument("queries", queries.shape, f"finite numbers of shape (queries, {self.dim})")
         excluded = np.unique(np.asarray(exclude, np.int64))
+        left = len(self) - len(excluded)
         similarity = self.source.scored_by
+        score = functools.partial(self._scores, query_kind=query_kind)
         if candidates is not None:
             check_candidates(candidates, k, similarity, approximate=self.backend is not None)
         elif self.backend is not None and similarity.candidates_by_inner_product:
-            candidates = default_candidates(k)
+            candidates = max(EACH * k, FEWEST)
+        k = min(k, left)
         if candidates is None:
             if similarity.inner_product:
                 return self._nearest(queries, k, excluded)
-            return self._best(queries, k, excluded, lambda items: self._scores(items, queries, query_kind))
-        rows = self._candidates(queries, min(candidates, len(self) - len(excluded)), excluded)
-        few = np.flatnonzero((rows >= 0).sum(axis=1) < min(k, len(self) - len(excluded)))
-        rows, scores = self._rescored(queries, np.sort(rows, axis=1), k, query_kind)
+            return self._best(queries, k, excluded, score)
+        rows = self._candidates(queries, min(candidates, left), excluded)
+        few = np.flatnonzero((rows >= 0).sum(axis=1) < k)
+        rows = np.sort(rows, axis=1)
+        where, scores = best_of(self.scores_of(queries, rows, query_kind=query_kind), k)
+        rows = np.take_along_axis(rows, where, axis=1)
         if len(few):  # A backend may find less than is wanted, and says so.
-            some = queries[few]
-            rows[few], scores[few] = self._best(
-                some, rows.shape[1], excluded, lambda items: self._scores(items, some, query_kind)
-            )
+            rows[few], scores[few] = self._best(queries[few], rows.shape[1], excluded, score)
         return rows, scores
 
     def scores_of(self, queries: np.ndarray, rows: np.ndarray, *, query_kind: str | None = None) -> np.ndarray:
@@ -172,12 +166,13 @@ class SearchIndex:
         Returns:
             (queries, n) float32, -inf where the row is -1.
         """
-        exact = np.zeros(rows.shape, np.float32)
+        similarity, exact = self.source.scored_by, np.zeros(rows.shape, np.float32)
         block = max(1, _BLOCK // max(1, rows.shape[1] * queries.shape[1]))
         for start in range(0, len(queries), block):
             here = slice(start, start + block)
             items = np.asarray(self.embeddings[rows[here]], np.float32)
-            exact[here] = self._pair_scores(items, queries[here, None], query_kind)
+            pair = self._directed(items, queries[here, None], query_kind)
+            exact[here] = ops.convert_to_numpy(similarity.pair_scores(*pair))
         return np.where(rows < 0, -np.inf, exact)
 
     def _candidates(self, queries: np.ndarray, count: int, excluded: np.ndarray) -> np.ndarray:
@@ -198,44 +193,59 @@ class SearchIndex:
 
     def _nearest(self, queries: np.ndarray, k: int, excluded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k largest inner products."""
-        k = min(k, len(self) - len(excluded))
         if k and len(queries) >= FEWEST_QUERIES and len(self) >= _FEWEST_ITEMS:
             found = scan(self.embeddings, queries, k, excluded, self._rounding)
             if found is not None:
                 return found
-        return self._best(queries, k, excluded, lambda items: queries @ items.T)
+        return self._best(queries, k, excluded, lambda items, queries: queries @ items.T)
 
     def _best(
-        self, queries: np.ndarray, k: int, excluded: np.ndarray, score: Callable[[np.ndarray], np.ndarray]
+        self, queries: np.ndarray, k: int, excluded: np.ndarray, score: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         def block(start: int, stop: int) -> np.ndarray:
-            found = score(np.asarray(self.embeddings[start:stop], np.float32))  # (queries, rows)
+            found = score(np.asarray(self.embeddings[start:stop], np.float32), queries)  # (queries, rows)
             here = excluded[(excluded >= start) & (excluded < stop)]
             found[:, here - start] = -np.inf
             return found
 
-        k = min(k, len(self) - len(excluded))
         return best_of_blocks(block, len(self), len(queries), k, queries.shape[1], _BLOCK)
-
-    def _rescored(
-        self, queries: np.ndarray, rows: np.ndarray, k: int, query_kind: str | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        where, scores = best_of(self.scores_of(queries, rows, query_kind=query_kind), k)
-        return np.take_along_axis(rows, where, axis=1), scores
 
     def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = self.source.scored_by
         if similarity.inner_product:
             # The same sum for either side, without a copy of the items.
             return queries @ items.T
-        item_tensor, query_tensor = ops.convert_to_tensor(items), ops.convert_to_tensor(queries)
+        scores = similarity.scores(*self._directed(items, queries, query_kind))
         if items_are_images(self.source.kind, query_kind):
-            scores = ops.transpose(similarity.scores(item_tensor, query_tensor))
-        else:
-            scores = similarity.scores(query_tensor, item_tensor)
+            scores = ops.transpose(scores)
         return np.array(ops.convert_to_numpy(scores))  # (queries, items)
 
-    def _pair_scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
-        similarity = self.source.scored_by
+    def _directed(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> tuple[Any, Any]:
+        """Returns what is scored as images and what as texts."""
         pair = (items, queries) if items_are_images(self.source.kind, query_kind) else (queries, items)
-        return ops.convert_to_numpy(similarity.pair_scores(*map(ops.convert_to_tensor, pair)))
+        return ops.convert_to_tensor(pair[0]), ops.convert_to_tensor(pair[1])
+
+
+def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, approximate: bool = False) -> None:
+    """Refuses numbers of candidates that make no sense.
+
+    Args:
+        candidates: items scored exactly for each query.
+        k: results wanted.
+        similarity: the similarity, or its kind.
+        approximate: whether a backend finds them, and not the inner products of all items.
+
+    Raises:
+        InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, one
+            for which they choose none, or fewer candidates than k.
+    """
+    similarity = get_similarity(similarity)
+    why = None
+    if not similarity.candidates_by_inner_product:
+        why = "Inner products find no candidates for it, and all items are scored: leave it out."
+    elif similarity.inner_product and not approximate:
+        why = "Its scores are inner products, by which candidates would be chosen: leave it out."
+    if why is not None:
+        raise invalid_argument("candidates", candidates, f"none with the similarity {similarity.kind!r}", why)
+    if candidates < k:
+        raise invalid_argument("candidates", candidates, f"an integer >= {k}, the number of results")

@@ -94,8 +94,8 @@ class IndexSettings:
 
     Example:
 
-    >>> IndexSettings("exact", "binary").codes
-    'binary'
+    >>> IndexSettings("exact", "binary").candidate_backend.__name__
+    'BinaryCodes'
     """
 
     backend: str = "exact"
@@ -114,7 +114,7 @@ class IndexSettings:
                 f"one of {', '.join(KEPT)} with the backend {self.backend!r}",
                 "It has codes of its own; the dtype is that of the embeddings kept beside them.",
             )
-        known = backends.BACKENDS[self.codes].parameters if self.codes else ()
+        known = self.candidate_backend.parameters if self.candidate_backend else ()
         for name in self.parameters:
             if name not in known:
                 raise invalid_argument(
@@ -124,11 +124,9 @@ class IndexSettings:
                 )
 
     @property
-    def codes(self) -> str | None:
-        """Name of the backend class that finds candidates; None where all items are scored exactly."""
-        if self.backend != "exact":
-            return self.backend
-        return None if self.dtype in KEPT else self.dtype
+    def candidate_backend(self) -> type[backends.Backend] | None:
+        """The backend that finds candidates; None where all items are scored exactly."""
+        return backends.BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
 
     @property
     def kept(self) -> str:

@@ -7,6 +7,7 @@ nowhere else, so a request whose client has gone is dropped before it costs anyt
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -106,8 +107,9 @@ class Batcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for key in [key for key, group in self._groups.items() if self._prune(group)]:
-            del self._groups[key]
+        for group in self._groups.values():
+            group.items = deque(item for item in group.items if not item.future.done())
+        self._groups = {key: group for key, group in self._groups.items() if group.items}
         while self._running < self._threads and self._groups:
             now = time.monotonic()
             key, group = min(self._groups.items(), key=lambda entry: self._due(entry[1]))
@@ -118,14 +120,8 @@ class Batcher:
             if not group.items:
                 del self._groups[key]
             self._running += 1
-            task = asyncio.ensure_future(self._execute(group, items))
-            task.add_done_callback(self._done)
-
-    @staticmethod
-    def _prune(group: _Group) -> bool:
-        if any(item.future.done() for item in group.items):
-            group.items = deque(item for item in group.items if not item.future.done())
-        return not group.items
+            batch = asyncio.get_running_loop().run_in_executor(self._executor, self._compute, group, items)
+            batch.add_done_callback(functools.partial(self._answer, items))
 
     def _due(self, group: _Group) -> float:
         oldest = group.items[0].arrived
@@ -140,20 +136,16 @@ class Batcher:
             rows += items[-1].rows
         return items
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _answer(self, items: list[_Item], batch: asyncio.Future[list[Arrays | Exception]]) -> None:
         self._running -= 1
-        self._pump()
-
-    async def _execute(self, group: _Group, items: list[_Item]) -> None:
-        loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._executor, self._compute, group, items)
-        for item, result in zip(items, results, strict=True):
+        for item, result in zip(items, batch.result(), strict=True):
             if item.future.done():
                 continue
-            if isinstance(result, BaseException):
+            if isinstance(result, Exception):
                 item.future.set_exception(result)
             else:
                 item.future.set_result(result)
+        self._pump()
 
     def _compute(self, group: _Group, items: list[_Item]) -> list[Arrays | Exception]:
         """Returns each item's outputs or its error; runs in a thread."""

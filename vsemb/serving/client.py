@@ -141,13 +141,13 @@ class Client(AbstractContextManager["Client"]):
     ) -> None:
         if version is not None and label is not None:
             raise invalid_argument("label", label, "no label where a version is given", "Leave one out.")
-        if version is not None and not _is_integer(version, 0, 2**63 - 1):
+        if version is not None and not is_integer(version, 0, 2**63 - 1):
             raise invalid_argument("version", version, "an integer >= 0 and below 2**63")
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise invalid_argument("timeout", timeout, "a number of seconds > 0")
         counts = (("retries", retries, 0), ("batch_size", batch_size, 1), ("batch_bytes", batch_bytes, 1))
         for name, count, least in counts:
-            if not _is_integer(count, least):
+            if not is_integer(count, least):
                 raise invalid_argument(name, count, f"an integer >= {least}")
         if parser is not None and not isinstance(parser, str | os.PathLike) and not callable(parser):
             raise invalid_argument("parser", parser, "a parser's name, its path, or a function")
@@ -324,7 +324,7 @@ class Client(AbstractContextManager["Client"]):
         Raises:
             VsembError: as `predict`.
         """
-        if not _is_integer(k, 1, 1000):
+        if not is_integer(k, 1, 1000):
             raise invalid_argument("k", k, "an integer from 1 to 1000")
         rows = len(next(iter(queries.values())))
         answer = self.predict(signature, **queries, k=np.full(rows, k, np.int32))
@@ -455,5 +455,6 @@ def _refuse_one(name: str, values: object) -> None:
         raise invalid_argument(name, type(values).__name__, "a list, with one entry for each row")
 
 
-def _is_integer(value: Any, least: int, most: float = math.inf) -> bool:
+def is_integer(value: Any, least: int, most: float = math.inf) -> bool:
+    """Whether a value is an integer, and no bool, from `least` to `most`."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)

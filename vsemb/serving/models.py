@@ -112,14 +112,12 @@ class LoadedModel:
         self.path = Path(path)
         self.name = self.path.parent.name if name is None else name
         try:
-            graphs = read_saved_model(self.path).meta_graphs
-            served = [graph.signature_def for graph in graphs if list(graph.meta_info_def.tags) == ["serve"]]
-            if not served:
-                raise DataError("it has no graph with the tag `serve`.")
-            self.signature_defs: dict[str, Any] = dict(served[0])
             # Kept, since the signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(os.fspath(path), tags=["serve"])
             self._functions = dict(self._loaded.signatures)
+            graphs = read_saved_model(self.path).meta_graphs
+            served = next(graph for graph in graphs if list(graph.meta_info_def.tags) == ["serve"])
+            self.signature_defs: dict[str, Any] = dict(served.signature_def)
         except Exception as error:
             # Any exception of the loader means an invalid SavedModel.
             raise DataError(f"Cannot load {path} as a SavedModel: {_first_line(error)}") from error

@@ -116,7 +116,7 @@ class Predictor:
             raise RequestError(Code.NOT_FOUND, f"Could not find {which} of model {name}")
         response = get_model_status_pb2.GetModelStatusResponse()
         for one in found:
-            status = response.model_version_status.add(version=one.number, state=int(one.state))
+            status = response.model_version_status.add(version=one.number, state=one.state)
             if one.error:
                 # google.rpc.Code UNKNOWN, which TensorFlow Serving reports for most failures to load.
                 status.status.error_code = 2

@@ -84,11 +84,8 @@ class RestApi:
             return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
 
     def _error(self, error: RequestError) -> web.Response:
-        response = web.json_response({"error": error.message}, status=error.http_status)
-        if error.http_status == 503:
-            response.headers["Retry-After"] = "1"
-        if error.http_status == 405:
-            response.headers["Allow"] = "GET, POST"
+        headers = {503: {"Retry-After": "1"}, 405: {"Allow": "GET, POST"}}.get(error.http_status)
+        response = web.json_response({"error": error.message}, status=error.http_status, headers=headers)
         if error.http_status in (408, 413):
             # The rest of the body, if any, is not read.
             response.force_close()

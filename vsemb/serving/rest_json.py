@@ -107,31 +107,29 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _from_rows(instances: list[Any], specs: Mapping[str, tf.TensorSpec]) -> Arrays:
-    first = instances[0]
-    if not _is_object(first) and len(specs) > 1:
+    named = _is_object(instances[0])
+    if not named and len(specs) > 1:
         raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors "
             "required as per tensorinfo_map"
         )
-    if not _is_object(first):
-        for i, instance in enumerate(instances):
-            if _is_object(instance):
-                raise invalid(f"Expecting value/list but got object at item {i} of input list")
+    for i, instance in enumerate(instances):
+        if _is_object(instance) != named:
+            found = "object but got list" if named else "value/list but got object"
+            raise invalid(f"Expecting {found} at item {i} of input list")
+    if not named:
         (name,) = specs
         return {name: _stack(instances, specs[name], lambda i: f"Failed to process element: {i}")}
-    names = set(specs)
     for i, instance in enumerate(instances):
-        if not _is_object(instance):
-            raise invalid(f"Expecting object but got list at item {i} of input list")
-        for name in instance.keys() - names:
+        for name in instance.keys() - specs.keys():
             raise invalid(
                 f"Failed to process element: {i} key: {name} of 'instances' list. "
                 f"Error: INVALID_ARGUMENT: JSON object: does not have named input: {name}"
             )
-        if instance.keys() != names:
+        if instance.keys() != specs.keys():
             raise invalid(
                 f"Failed to process element: {i} of 'instances' list. JSON object: {_show(instance)} "
-                f"keys must be equal to: {','.join(sorted(names))}"
+                f"keys must be equal to: {','.join(sorted(specs))}"
             )
     return {
         name: _stack(
@@ -214,20 +212,23 @@ def _level_error(first: Any, odd: Any, level: int) -> RequestError:
 def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
     """Converts a flat list of values."""
     dtype, name = spec.dtype.as_numpy_dtype, spec.dtype.name
-    kinds = set(map(type, leaves))
     if name == "string":
-        if not kinds <= {str, dict}:
-            _type_error(leaves, {str, dict}, name)
+        allowed: set[type] = {str, dict}
+    elif name == "bool":
+        allowed = {bool}
+    elif spec.dtype.is_floating or spec.dtype.is_integer:
+        allowed = {int, float} if spec.dtype.is_floating else {int}
+    else:
+        raise RequestError(Code.UNIMPLEMENTED, f"Conversion of JSON values to type: {name}")
+    kinds = set(map(type, leaves))
+    if not kinds <= allowed:
+        leaf = next(leaf for leaf in leaves if type(leaf) not in allowed)
+        kind = str(leaf) if type(leaf) is bool else _TYPES.get(type(leaf), "Number")
+        raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {_NAMES.get(name, name)}")
+    if name == "string":
         array = np.empty(len(leaves), dtype=object)
         array[:] = [_bytes(leaf) for leaf in leaves]
         return array
-    allowed: set[type] = {bool} if name == "bool" else {int}
-    if spec.dtype.is_floating:
-        allowed = {int, float}
-    elif name != "bool" and not spec.dtype.is_integer:
-        raise RequestError(Code.UNIMPLEMENTED, f"Conversion of JSON values to type: {name}")
-    if not kinds <= allowed:
-        _type_error(leaves, allowed, name)
     if spec.dtype.is_floating:
         return _floats(leaves, kinds, dtype, _NAMES.get(name, name))
     try:
@@ -251,12 +252,6 @@ def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.nd
             return array.astype(dtype)
         lost = [leaves[int(beyond.argmax())]]
     raise invalid(f"Cannot convert JSON value: {lost[0]} to {name} without loss of precision.")
-
-
-def _type_error(leaves: list[Any], allowed: set[type], name: str) -> None:
-    leaf = next(leaf for leaf in leaves if type(leaf) not in allowed)
-    kind = str(leaf) if type(leaf) is bool else _TYPES.get(type(leaf), "Number")
-    raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {_NAMES.get(name, name)}")
 
 
 def _bytes(value: str | dict[str, Any]) -> bytes:

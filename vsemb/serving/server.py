@@ -239,12 +239,9 @@ class Server:
     def _bind_grpc(self, server: grpc.aio.Server) -> None:
         address = f"[{self.host}]" if ":" in self.host else self.host
         try:
-            bound = server.add_insecure_port(f"{address}:{self.grpc_port}")
+            self.grpc_port = server.add_insecure_port(f"{address}:{self.grpc_port}")
         except RuntimeError as error:
             raise self._taken("port", self.grpc_port) from error
-        if not bound:
-            raise self._taken("port", self.grpc_port)
-        self.grpc_port = bound
 
     def _taken(self, name: str, port: int, reason: str | None = None) -> DataError:
         # What `create_server` adds names the address again.

@@ -100,6 +100,7 @@ class VersionStatus:
     error_message: str = ""
 
 
+@dataclass(eq=False)
 class Transport(abc.ABC):
     """A way to a model on a server. Each call is one attempt; methods may be called from several threads.
 
@@ -110,13 +111,18 @@ class Transport(abc.ABC):
         label: a label; None for none.
     """
 
+    where: str
+    model: str
+    version: int | None
+    label: str | None
+
     #: The API's name, and the HTTP status of its answers.
     api: ClassVar[str]
     success: ClassVar[int | None] = None
 
-    def __init__(self, where: str, model: str, version: int | None, label: str | None) -> None:
-        self.where = where
-        self.model, self.version, self.label = model, version, label
+    @abc.abstractmethod
+    def __post_init__(self) -> None:
+        """Prepares the connections; the first call makes them."""
 
     @abc.abstractmethod
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
@@ -213,13 +219,12 @@ class RestTransport(Transport):
 
     api, success = "REST", 200
 
-    def __init__(self, where: str, model: str, version: int | None, label: str | None) -> None:
-        super().__init__(where, model, version, label)
-        self._base = f"{where}/v1/models/{quote(model, safe='')}"
-        if label is not None:
-            self._base += f"/labels/{quote(label, safe='')}"
-        elif version is not None:
-            self._base += f"/versions/{version}"
+    def __post_init__(self) -> None:
+        self._base = f"{self.where}/v1/models/{quote(self.model, safe='')}"
+        if self.label is not None:
+            self._base += f"/labels/{quote(self.label, safe='')}"
+        elif self.version is not None:
+            self._base += f"/versions/{self.version}"
         self._pool = urllib3.PoolManager(maxsize=16, retries=False)
 
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
@@ -341,14 +346,13 @@ class GrpcTransport(Transport):
 
     api = "gRPC"
 
-    def __init__(self, where: str, model: str, version: int | None, label: str | None) -> None:
-        super().__init__(where, model, version, label)
+    def __post_init__(self) -> None:
         try:
             import grpc
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
         except ImportError as error:
             raise missing_extra("tensorflow-serving-api", "serving") from error
-        scheme, target = where.split("://")
+        scheme, target = self.where.split("://")
         if scheme == "grpcs":
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)
         else:

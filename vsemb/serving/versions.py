@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus as State
 
 from vsemb.errors import DataError
 from vsemb.export.versions import existing_versions
@@ -27,23 +28,13 @@ LOG = logging.getLogger("vsemb.serving")
 Policy = str | Sequence[int]
 
 
-class State(enum.IntEnum):
-    """The states of ModelVersionStatus, by name and number."""
-
-    START = 10
-    LOADING = 20
-    AVAILABLE = 30
-    UNLOADING = 40
-    END = 50
-
-
 @dataclass
 class Version:
     """One version's state.
 
     Attributes:
         number: the version.
-        state: where it is in its life.
+        state: where it is in its life, a state of ModelVersionStatus.
         error: why it could not be loaded; empty otherwise.
         model: what is served; None before and after.
         users: requests that hold it.
@@ -51,7 +42,7 @@ class Version:
     """
 
     number: int
-    state: State = State.START
+    state: int = State.START
     error: str = ""
     model: LoadedModel | None = None
     users: int = 0
@@ -96,7 +87,7 @@ class ModelVersions:
     @property
     def available(self) -> list[int]:
         """The numbers of the versions that answer requests, ascending."""
-        return sorted(number for number, version in self.versions.items() if version.state is State.AVAILABLE)
+        return sorted(number for number, version in self.versions.items() if version.state == State.AVAILABLE)
 
     def labelled(self, label: str) -> int:
         """Returns the number of a labelled version.
@@ -187,7 +178,7 @@ class ModelVersions:
 
     async def _load(self, number: int) -> bool:
         version = self.versions.setdefault(number, Version(number))
-        if version.state is State.AVAILABLE:
+        if version.state == State.AVAILABLE:
             return True
         path = self.base / str(number)
         seen = await asyncio.to_thread(_contents, path)
@@ -212,7 +203,7 @@ class ModelVersions:
             self._drop_if_idle(self.versions[number])
 
     def _drop_if_idle(self, version: Version) -> None:
-        if version.state is State.UNLOADING and not version.users:
+        if version.state == State.UNLOADING and not version.users:
             version.model, version.state = None, State.END
             LOG.info("%s: version %d is unloaded.", self.name, version.number)
 

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
-from vsemb.search import IndexSettings, IndexSource, SearchIndex, write_index
+from vsemb.search import IndexSettings, IndexSource, read_index, write_index
 from vsemb.search.backends.milvus_collection import TOKEN, MilvusCollection
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
@@ -63,10 +63,10 @@ def test_a_server_by_uri(server, tmp_path, monkeypatch):
         patch.setattr(MilvusCollection, "_fill", lambda self, *_: self.client.no_such or 1 / 0, raising=True)
         patch.setattr("pymilvus.MilvusClient.no_such", None, raising=False)
         write(tmp_path / "a", 10, settings)
-    assert client.list_collections() == [second] and len(SearchIndex.open(tmp_path / "a")) == 20
+    assert client.list_collections() == [second] and len(read_index(tmp_path / "a")) == 20
     client.drop_collection(second)
     with pytest.raises(DataError, match="no collection"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
 
 
 def test_nobody_at_the_uri(tmp_path):
@@ -84,7 +84,7 @@ def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypat
     for name in ("pymilvus.decorators", "milvus_lite.adapter.grpc.servicer"):
         monkeypatch.setattr(logging.getLogger(name), "handle", said.append)
     with pytest.raises(DataError, match=r"Milvus cannot open .*schema\.json' is not valid JSON[^.]*\.$"):
-        SearchIndex.open(tmp_path / "a")
+        read_index(tmp_path / "a")
     assert not said
 
 
@@ -109,9 +109,9 @@ _SEARCH = """
 import sys
 import numpy as np
 from vsemb.errors import DataError
-from vsemb.search import SearchIndex
+from vsemb.search import read_index
 try:
-    print(SearchIndex.open(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
+    print(read_index(sys.argv[1]).search(np.ones((1, 8), np.float32), 2)[0].shape)
 except DataError as error:
     print(error)
 """
@@ -122,7 +122,7 @@ def test_a_process_that_forgets_to_close_ends(tmp_path):
     command = [sys.executable, "-c", _SEARCH, str(tmp_path / "a")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "(1, 2)\n", done.stderr
-    index = SearchIndex.open(tmp_path / "a")
+    index = read_index(tmp_path / "a")
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     index.close()
     assert "one process at a time" in done.stdout and "Traceback" not in done.stderr

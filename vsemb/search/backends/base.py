@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from vsemb.errors import invalid_argument
+
 
 class Backend(abc.ABC):
     """Vectors in a form that is searched fast or held small."""
@@ -17,8 +19,6 @@ class Backend(abc.ABC):
     parameters: ClassVar[tuple[str, ...]] = ()
     #: Whether the files change when they are opened, so that no checksum can be kept of them.
     changes: ClassVar[bool] = False
-    #: Whether it finds the same as the exact search, up to rounding.
-    exact: ClassVar[bool] = False
 
     @classmethod  # noqa: B027
     def check(cls) -> None:
@@ -82,3 +82,13 @@ class Backend(abc.ABC):
     @classmethod  # noqa: B027
     def replaced(cls, directory: Path) -> None:
         """Lets go of files that were at `directory` and are others now."""
+
+
+def check_count(name: str, value: int, most: int, of: str) -> None:
+    """Refuses a parameter that is no number of things.
+
+    Raises:
+        InvalidArgumentError: for a value below 1 or above `most`, the number of `of`.
+    """
+    if not 1 <= value <= most:
+        raise invalid_argument(name, value, f"an integer from 1 to {most}, the number of {of}")

@@ -10,14 +10,15 @@ those of cosines do, and else its median, since embeddings of an order have no n
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from vsemb.search.backends.base import Backend
-from vsemb.search.best import best_of_blocks
+from vsemb.search.scan import best_of_blocks
 
 # Rows encoded at a time.
 _ROWS = 1 << 14
@@ -26,17 +27,43 @@ _SAMPLE = 10_000
 _WORD = 64
 
 
-class Int8Codes(Backend):
-    """One byte a dimension and one scale a vector."""
+class _Codes(Backend):
+    """Codes of the items, mapped from the disk, and the calibration that tells what they mean."""
 
-    def __init__(self, codes: np.ndarray, scales: np.ndarray) -> None:
-        self.codes, self.scales = codes, scales
+    #: Name of the file of the calibration.
+    file: ClassVar[str]
+
+    def __init__(self, codes: np.ndarray, calibration: np.ndarray) -> None:
+        self.codes, self.calibration = codes, calibration
 
     def __len__(self) -> int:
         return len(self.codes)
 
     @classmethod
+    @abc.abstractmethod
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the codes of vectors and their calibration."""
+
+    @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        codes, calibration = cls._encoded(vectors)
+        np.save(directory / "codes.npy", codes, allow_pickle=False)
+        np.save(directory / cls.file, calibration, allow_pickle=False)
+        return {}
+
+    @classmethod
+    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
+        codes = np.load(directory / "codes.npy", mmap_mode="r", allow_pickle=False)
+        return cls(codes, np.load(directory / cls.file, allow_pickle=False))
+
+
+class Int8Codes(_Codes):
+    """One byte a dimension and one scale a vector, the calibration."""
+
+    file = "scales.npy"
+
+    @classmethod
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         codes, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
         for start in range(0, len(vectors), _ROWS):
             here = slice(start, start + _ROWS)
@@ -45,58 +72,42 @@ class Int8Codes(Backend):
             scales[here] = largest / 127
             # A vector of zeros stays one.
             codes[here] = np.rint(block * (127 / np.where(largest > 0, largest, 1))[:, None])
-        np.save(directory / "codes.npy", codes, allow_pickle=False)
-        np.save(directory / "scales.npy", scales, allow_pickle=False)
-        return {}
-
-    @classmethod
-    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        codes = np.load(directory / "codes.npy", mmap_mode="r", allow_pickle=False)
-        return cls(codes, np.load(directory / "scales.npy", allow_pickle=False))
+        return codes, scales
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         def score(start: int, stop: int) -> np.ndarray:
             block = self.codes[start:stop].astype(np.float32)
-            return (queries @ block.T) * self.scales[start:stop]
+            return (queries @ block.T) * self.calibration[start:stop]
 
         return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
 
 
-class BinaryCodes(Backend):
-    """One bit a dimension."""
+class BinaryCodes(_Codes):
+    """One bit a dimension, by thresholds, the calibration."""
 
-    def __init__(self, codes: np.ndarray, thresholds: np.ndarray) -> None:
-        self.codes, self.thresholds = codes, thresholds
-
-    def __len__(self) -> int:
-        return len(self.codes)
+    file = "thresholds.npy"
 
     @classmethod
-    def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def _encoded(cls, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         thresholds = bit_thresholds(vectors)
-        codes = np.concatenate(
-            [_words(pack_bits(vectors[start : start + _ROWS], thresholds)) for start in range(0, len(vectors), _ROWS)]
-        )
-        np.save(directory / "codes.npy", codes, allow_pickle=False)
-        np.save(directory / "thresholds.npy", thresholds, allow_pickle=False)
-        return {}
-
-    @classmethod
-    def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        codes = np.load(directory / "codes.npy", mmap_mode="r", allow_pickle=False)
-        return cls(codes, np.load(directory / "thresholds.npy", allow_pickle=False))
+        blocks = [vectors[start : start + _ROWS] for start in range(0, len(vectors), _ROWS)]
+        return np.concatenate([_words(pack_bits(block, thresholds)) for block in blocks]), thresholds
 
     def search(self, queries: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        asked = _words(pack_bits(queries, self.thresholds))
+        asked = _words(pack_bits(queries, self.calibration))
 
         def score(start: int, stop: int) -> np.ndarray:
             block = self.codes[start:stop]
-            scores = np.empty((len(asked), len(block)), np.float32)
-            for row, query in enumerate(asked):
-                scores[row] = -_count_bits(block ^ query)
-            return scores
+            counts = [-_count_bits(block ^ query) for query in asked]
+            return np.array(counts, np.float32).reshape(len(asked), len(block))
 
         return best_of_blocks(score, len(self), len(queries), n, queries.shape[1])
+
+
+def sample(vectors: np.ndarray, most: int) -> np.ndarray:
+    """Returns vectors drawn from all, in their order: (at most `most`, dim) float32."""
+    drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
+    return np.ascontiguousarray(vectors[drawn], np.float32)
 
 
 def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
@@ -105,10 +116,9 @@ def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
     Args:
         vectors: (items, dim).
     """
-    drawn = np.random.default_rng(0).permutation(len(vectors))[:_SAMPLE]
-    sample = np.asarray(vectors[np.sort(drawn)], np.float32)
-    both = (sample.min(axis=0) < 0) & (sample.max(axis=0) > 0)
-    return np.where(both, 0, np.median(sample, axis=0)).astype(np.float32)
+    some = sample(vectors, _SAMPLE)
+    both = (some.min(axis=0) < 0) & (some.max(axis=0) > 0)
+    return np.where(both, 0, np.median(some, axis=0)).astype(np.float32)
 
 
 def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, needs_extra
-from vsemb.search.backends.base import Backend
-from vsemb.search.backends.codes import bit_thresholds, pack_bits
+from vsemb.errors import DataError, missing_extra
+from vsemb.search.backends.base import Backend, check_count
+from vsemb.search.backends.codes import bit_thresholds, pack_bits, sample
 
 _FILE = "faiss.index"
 _ROWS = 1 << 16
@@ -20,25 +19,17 @@ _FEWEST_A_LIST, _MOST_A_LIST = 39, 256
 
 
 def _faiss() -> Any:
-    with needs_extra("faiss-cpu", "index"):
+    try:
         import faiss
+    except ImportError as error:
+        raise missing_extra("faiss-cpu", "index") from error
     return faiss
 
 
-def _read(read: Callable[[str], Any], directory: Path) -> Any:
-    path = directory / _FILE
-    try:
-        return read(str(path))
-    except RuntimeError as error:
-        raise DataError(f"The index file {path} is damaged. Make the index again.") from error
-
-
-def _sample(vectors: np.ndarray, most: int) -> np.ndarray:
-    drawn = np.sort(np.random.default_rng(0).permutation(len(vectors))[:most])
-    return np.ascontiguousarray(vectors[drawn], np.float32)
-
-
 class _Faiss(Backend):
+    #: What `faiss.index_factory` makes.
+    factory: ClassVar[str]
+
     def __init__(self, index: Any) -> None:
         self.index = index
 
@@ -50,9 +41,13 @@ class _Faiss(Backend):
         _faiss()
 
     @classmethod
-    @abc.abstractmethod
     def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
         """Returns an empty index that takes the vectors; completes the parameters."""
+        faiss = _faiss()
+        index = faiss.index_factory(vectors.shape[1], cls.factory, faiss.METRIC_INNER_PRODUCT)
+        if not index.is_trained:
+            index.train(sample(vectors, _ROWS))
+        return index
 
     @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,14 +68,24 @@ class _Faiss(Backend):
         return rows, scores
 
 
+def _read(read: Callable[[str], Any], directory: Path) -> Any:
+    path = directory / _FILE
+    try:
+        return read(str(path))
+    except RuntimeError as error:
+        raise DataError(f"The index file {path} is damaged. Make the index again.") from error
+
+
 class FaissFlat(_Faiss):
     """All vectors as they are: as exact as vsemb's own search, up to rounding."""
 
-    exact = True
+    factory = "Flat"
 
-    @classmethod
-    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
-        return _faiss().IndexFlatIP(vectors.shape[1])
+
+class FaissInt8(_Faiss):
+    """One byte a dimension, between the least and the largest value that the dimension takes."""
+
+    factory = "SQ8"
 
 
 class FaissIVF(_Faiss):
@@ -96,17 +101,14 @@ class FaissIVF(_Faiss):
         faiss = _faiss()
         most = max(1, len(vectors) // _FEWEST_A_LIST)
         nlist = parameters.setdefault("nlist", max(1, min(round(4 * len(vectors) ** 0.5), most)))
-        if not 1 <= nlist <= len(vectors):
-            raise invalid_argument("nlist", nlist, f"an integer from 1 to {len(vectors)}, the number of items")
+        check_count("nlist", nlist, len(vectors), "items")
         nprobe = parameters.setdefault("nprobe", min(nlist, max(8, nlist // 8)))
-        if not 1 <= nprobe <= nlist:
-            raise invalid_argument("nprobe", nprobe, f"an integer from 1 to {nlist}, the number of lists")
-        dim = vectors.shape[1]
-        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dim), dim, nlist, faiss.METRIC_INNER_PRODUCT)
+        check_count("nprobe", nprobe, nlist, "lists")
+        index = faiss.index_factory(vectors.shape[1], f"IVF{nlist},Flat", faiss.METRIC_INNER_PRODUCT)
         # It warns of few vectors on stderr, and they are few where the caller asks for many lists.
         index.cp.min_points_per_centroid = 1
         index.cp.max_points_per_centroid = _MOST_A_LIST
-        index.train(_sample(vectors, _MOST_A_LIST * nlist))
+        index.train(sample(vectors, _MOST_A_LIST * nlist))
         return index
 
     @classmethod
@@ -114,17 +116,6 @@ class FaissIVF(_Faiss):
         opened = super().open(directory, parameters)
         opened.index.nprobe = int(parameters["nprobe"])
         return opened
-
-
-class FaissInt8(_Faiss):
-    """One byte a dimension, between the least and the largest value that the dimension takes."""
-
-    @classmethod
-    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
-        faiss = _faiss()
-        index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
-        index.train(_sample(vectors, _ROWS))
-        return index
 
 
 class FaissBinary(_Faiss):
@@ -135,13 +126,9 @@ class FaissBinary(_Faiss):
         self.thresholds = thresholds
 
     @classmethod
-    def _trained(cls, vectors: np.ndarray, parameters: dict[str, Any]) -> Any:
-        return _faiss().IndexBinaryFlat(8 * -(-vectors.shape[1] // 8))
-
-    @classmethod
     def build(cls, vectors: np.ndarray, directory: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
         thresholds = bit_thresholds(vectors)
-        index = cls._trained(vectors, {})
+        index = _faiss().IndexBinaryFlat(8 * -(-vectors.shape[1] // 8))
         for start in range(0, len(vectors), _ROWS):
             index.add(pack_bits(vectors[start : start + _ROWS], thresholds))
         _faiss().write_index_binary(index, str(directory / _FILE))

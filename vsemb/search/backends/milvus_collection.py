@@ -32,8 +32,9 @@ class MilvusCollection(Backend):
     parameters = ("uri", "name")
     changes = True
 
-    def __init__(self, client: Any, collection: str, folder: Path | None) -> None:
-        self.client, self.collection, self.folder = client, collection, folder
+    def __init__(self, where: str, collection: str) -> None:
+        self.where, self.collection = where, collection
+        self.client = _connect(where)
 
     def __len__(self) -> int:
         with _errors("count the items of", self.collection):
@@ -52,14 +53,10 @@ class MilvusCollection(Backend):
         name = re.sub(r"\W+", "_", str(parameters.get("name", "items")), flags=re.ASCII)[:100]
         collection = f"vsemb_{name}_{uuid.uuid4().hex[:12]}"
         complete = {"uri": uri, "collection": collection}
-        folder = None if uri else directory / _FOLDER
+        where = uri or _folder(directory)
         try:
-            with _errors("write to", uri or str(folder)):
-                opened = cls(_connect(uri, folder), collection, folder)
-                try:
-                    opened._fill(vectors, "FLAT" if uri is None else "AUTOINDEX")
-                finally:
-                    opened.close()
+            with _errors("write to", where), contextlib.closing(cls(where, collection)) as opened:
+                opened._fill(vectors, "FLAT" if uri is None else "AUTOINDEX")
         except BaseException:
             with contextlib.suppress(DataError):
                 cls.discard(complete)
@@ -83,15 +80,14 @@ class MilvusCollection(Backend):
 
     @classmethod
     def open(cls, directory: Path, parameters: Mapping[str, Any]) -> Self:
-        uri, collection = parameters.get("uri"), parameters["collection"]
-        folder = None if uri else directory / _FOLDER
-        if folder is not None and not folder.is_dir():
-            raise DataError(f"The index file {folder} cannot be read: no such folder. Make the index again.")
-        with _errors("open", uri or str(folder)):
-            opened = cls(_connect(uri, folder), collection, folder)
+        where, collection = parameters.get("uri") or _folder(directory), parameters["collection"]
+        if _is_local(where) and not os.path.isdir(where):
+            raise DataError(f"The index file {where} cannot be read: no such folder. Make the index again.")
+        with _errors("open", where):
+            opened = cls(where, collection)
             try:
                 if not opened.client.has_collection(collection):
-                    raise DataError(f"There is no collection {collection} at {uri or folder}. Make the index again.")
+                    raise DataError(f"There is no collection {collection} at {where}. Make the index again.")
                 opened.client.load_collection(collection)
             except BaseException:
                 opened.close()
@@ -119,24 +115,20 @@ class MilvusCollection(Backend):
 
     def close(self) -> None:
         self.client.close()
-        if self.folder is not None:
-            _release(self.folder)
+        if _is_local(self.where):
+            _release(self.where)
 
     @classmethod
     def discard(cls, parameters: Mapping[str, Any]) -> None:
         uri, collection = parameters.get("uri"), parameters.get("collection")
         if uri is None or collection is None:
             return
-        with _errors("remove a collection of", uri):
-            client = _connect(uri, None)
-            try:
-                client.drop_collection(collection)
-            finally:
-                client.close()
+        with _errors("remove a collection of", uri), contextlib.closing(_connect(uri)) as client:
+            client.drop_collection(collection)
 
     @classmethod
     def replaced(cls, directory: Path) -> None:
-        _release(directory / _FOLDER)
+        _release(_folder(directory))
 
 
 def _milvus() -> Any:
@@ -160,21 +152,27 @@ def _check_uri(uri: str) -> None:
         )
 
 
-def _connect(uri: str | None, folder: Path | None) -> Any:
+def _folder(directory: Path) -> str:
+    # Its connections are kept by URI, so that a folder needs the same name throughout.
+    return os.path.abspath(directory / _FOLDER)
+
+
+def _is_local(where: str) -> bool:
+    return os.path.isabs(where)
+
+
+def _connect(where: str) -> Any:
     milvus = _milvus()
     # Both log what goes wrong, with a traceback, beside raising it.
     for name in ("milvus_lite.server_manager", "milvus_lite.adapter.grpc.servicer", "pymilvus.decorators"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    if uri is not None:
-        return milvus.MilvusClient(uri=uri, token=os.environ.get(TOKEN, ""), timeout=10)
-    # Its connections are kept by URI, so that a folder needs the same name throughout.
-    return milvus.MilvusClient(uri=os.path.abspath(str(folder)), timeout=10)
+    return milvus.MilvusClient(uri=where, token="" if _is_local(where) else os.environ.get(TOKEN, ""), timeout=10)
 
 
-def _release(folder: Path) -> None:
+def _release(folder: str) -> None:
     from milvus_lite.server_manager import server_manager_instance
 
-    server_manager_instance.release_server(os.path.abspath(folder))
+    server_manager_instance.release_server(folder)
 
 
 @contextlib.contextmanager

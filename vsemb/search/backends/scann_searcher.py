@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, needs_extra
-from vsemb.search.backends.base import Backend
+from vsemb.errors import DataError, missing_extra
+from vsemb.search.backends.base import Backend, check_count
 
 _ASSETS = "scann_assets.pbtxt"
 # Below, hashing saves nothing; below the second, a tree saves nothing.
@@ -21,8 +21,10 @@ _PARALLEL = 32
 
 
 def _scann() -> Any:
-    with needs_extra("scann", "index"):
+    try:
         from scann.scann_ops.py import scann_ops_pybind
+    except ImportError as error:
+        raise missing_extra("scann", "index") from error
     return scann_ops_pybind
 
 
@@ -50,11 +52,9 @@ class ScannIndex(Backend):
         count = len(vectors)
         # One partition is no tree.
         leaves = int(parameters.get("leaves", round(count**0.5) if count >= _TREE else 1))
-        if not 1 <= leaves <= count:
-            raise invalid_argument("leaves", leaves, f"an integer from 1 to {count}, the number of items")
+        check_count("leaves", leaves, count, "items")
         searched = int(parameters.get("leaves_to_search", max(1, leaves // 8)))
-        if not 1 <= searched <= leaves:
-            raise invalid_argument("leaves_to_search", searched, f"an integer from 1 to {leaves}")
+        check_count("leaves_to_search", searched, leaves, "leaves")
         builder = _scann().builder(np.ascontiguousarray(vectors, np.float32), 10, "dot_product")
         if leaves > 1:
             builder = builder.tree(leaves, searched, training_sample_size=min(count, _TRAINING))

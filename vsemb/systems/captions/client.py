@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.client import Client, TensorInfo, to_images
+from vsemb.serving.client import Client, TensorInfo, is_integer, to_images
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,6 @@ def check_n(n: int | None, outputs: Mapping[str, TensorInfo]) -> None:
     """
     shape = outputs["captions"].shape
     most = shape[1] if shape is not None and len(shape) == 2 else None
-    integer = isinstance(n, int | np.integer) and not isinstance(n, bool)
-    if n is None or (integer and n >= 1 and (most is None or n <= most)):
-        return
-    allowed = "an integer >= 1" if most is None else f"an integer from 1 to {most}"
-    fix = "How many captions an image gets is fixed by: vsemb export --n-best"
-    raise invalid_argument("n", n, allowed, fix if integer and n >= 1 else None)
+    if n is not None and not is_integer(n, 1, math.inf if most is None else most):
+        allowed = "an integer >= 1" if most is None else f"an integer from 1 to {most}"
+        raise invalid_argument("n", n, allowed, "How many captions an image gets is fixed by: vsemb export --n-best")

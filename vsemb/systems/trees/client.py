@@ -175,9 +175,6 @@ class TextParser:
     Args:
         parser: see `vsemb.serving.Client`; None where there is none.
 
-    Raises:
-        InvalidArgumentError: for what is neither a name, a path nor a function.
-
     Example:
 
     >>> parse = TextParser(lambda texts: [(text.split(), [0]) for text in texts])
@@ -186,10 +183,8 @@ class TextParser:
     """
 
     def __init__(self, parser: ParserLike | None) -> None:
-        if parser is not None and not isinstance(parser, str | os.PathLike) and not callable(parser):
-            raise invalid_argument("parser", parser, "a parser's name, its path, or a function")
-        self._parser = parser
-        self._opened: Any = None
+        self._parser: Any = parser
+        self._opened = parser if callable(parser) else None
         self._lock = threading.Lock()
 
     def __call__(self, texts: Sequence[bytes]) -> list[AnyTree]:
@@ -225,24 +220,19 @@ class TextParser:
             )
         with self._lock:
             if self._opened is None:
-                self._opened = self._parser if callable(self._parser) else _open(self._parser)
+                # Parsers come with TensorFlow, which a client does without where it can.
+                from vsemb.systems.trees.parsers import open_parser
+
+                self._opened = open_parser(self._parser)
         parsed = list(self._opened(texts))
         if len(parsed) != len(texts):
-            raise invalid_argument(
-                "parser", f"{len(parsed)} trees for {len(texts)} texts", "a parser that gives a tree each"
-            )
+            received = f"{len(parsed)} trees for {len(texts)} texts"
+            raise invalid_argument("parser", received, "a parser that gives a tree each")
         return parsed
 
 
 def _cut(text: str) -> str:
     return text.strip().encode()[:_MAX_BYTES].decode(errors="ignore").strip()
-
-
-def _open(parser: str | os.PathLike[str]) -> Any:
-    # Parsers come with TensorFlow, which a client does without where it can.
-    from vsemb.systems.trees.parsers import open_parser
-
-    return open_parser(parser)
 
 
 def _tree(tree: Any) -> AnyTree:
