@@ -11,7 +11,7 @@ import base64
 import binascii
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -30,6 +30,9 @@ _TYPES = {list: "Array", dict: "Object", str: "String", type(None): "Null"}
 
 # Names of types as TensorFlow writes them in errors.
 _NAMES = {"float32": "float", "float64": "double"}
+
+# The end of two errors.
+_SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 
 # NumPy has no arrays of more dimensions.
 _DIMENSIONS = 64
@@ -63,25 +66,20 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
     document = _parse(body)
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise invalid(
-            f"JSON Value: {_show(document)} not formatted correctly. 'signature_name' key must be a string value."
-        )
+        raise _wrong(document, "not formatted correctly. 'signature_name' key must be a string value.")
     signature = signatures.get(name or DEFAULT_SIGNATURE)
     if signature is None:
         raise invalid(f'Serving signature name: "{name or DEFAULT_SIGNATURE}" not found in signature def')
     if not signature.inputs:
         raise invalid(f"Failed to get input map for signature: {name or 'DEFAULT'}")
     if "instances" in document and "inputs" in document:
-        raise invalid(
-            f"JSON Value: {_show(document)} Not formatted correctly expecting only one of "
-            "'inputs' or 'instances' keys to exist "
-        )
+        raise _wrong(document, "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ")
     if "instances" in document:
         instances = document["instances"]
         if not isinstance(instances, list):
-            raise invalid(f"JSON Value: {_show(document)} Excepting 'instances' to be an list/array")
+            raise _wrong(document, "Excepting 'instances' to be an list/array")
         if not instances:
-            raise invalid(f"JSON Value: {_show(document)} No values in 'instances' array")
+            raise _wrong(document, "No values in 'instances' array")
         return Request(signature, True, _from_rows(instances, signature.inputs))
     if "inputs" in document:
         return Request(signature, False, _from_columns(document["inputs"], signature.inputs))
@@ -102,24 +100,21 @@ def _parse(body: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise invalid(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {_show(document)} Is not object")
+        raise _wrong(document, "Is not object")
     return document
 
 
 def _from_rows(instances: list[Any], specs: Mapping[str, tf.TensorSpec]) -> Arrays:
     named = _is_object(instances[0])
     if not named and len(specs) > 1:
-        raise invalid(
-            "instances is a plain list, but expecting list of objects as multiple input tensors "
-            "required as per tensorinfo_map"
-        )
+        raise invalid(f"instances is a plain list, but expecting list of objects {_SEVERAL}")
     for i, instance in enumerate(instances):
         if _is_object(instance) != named:
             found = "object but got list" if named else "value/list but got object"
             raise invalid(f"Expecting {found} at item {i} of input list")
     if not named:
         (name,) = specs
-        return {name: _stack(instances, specs[name], lambda i: f"Failed to process element: {i}")}
+        return {name: _stack(instances, specs[name])}
     for i, instance in enumerate(instances):
         for name in instance.keys() - specs.keys():
             raise invalid(
@@ -132,16 +127,11 @@ def _from_rows(instances: list[Any], specs: Mapping[str, tf.TensorSpec]) -> Arra
                 f"keys must be equal to: {','.join(sorted(specs))}"
             )
     return {
-        name: _stack(
-            [instance[name] for instance in instances],
-            spec,
-            lambda i, name=name: f"Failed to process element: {i} key: {name}",  # type: ignore[misc]
-        )
-        for name, spec in specs.items()
+        name: _stack([instance[name] for instance in instances], spec, f" key: {name}") for name, spec in specs.items()
     }
 
 
-def _stack(values: list[Any], spec: tf.TensorSpec, where: Callable[[int], str]) -> np.ndarray:
+def _stack(values: list[Any], spec: tf.TensorSpec, key: str = "") -> np.ndarray:
     """Converts a list of rows; an error names the row."""
     try:
         return _tensor(values, spec)
@@ -157,17 +147,15 @@ def _stack(values: list[Any], spec: tf.TensorSpec, where: Callable[[int], str]) 
                 if array.shape != expected:
                     raise invalid(f"Expecting shape {_brackets(expected)} but got: {_brackets(array.shape)}")
             except RequestError as error:
-                raise invalid(f"{where(i)} of 'instances' list. Error: INVALID_ARGUMENT: {error.message}") from error
+                where = f"Failed to process element: {i}{key} of 'instances' list."
+                raise invalid(f"{where} Error: INVALID_ARGUMENT: {error.message}") from error
         raise failure
 
 
 def _from_columns(value: Any, specs: Mapping[str, tf.TensorSpec]) -> Arrays:
     if not _is_object(value):
         if len(specs) > 1:
-            raise invalid(
-                "inputs is a plain value/list, but expecting an object as multiple input tensors "
-                "required as per tensorinfo_map"
-            )
+            raise invalid(f"inputs is a plain value/list, but expecting an object {_SEVERAL}")
         (name,) = specs
         return {name: _tensor(value, specs[name])}
     for name in specs:
@@ -204,9 +192,7 @@ def _level_error(first: Any, odd: Any, level: int) -> RequestError:
         rank, first = rank + 1, first[0] if first else None
     if rank == level:
         return invalid(f"Encountered list at unexpected level: {level} expected < {rank}")
-    return invalid(
-        f"JSON Value: {_show(odd)} found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
-    )
+    return _wrong(odd, f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}")
 
 
 def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
@@ -224,7 +210,7 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
     if not kinds <= allowed:
         leaf = next(leaf for leaf in leaves if type(leaf) not in allowed)
         kind = str(leaf) if type(leaf) is bool else _TYPES.get(type(leaf), "Number")
-        raise invalid(f"JSON Value: {_show(leaf)} Type: {kind} is not of expected type: {_NAMES.get(name, name)}")
+        raise _wrong(leaf, f"Type: {kind} is not of expected type: {_NAMES.get(name, name)}")
     if name == "string":
         array = np.empty(len(leaves), dtype=object)
         array[:] = [_bytes(leaf) for leaf in leaves]
@@ -236,7 +222,7 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
     except OverflowError:
         limits = np.iinfo(dtype)
         outside = next(leaf for leaf in leaves if not limits.min <= leaf <= limits.max)
-        raise invalid(f"JSON Value: {_show(outside)} Type: Number is not of expected type: {name}") from None
+        raise _wrong(outside, f"Type: Number is not of expected type: {name}") from None
 
 
 def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.ndarray:
@@ -259,9 +245,9 @@ def _bytes(value: str | dict[str, Any]) -> bytes:
         try:
             return value.encode("utf-8")
         except UnicodeEncodeError:
-            raise invalid(f"JSON Value: {_show(value)} is not valid Unicode") from None
+            raise _wrong(value, "is not valid Unicode") from None
     if not _is_base64(value):
-        raise invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
+        raise _wrong(value, "not formatted correctly for base64 data")
     try:
         text = "".join(value["b64"].split()).rstrip("=")
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -279,6 +265,10 @@ def _is_object(value: Any) -> bool:
 
 def _brackets(shape: tuple[int, ...]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _wrong(value: Any, what: str) -> RequestError:
+    return invalid(f"JSON Value: {_show(value)} {what}")
 
 
 def _show(value: Any) -> str:
