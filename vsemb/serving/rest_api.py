@@ -134,15 +134,14 @@ class RestApi:
     async def _read(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._max_body:
             raise self._too_large()
-        parts, size = [], 0
+        body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 while part := await asyncio.wait_for(request.content.readany(), _SILENT_SECONDS):
-                    size += len(part)
+                    body += part
                     # A body may come without its length.
-                    if size > self._max_body:
+                    if len(body) > self._max_body:
                         raise self._too_large()
-                    parts.append(part)
         except web.RequestPayloadError as error:
             # E.g. parts without their lengths.
             raise invalid(f"The body cannot be read: {error}") from error
@@ -153,16 +152,16 @@ class RestApi:
                 408,
             ) from None
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-        return b"".join(parts) if encoding == "identity" else await aside(size, self._unpack, encoding, parts)
+        return bytes(body) if encoding == "identity" else await aside(len(body), self._unpack, encoding, body)
 
-    def _unpack(self, encoding: str, parts: list[bytes]) -> bytes:
+    def _unpack(self, encoding: str, packed: bytearray) -> bytes:
         """Unpacks a compressed body, up to the size that any body may have."""
         if encoding not in ("gzip", "x-gzip"):
             refused = f"Content-Encoding is {encoding[:40]}; allowed: gzip and identity."
             raise RequestError(Code.INVALID_ARGUMENT, refused, 415)
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
-            body = unpacker.decompress(b"".join(parts), self._max_body + 1)
+            body = unpacker.decompress(packed, self._max_body + 1)
         except zlib.error as error:
             raise invalid(f"The body cannot be read as gzip: {error}") from error
         if len(body) > self._max_body:
