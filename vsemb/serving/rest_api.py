@@ -26,7 +26,7 @@ def _is_failure_of_the_server(record: logging.LogRecord) -> bool:
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
-HTTP_LOG = logging.getLogger("vsemb.serving.http")
+HTTP_LOG = logging.getLogger("vsemb.serving.rest_api")
 HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
