@@ -22,7 +22,7 @@ from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
 from vsemb.runs.run import Run
-from vsemb.search.best import best_of_blocks
+from vsemb.search.scan import best_of_blocks
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
 from vsemb.systems.captions.captioner import CaptionOptions
 from vsemb.systems.captions.captioning import caption_split
