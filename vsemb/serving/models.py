@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError
+from vsemb.export.savedmodel import MOST_RECORDS, WARMUP_FILE
 from vsemb.export.servable import read_saved_model
-from vsemb.export.warmup import MOST_RECORDS, WARMUP_FILE
 from vsemb.serving.status import Code, RequestError, invalid
 
 Arrays = dict[str, np.ndarray]
