@@ -211,7 +211,7 @@ def test_a_missing_package_names_the_extra(monkeypatch, package: str) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "vsemb.serving.server")
-    with pytest.raises(MissingExtraError, match=rf"`{package}.*vsemb\[serving\]"):
+    with pytest.raises(MissingExtraError, match=r"vsemb\[serving\]"):
         importlib.import_module("vsemb.serving.server")
 
 

@@ -22,15 +22,15 @@ from types import FrameType
 
 import numpy as np
 
-from vsemb.errors import DataError, VsembError, invalid_argument, missing_extra
+from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
 
-try:
+with needs_extra("aiohttp", "serving"):
     import aiohttp.web
-    import grpc
+with needs_extra("prometheus-client", "serving"):
     import prometheus_client  # noqa: F401
+with needs_extra("tensorflow-serving-api", "serving"):
+    import grpc
     from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-except ImportError as error:
-    raise missing_extra(error.name or "tensorflow-serving-api", "serving") from error
 
 from vsemb.serving.batching import Batcher
 from vsemb.serving.grpc_api import GrpcApi

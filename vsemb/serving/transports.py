@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 import urllib3
 
-from vsemb.errors import VsembError, invalid_argument, missing_extra, one_line
+from vsemb.errors import VsembError, invalid_argument, needs_extra, one_line
 from vsemb.serving.status import Code
 
 Arrays = dict[str, np.ndarray]
@@ -347,11 +347,9 @@ class GrpcTransport(Transport):
     api = "gRPC"
 
     def __post_init__(self) -> None:
-        try:
+        with needs_extra("tensorflow-serving-api", "serving"):
             import grpc
             from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
-        except ImportError as error:
-            raise missing_extra("tensorflow-serving-api", "serving") from error
         scheme, target = self.where.split("://")
         if scheme == "grpcs":
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from vsemb.errors import DataError, missing_extra
+from vsemb.errors import DataError, needs_extra
 from vsemb.search.backends.base import Backend, check_count
 from vsemb.search.backends.codes import bit_thresholds, pack_bits, sample
 
@@ -19,10 +19,8 @@ _FEWEST_A_LIST, _MOST_A_LIST = 39, 256
 
 
 def _faiss() -> Any:
-    try:
+    with needs_extra("faiss-cpu", "index"):
         import faiss
-    except ImportError as error:
-        raise missing_extra("faiss-cpu", "index") from error
     return faiss
 
 

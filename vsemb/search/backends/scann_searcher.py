@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from vsemb.errors import DataError, missing_extra
+from vsemb.errors import DataError, needs_extra
 from vsemb.search.backends.base import Backend, check_count
 
 _ASSETS = "scann_assets.pbtxt"
@@ -21,10 +21,8 @@ _PARALLEL = 32
 
 
 def _scann() -> Any:
-    try:
+    with needs_extra("scann", "index"):
         from scann.scann_ops.py import scann_ops_pybind
-    except ImportError as error:
-        raise missing_extra("scann", "index") from error
     return scann_ops_pybind
 
 
