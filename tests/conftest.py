@@ -279,7 +279,7 @@ def language_run(tagged_scenes, kiros_run, language_recipe, tmp_path_factory: py
 @pytest.fixture(scope="session")
 def preset_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Makes tiny presets by kind: `clip`, `siglip`, `vit`, `resnet` or `efficientnet`; read-only."""
-    from tests.preset_files import write_clip, write_image_network, write_siglip
+    from tests.systems.presets.preset_files import write_clip, write_image_network, write_siglip
 
     folder = tmp_path_factory.mktemp("presets")
 

@@ -31,7 +31,6 @@ ORDER = [
     {"parts"},
     {"configured"},
     {"ops"},
-    {"presets"},
     {"text", "image"},
     {"encoders", "similarities", "losses"},
     {"models"},

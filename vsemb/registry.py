@@ -55,6 +55,8 @@ class System:
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
         client_texts: kind of text input -> reference to what a client prepares texts with.
         client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
+        presets: prefix of the names of image networks, such as `hub` -> reference to their class, see
+            `vsemb.image.presets.Preset`.
         annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
             `vsemb.data.store.Dataset` that opens it, or returns None where the dataset has none.
     """
@@ -74,6 +76,7 @@ class System:
     demo_tabs: tuple[str, ...] = ()
     client_methods: Mapping[str, str] = field(default_factory=dict)
     client_texts: Mapping[str, str] = field(default_factory=dict)
+    presets: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -326,7 +329,6 @@ BASE = System(
             "words": "vsemb.text.tokenizers",
             "characters": "vsemb.text.tokenizers",
             **dict.fromkeys(("wordpiece", "sentencepiece", "bpe"), "vsemb.text.subwords"),
-            "preset": "vsemb.text.preset_tokenizers",
         },
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",
@@ -334,7 +336,6 @@ BASE = System(
             "linear": "vsemb.encoders.bag",
             "transformer": "vsemb.encoders.transformer",
             "projection-mlp": "vsemb.encoders.composite",
-            "preset": "vsemb.encoders.preset_text",
         },
         "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.towers"),
         "projection": {

@@ -22,7 +22,6 @@ _SUMMARIES = {
     "annotate": "annotate the captions of a dataset",
     "recipes": "list the recipes, or explain one",
     "train": "train a recipe on a dataset",
-    "import": "make a run of a pretrained CLIP or SigLIP, without training",
     "evaluate": "measure a run by the protocol of its task, or another",
     "analyze": "analyze what runs have learned",
     "report": "write a page about a run: metrics, queries, failures",
@@ -42,7 +41,7 @@ def commands() -> dict[str, tuple[str, str]]:
     `annotate` has only modes, and the base none of them: it is left out where no system brings any.
     """
     own = {
-        name: ("vsemb.cli.import_preset" if name == "import" else f"vsemb.cli.{name}", summary)
+        name: (f"vsemb.cli.{name}", summary)
         for name, summary in _SUMMARIES.items()
         if name != "annotate" or registry.modes(name)
     }

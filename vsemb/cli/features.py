@@ -48,12 +48,11 @@ def run(arguments: argparse.Namespace) -> None:
     Examples:
       vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1
       vsemb features data/scenes --weights runs/scenes --pooling flat
-      vsemb features data/flickr8k --backbone hub:vit_base_patch16_224_imagenet
     """
     from vsemb.data.features.compute import cache_features
     from vsemb.data.features.store import FeatureStore
     from vsemb.data.store import Dataset
-    from vsemb.presets import is_preset
+    from vsemb.image.presets import is_preset
     from vsemb.runs.fine_tune import lent_backbone
 
     dataset = Dataset.open(arguments.data)

@@ -5,7 +5,6 @@ from vsemb.encoders.cells import PeepholeLSTMCell, ProjectedGRUCell, ProjectedLS
 from vsemb.encoders.composite import ProjectionMLP, SequenceAndBagEncoder
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
-from vsemb.encoders.preset_text import PresetTextEncoder
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
 from vsemb.encoders.text_encoder import WordEmbedding
 from vsemb.encoders.transformer import TransformerSentenceEncoder
@@ -18,7 +17,6 @@ __all__ = [
     "LinearSentenceEncoder",
     "PeepholeLSTMCell",
     "PixelEncoder",
-    "PresetTextEncoder",
     "ProjectedGRUCell",
     "ProjectedLSTMCell",
     "RecurrentSentenceEncoder",

@@ -1,7 +1,7 @@
 """Pretrained image networks: from pixels to one feature vector an image.
 
 The networks are those of `keras.applications`, `SmallConvNet`, which is trained from scratch, and by the name
-`hub:PRESET` those of keras-hub (`vsemb.presets`). What each one wants done to its pixels is part of the model
+`PREFIX:NAME` those of systems (`vsemb.image.presets`). What each one wants done to its pixels is part of the model
 returned here, so that no caller can forget it.
 """
 
@@ -22,15 +22,13 @@ from vsemb.configured import Configured
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import require_space
 from vsemb.image.pooling import MAP_POOLINGS, pooled_map
-from vsemb.presets import ImagePreset, build_network, image_network, is_preset, load_network
+from vsemb.image.presets import Preset, preset_class
 
 # Part of every feature fingerprint: raise it when decoding, resizing, cropping or scaling changes.
 PREPROCESSING_VERSION = "vsemb-image-1"
 
 # The papers' names of VGG's fully connected layers (after ReLU) -> Keras' names.
 _FULLY_CONNECTED = {"fc6": "fc1", "fc7": "fc2"}
-# Standard deviation of the matrices of transformers, as in BERT and ViT.
-_TRANSFORMER_DEVIATION = 0.02
 # (channels, side of the kernel, stride) of each block of SmallConvNet.
 _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
@@ -80,20 +78,12 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
-# Output of the network of a preset -> its poolings, the default first. The token is the class token.
-_PRESET_POOLINGS = {
-    "embedding": ("embedding",),
-    "patches": ("token", "mean", "max", "mean+max", "flat"),
-    "map": MAP_POOLINGS,
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
     """Everything about an image network except its weights.
 
     Attributes:
-        name: a key of `ARCHITECTURES`, or `hub:` and a preset of keras-hub, which is opened once, here.
+        name: a key of `ARCHITECTURES`, or that of a preset, such as `hub:NAME`, which is opened once, here.
         size: side of the square images it is given, in pixels; 0 or None: the architecture's own.
         pooling: `"mean"`, `"max"` or `"mean+max"` (concatenated) over the last map's places, or
             `"multilevel"` (the same and the means of inner maps, whose features are less tied to
@@ -105,7 +95,7 @@ class BackboneConfig:
         layer: an inner layer to take in place of the pooled last map: `"fc6"` or `"fc7"` of VGG, the
             4096-d features of the papers. Needs the weights of the whole network and size 224.
         crops: 1 (the whole image) or 10 (features averaged over ten crops).
-        preset: of a preset, what was found by its name, as the fields of a `vsemb.presets.ImagePreset`.
+        preset: of a preset, what was found by its name, as the fields of a `vsemb.image.presets.Preset`.
 
     Raises:
         InvalidArgumentError: for a value that is not allowed.
@@ -125,8 +115,9 @@ class BackboneConfig:
     preset: dict[str, Any] | None = dataclasses.field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        if is_preset(self.name) and self.preset is None:
-            object.__setattr__(self, "preset", dataclasses.asdict(ImagePreset.open(self.name)))
+        found = preset_class(self.name)
+        if found is not None and self.preset is None:
+            object.__setattr__(self, "preset", dataclasses.asdict(found.open(self.name)))
         architecture = self.architecture
         if self.size is None or self.size == 0:
             object.__setattr__(self, "size", architecture.size)
@@ -153,18 +144,17 @@ class BackboneConfig:
             InvalidArgumentError: for an unknown name.
         """
         if self.network is not None:
-            poolings = _PRESET_POOLINGS[self.network.kind]
-            if self.network.kind == "patches" and not self.network.before_patches:
-                poolings = poolings[1:]
+            poolings = self.network.poolings
             return Architecture(self.network.size, "none", poolings[0], poolings=poolings)
         if self.name not in ARCHITECTURES:
             raise unknown_name("backbone", self.name, ARCHITECTURES)
         return ARCHITECTURES[self.name]
 
     @property
-    def network(self) -> ImagePreset | None:
+    def network(self) -> Preset | None:
         """The network of a preset; None for the others."""
-        return None if self.preset is None else ImagePreset(**self.preset)
+        found = preset_class(self.name)
+        return None if found is None or self.preset is None else found(**self.preset)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the configuration as a JSON object."""
@@ -173,7 +163,7 @@ class BackboneConfig:
 
     def identity(self) -> dict[str, Any]:
         """Returns what decides the features, for fingerprints: a preset's network, and not where it lay."""
-        return {**self.to_json(), "name": "hub:"} if self.preset else self.to_json()
+        return {**self.to_json(), "name": self.name.partition(":")[0] + ":"} if self.preset else self.to_json()
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> BackboneConfig:
@@ -213,7 +203,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     if weights in {"imagenet", "preset"} - {own}:
         raise invalid_argument("weights", weights, f"{own!r}, a path or 'random' for {config.name}")
     if config.network is not None:
-        base = _preset_network(config.network, config.name, seed, own_weights=weights == "preset")
+        base = config.network.build(config.name, seed, own_weights=weights == "preset")
     elif weights == "imagenet":
         base = _imagenet(config)
     else:
@@ -229,31 +219,23 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
     features = network(scaled(pixels, config))
     if network is not base:
         *levels, features = features
-    if config.layer is None and config.pooling != "embedding":
-        features = _pooled(features, config, levels)
+
+    def pool_map(found: Any) -> Any:
+        return pooled_map(found, config.pooling, levels)
+
+    if config.network is not None:
+        features = config.network.pooled(features, config.pooling, pool_map)
+    elif config.layer is None:
+        features = pool_map(features)
     return keras.Model(pixels, features, name="backbone")
-
-
-def _pooled(features: Any, config: BackboneConfig, levels: list[Any]) -> Any:
-    if config.pooling == "token":
-        return features[:, 0]
-    if config.network is not None and config.network.kind == "patches":
-        # The patches as a map of one row.
-        features = keras.ops.expand_dims(features[:, config.network.before_patches :], 1)
-    return pooled_map(features, config.pooling, levels)
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
     """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
-    preset = config.network
-    if preset is None:
-        mode = config.architecture.mode
-        return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
-    if preset.scale is None and preset.offset is None:
-        return pixels
-    scale = 1.0 if preset.scale is None else preset.scale
-    offset = 0.0 if preset.offset is None else preset.offset
-    return keras.layers.Rescaling(scale, offset, dtype="float32", name="scaling")(pixels)
+    if config.network is not None:
+        return config.network.scaled(pixels)
+    mode = config.architecture.mode
+    return pixels if mode == "none" else PixelScaling(mode, name="scaling")(pixels)
 
 
 @keras.saving.register_keras_serializable(package="vsemb")
@@ -387,44 +369,6 @@ def _set_random(network: keras.Model, seed: int) -> None:
         if len(weight.shape) > 1:
             inputs = np.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
             weight.assign(random.standard_normal(weight.shape, np.float32) * np.sqrt(2.0 / inputs))
-
-
-def _preset_network(preset: ImagePreset, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
-    """Builds the network of a preset, without scaling and pooling, and with random weights or the preset's own.
-
-    Raises:
-        DataError: if the preset's weights cannot be got, or are of another network.
-    """
-    network = image_network(build_network(preset.network))
-    ranks = {"map": 4, "patches": 3, "embedding": 2}
-    outputs = network.outputs
-    if len(outputs) != 1 or len(outputs[0].shape) != ranks[preset.kind] or len(network.inputs) != 1:
-        raise DataError(
-            f"The network of the preset {name!r} must give a map of the image, a vector per patch (ViT, DeiT, DINOv2), "
-            f"or an embedding (CLIP, SigLIP); got a {preset.network.get('class_name')}."
-        )
-    if not own_weights:
-        _set_random_preset(network, seed)
-        return network
-    own = image_network(load_network(name))
-    if [weight.shape for weight in own.weights] != [weight.shape for weight in network.weights]:
-        raise DataError(f"The preset {name!r} is of another network now than when it was named first.")
-    return own
-
-
-def _set_random_preset(network: keras.Model, seed: int) -> None:
-    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay."""
-    random = np.random.default_rng(seed)
-    for weight in network.trainable_weights:
-        if len(weight.shape) < 2:
-            if weight.name == "bias":
-                weight.assign(np.zeros(weight.shape, np.float32))
-            elif np.ptp(keras.ops.convert_to_numpy(weight)) > 0:
-                weight.assign(random.standard_normal(weight.shape, np.float32) * _TRANSFORMER_DEVIATION)
-            continue
-        inputs = math.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
-        deviation = math.sqrt(2.0 / inputs) if len(weight.shape) == 4 else _TRANSFORMER_DEVIATION
-        weight.assign(random.standard_normal(weight.shape, np.float32) * deviation)
 
 
 def _load(base: keras.Model, config: BackboneConfig, path: Path) -> None:

@@ -22,8 +22,8 @@ from vsemb.export.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone
+from vsemb.image.presets import display_name, is_preset, preset_class
 from vsemb.parts import Part, Probability, Share, Size
-from vsemb.presets import display_name, is_preset, keep_preset, kept_name
 from vsemb.text.tokenizers import Tokenizer, TokenizerPart, Words
 
 #: Names of weights that are no file or run.
@@ -309,7 +309,7 @@ class Pixels(ImageTower, kind="pixels"):
     """A backbone that is trained from pixels.
 
     Attributes:
-        backbone: name of the network, or `hub:` and a preset of keras-hub.
+        backbone: name of the network, or of a preset, such as `hub:NAME`.
         weights: `imagenet`, `preset` for a preset's own, the path of a file or of a run that was trained from
             pixels; null for random ones.
         size: side of the input in pixels; null for the backbone's own.
@@ -387,11 +387,12 @@ class Pixels(ImageTower, kind="pixels"):
         return PixelEncoder(backbone, head, frozen_statistics=self.frozen_statistics, dtype=dtype)
 
     def keep_files(self, folder: Path) -> None:
-        if is_preset(self.backbone):
-            keep_preset(self.backbone, folder, "image")
+        if preset := preset_class(self.backbone):
+            preset.keep(self.backbone, folder)
 
     def localized(self, path: Path) -> Pixels:
-        return replace(self, backbone=kept_name(self.backbone, path, "image")) if is_preset(self.backbone) else self
+        preset = preset_class(self.backbone)
+        return self if preset is None else replace(self, backbone=preset.kept_name(self.backbone, path))
 
     def without_downloads(self) -> Pixels:
         return replace(self, weights=None)

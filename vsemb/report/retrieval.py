@@ -6,7 +6,7 @@ from vsemb.commands import table
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
-from vsemb.presets import display_name
+from vsemb.image.presets import display_name
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.gallery import Gallery
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View

@@ -16,8 +16,8 @@ from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, save_backbone_weights
+from vsemb.image.presets import display_name, is_preset
 from vsemb.parts import fields_of
-from vsemb.presets import display_name, is_preset
 from vsemb.recipes.schema import Recipe
 from vsemb.recipes.towers import PUBLISHED, Pixels
 from vsemb.runs.run import Run

@@ -5,6 +5,7 @@ To delete a system: delete its folder, its tests and its line here.
 
 #: Modules that declare the systems of this package, see `vsemb.registry.System`.
 SYSTEMS = (
+    "vsemb.systems.presets",
     "vsemb.systems.trees",
     "vsemb.systems.regions",
     "vsemb.systems.captions",

@@ -12,8 +12,8 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.encoders import PixelEncoder, WordEmbedding
 from vsemb.errors import invalid_argument
+from vsemb.image.presets import display_name
 from vsemb.parts import Count
-from vsemb.presets import display_name
 from vsemb.systems.captions.multimodal_rnn import GATES, Decoder, MultimodalRNN
 
 Tensor = Any
@@ -173,7 +173,7 @@ class AttentiveDecoder(Decoder, kind="attentive"):
     def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
         del info
         network = image.config.network
-        if network is not None and network.kind != "map":
+        if network is not None and not network.gives_map:
             name = display_name(image.backbone)
             raise invalid_argument("image.backbone", name, "a network that gives a map, with decoder=attentive")
         backbone = image.starting_backbone(seed)

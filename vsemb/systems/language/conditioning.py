@@ -11,7 +11,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
 from vsemb.evaluation import Embedder
 from vsemb.files import hard_link_or_copy, replacing_directory
-from vsemb.presets import KEPT
+from vsemb.image.presets import KEPT
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.towers import BACKBONE
 from vsemb.runs.run import BEST, RECIPE, STATUS, VOCABULARY, Run

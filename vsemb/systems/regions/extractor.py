@@ -313,7 +313,7 @@ def feature_maps(backbone: keras.Model, config: BackboneConfig) -> keras.Model:
     if config.layer is not None:
         fix = 'A fully connected layer has no map: use pooling="crops".'
         raise invalid_argument("layer", config.layer, "None where features are pooled from a map", fix)
-    if config.network is not None and config.network.kind != "map":
+    if config.network is not None and not config.network.gives_map:
         raise invalid_argument("backbone", config.name, "a network that gives a map, for regions")
     network = next(layer for layer in backbone.layers if isinstance(layer, keras.Model))
     pixels = keras.Input((config.size, config.size, 3), name="pixels")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.preset_files import write_clip
+from tests.systems.presets.preset_files import write_clip
 from vsemb import recipes
 from vsemb.cli.__main__ import main
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.fine_tune import with_backbone
-from vsemb.runs.pretrained import pretrained_run
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
+from vsemb.systems.presets.pretrained import pretrained_run
 
 TEXTS = [
     "A red circle above a blue square",

@@ -15,29 +15,28 @@ from typing import Any, Literal
 import keras
 
 from vsemb.encoders.image import NoProjection
-from vsemb.encoders.preset_text import PresetEncoder
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
 from vsemb.losses.contrastive import Contrastive
 from vsemb.losses.sigmoid import Sigmoid
 from vsemb.parts import rebuilt
-from vsemb.presets import (
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Training
+from vsemb.recipes.towers import Pixels, Text
+from vsemb.runs.run import BEST, RECIPE, STATUS, Run, enter_run
+from vsemb.systems.presets.files import (
     DUAL,
     PREFIX,
-    ImagePreset,
     build_network,
     display_name,
-    image_network,
     learned_scale,
     load_network,
     source_of,
     text_network,
 )
-from vsemb.recipes.retrieval import Retrieval
-from vsemb.recipes.schema import Training
-from vsemb.recipes.towers import Pixels, Text
-from vsemb.runs.run import BEST, RECIPE, STATUS, Run, enter_run
-from vsemb.text.preset_tokenizers import PresetText, PresetTokens
+from vsemb.systems.presets.network import ImagePreset, image_network
+from vsemb.systems.presets.text_encoder import PresetEncoder
+from vsemb.systems.presets.tokenizer import PresetText, PresetTokens
 from vsemb.training.selection import save_weights
 
 WEIGHTS = ("preset", "random")
@@ -52,7 +51,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
 
     Args:
         preset: a preset of CLIP or SigLIP in keras-hub, with or without `hub:`: its name, a handle, or a
-            directory that `save_to_preset` wrote, see `vsemb.presets`. What is no directory is
+            directory that `save_to_preset` wrote, see `vsemb.systems.presets.files`. What is no directory is
             downloaded.
         out: the run directory.
         weights: `"preset"`, or `"random"` for the architecture alone.

@@ -24,7 +24,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,37 +32,18 @@ import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
 from vsemb.files import read_json, write_json
+from vsemb.image.presets import KEPT
 
 PREFIX = "hub:"
 #: Networks of an image tower and a text tower.
 DUAL = ("CLIPBackbone", "SigLIPBackbone")
-#: Folder in a run directory with the presets that its recipe names.
-KEPT = "presets"
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
 # In the copy of a preset: the name that it was given by.
 _NAME = "preset.txt"
-# Networks that give a vector per patch -> the number of vectors before those of the patches.
-_PATCHES = {
-    "ViTBackbone": lambda config: int(config.get("use_class_token", True)),
-    "DeiTBackbone": lambda config: 2,
-    "DINOV2Backbone": lambda config: 1 + int(config.get("num_register_tokens", 0)),
-}
-
 #: A part of a preset that a run keeps: the files of its image tower or those of its text tower.
 Tower = Literal["image", "text"]
 _FILES = {"image": (CONFIG, CONVERTER), "text": (CONFIG, TOKENIZER, PREPROCESSOR)}
-
-
-def is_preset(name: object) -> bool:
-    """Whether a name is that of a preset.
-
-    Example:
-
-    >>> is_preset("hub:vit_base_patch16_224_imagenet"), is_preset("MobileNetV2")
-    (True, False)
-    """
-    return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def require_preset(argument: str, name: str) -> None:
@@ -72,7 +52,7 @@ def require_preset(argument: str, name: str) -> None:
     Raises:
         InvalidArgumentError: naming the argument.
     """
-    if not is_preset(name):
+    if not name.startswith(PREFIX):
         raise invalid_argument(argument, name, f"{PREFIX} and a preset, such as {PREFIX}clip_vit_base_patch16")
 
 
@@ -108,7 +88,7 @@ def display_name(name: str) -> str:
     ('hub:clip_vit_base_patch16', 'MobileNetV2')
     """
     kept = Path(source_of(name)) / _NAME
-    return kept.read_text(encoding="utf-8").strip() if is_preset(name) and kept.is_file() else name
+    return kept.read_text(encoding="utf-8").strip() if name.startswith(PREFIX) and kept.is_file() else name
 
 
 def preset_directory(name: str) -> Path:
@@ -240,77 +220,6 @@ def _uncompiled(content: Any) -> Any:
     return {key: _uncompiled(value) for key, value in content.items() if key not in ("compile_config", "build_config")}
 
 
-@dataclass(frozen=True)
-class ImagePreset:
-    """What is known of a preset's image network but its weights.
-
-    Attributes:
-        network: keras-hub's configuration of the network, or of the dual encoder that it is part of.
-        size: side of the images that it was trained on, in pixels.
-        scale: what pixels in 0..255 are multiplied by, one number or one a channel; None for nothing.
-        offset: what is added then.
-    """
-
-    network: dict[str, Any]
-    size: int
-    scale: float | list[float] | None = None
-    offset: float | list[float] | None = None
-
-    @classmethod
-    def open(cls, name: str) -> ImagePreset:
-        """Reads a preset.
-
-        Args:
-            name: see `vsemb.presets`.
-
-        Raises:
-            DataError: if it cannot be opened, or says nothing of images.
-        """
-        directory = preset_directory(name)
-        network, converter = read_part(directory, CONFIG), read_part(directory, CONVERTER)
-        assert network is not None
-        if converter is None:
-            raise DataError(
-                f"The preset {name!r} does not say what its network wants done to pixels: it has no "
-                f"{CONVERTER}. Add it with keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
-            )
-        import keras_hub  # noqa: F401  # Names the classes that are read.
-
-        with opening(str(directory)):
-            read = keras.saving.deserialize_keras_object(converter)
-            scale, offset = (
-                None if value is None else np.asarray(value, np.float64).tolist() for value in (read.scale, read.offset)
-            )
-            config = network["config"]
-            within = config["vision_encoder"]["config"] if _kind(network) in DUAL else config
-            sides = tuple(within.get("image_shape") or within.get("input_shape") or ())[:2]
-            own = read.image_size
-        sides = sides if sides and None not in sides else own
-        if not sides or sides[0] != sides[1]:
-            raise DataError(f"The preset {name!r} does not take square images of one size, but {sides}.")
-        return cls(network, int(sides[0]), scale, offset)
-
-    @property
-    def kind(self) -> str:
-        """What the network gives: `"embedding"`, a vector an image in a space shared with texts; `"patches"`,
-        a vector a patch; or `"map"`, one a place.
-        """
-        kind = _kind(self.network)
-        return "embedding" if kind in DUAL else "patches" if kind in _PATCHES else "map"
-
-    @property
-    def any_size(self) -> bool:
-        """Whether it takes images of other sizes."""
-        config = self.network["config"]
-        shape = config.get("image_shape") or config.get("input_shape")
-        return self.kind == "map" and (shape is None or None in shape)
-
-    @property
-    def before_patches(self) -> int:
-        """How many vectors, of the class and other tokens, come before those of the patches."""
-        return _PATCHES[_kind(self.network)](self.network["config"]) if self.kind == "patches" else 0
-
-
 def load_network(name: str, dtype: Any = "float32") -> keras.Model:
     """Opens a preset's whole network with its weights, which keras-hub downloads where it has to.
 
@@ -344,14 +253,6 @@ def build_network(network: Mapping[str, Any], dtype: Any = "float32") -> keras.M
     return built
 
 
-def image_network(network: keras.Model) -> keras.Model:
-    """Returns the part of a network that takes images: of a dual encoder, up to the space of both."""
-    if type(network).__name__ not in DUAL:
-        return network
-    images = keras.Input(network.vision_encoder.image_shape, name="images")
-    return keras.Model(images, network.get_vision_embeddings(images), name="image_network")
-
-
 def text_network(network: keras.Model) -> keras.Model:
     """Returns the text tower of a dual encoder: its own token ids (batch, steps) to (batch, dim).
 
@@ -382,7 +283,3 @@ def _need_dual(network: keras.Model) -> None:
             f"A {type(network).__name__} has no text tower; those of {' and '.join(DUAL)} have. As an image "
             "tower: vsemb features DATA --backbone hub:PRESET"
         )
-
-
-def _kind(network: Mapping[str, Any]) -> str:
-    return str(network.get("class_name", ""))

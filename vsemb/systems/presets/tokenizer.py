@@ -11,7 +11,7 @@ from typing import Any
 from vsemb.errors import DataError
 from vsemb.files import read_json, reading
 from vsemb.parts import Size
-from vsemb.presets import (
+from vsemb.systems.presets.files import (
     ASSETS,
     CONFIG,
     PREPROCESSOR,
@@ -22,7 +22,7 @@ from vsemb.presets import (
     read_part,
     require_preset,
 )
-from vsemb.text.pretrained_subwords import (
+from vsemb.systems.presets.subwords import (
     BytePairTokenizer,
     PieceModel,
     PretrainedSubwordTokenizer,
@@ -71,7 +71,7 @@ class PresetText:
         """Reads a preset.
 
         Args:
-            name: see `vsemb.presets`.
+            name: see `vsemb.systems.presets.files`.
 
         Raises:
             DataError: if it cannot be opened, or has no tokenizer that is known here.

@@ -19,7 +19,7 @@ SIZE = 32
 
 def clip_vocabulary() -> tuple[dict[str, int], list[str]]:
     """All bytes, and the merges of a few words of the corpus, as CLIP's training would find them."""
-    from vsemb.text.pretrained_subwords import byte_letters
+    from vsemb.systems.presets.subwords import byte_letters
 
     letters = sorted(byte_letters())
     pieces = [*letters, *(f"{letter}</w>" for letter in letters)]

@@ -9,8 +9,8 @@ import pytest
 
 from vsemb import presets
 from vsemb.errors import DataError
-from vsemb.presets import ImagePreset, display_name, keep_preset, kept_name, preset_directory
-from vsemb.text.preset_tokenizers import PresetText
+from vsemb.systems.presets.files import ImagePreset, display_name, keep_preset, kept_name, preset_directory
+from vsemb.systems.presets.tokenizer import PresetText
 
 
 def test_a_name_that_is_none_is_told_the_nearest() -> None:

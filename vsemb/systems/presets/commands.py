@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from vsemb.commands import Command
 
-def configure(parser: argparse.ArgumentParser) -> None:
+
+def _configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("preset", metavar="PRESET", help="a preset of CLIP or SigLIP: name, handle or directory")
     parser.add_argument("--out", type=Path, required=True, help="the run directory to write")
@@ -15,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of random weights (%(default)s)")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _import(arguments: argparse.Namespace) -> None:
     """Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
 
     The run works like a trained one: evaluate, export, index, search, serve, classify. PRESET is the name of a preset
@@ -29,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb evaluate runs/clip --data data/flickr8k --split test
       vsemb export runs/clip savedmodels/clip
     """
-    from vsemb.runs.pretrained import pretrained_run
+    from vsemb.systems.presets.pretrained import pretrained_run
 
     made = pretrained_run(arguments.preset, arguments.out, weights=arguments.weights, seed=arguments.seed)
     images, scale = made.recipe.image.config, made.model.logit_scale
@@ -41,3 +43,6 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"texts        {made.tokenizer.max_length} of {len(made.vocabulary.words):,} subwords")
     print(f"logits       {factor:.4g} times the cosine{f', and {bias[0]:.4g}' if bias else ''}")
     print(f"next         vsemb evaluate {arguments.out} --data DATA --split test")
+
+
+IMPORT = Command(_import, _configure)

@@ -12,7 +12,7 @@ from keras import ops
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.presets import build_network, kept_name, load_network, require_preset, text_network
+from vsemb.systems.presets.files import build_network, kept_name, load_network, require_preset, text_network
 
 Tensor = Any
 
@@ -124,7 +124,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> PresetTextEncoder:
         # The room of texts imports TensorFlow, which encoders do without.
-        from vsemb.text.preset_tokenizers import PresetText
+        from vsemb.systems.presets.tokenizer import PresetText
 
         texts = PresetText.open(self.name)
         network = load_network(self.name, dtype) if self.weights else build_network(texts.network, dtype)

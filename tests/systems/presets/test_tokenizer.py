@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.preset_files import sentencepiece_model
+from tests.systems.presets.preset_files import sentencepiece_model
 from vsemb.errors import DataError
-from vsemb.text.preset_tokenizers import PresetText
-from vsemb.text.pretrained_subwords import PieceModel, SentencePieceTokenizer, piece_vocabulary
+from vsemb.systems.presets.subwords import PieceModel, SentencePieceTokenizer, piece_vocabulary
+from vsemb.systems.presets.tokenizer import PresetText
 
 TEXTS = [
     "A red circle above a blue square",

@@ -1,0 +1,120 @@
+"""Image networks that systems bring, by a prefix and a name, such as `hub:vit_base_patch16_224_imagenet`.
+
+A system names the class of its networks by their prefix, see `vsemb.registry.System.presets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import keras
+
+from vsemb import registry
+
+#: Folder in a run directory with what it keeps of its presets.
+KEPT = "presets"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What is known of an image network of a system but its weights; fields are JSON values, which runs keep.
+
+    Attributes:
+        size: side of the images that it was trained on, in pixels.
+    """
+
+    size: int
+
+    @classmethod
+    def open(cls, name: str) -> Self:
+        """Reads the preset of a name.
+
+        Raises:
+            DataError: if it cannot be opened.
+        """
+        raise NotImplementedError
+
+    @property
+    def any_size(self) -> bool:
+        """Whether it takes images of other sizes."""
+        raise NotImplementedError
+
+    @property
+    def gives_map(self) -> bool:
+        """Whether the network gives a map of the image, (batch, height, width, channels)."""
+        raise NotImplementedError
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        """The poolings of what the network gives, the default first."""
+        raise NotImplementedError
+
+    def build(self, name: str, seed: int, *, own_weights: bool) -> keras.Model:
+        """Builds the network without scaling and pooling, with random weights or those of the preset.
+
+        Raises:
+            DataError: if the weights cannot be got, or are of another network.
+        """
+        raise NotImplementedError
+
+    def scaled(self, pixels: Any) -> Any:
+        """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
+        raise NotImplementedError
+
+    def pooled(self, features: Any, pooling: str, pool_map: Callable[[Any], Any]) -> Any:
+        """Returns what the network gave as one vector per image.
+
+        Args:
+            features: what the network gave.
+            pooling: one of `poolings`.
+            pool_map: pools a map.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def keep(name: str, run: Path) -> None:
+        """Writes into a run directory what the network is built from, without weights."""
+        raise NotImplementedError
+
+    @staticmethod
+    def kept_name(name: str, run: Path) -> str:
+        """Returns the name of what `keep` wrote."""
+        raise NotImplementedError
+
+    @staticmethod
+    def display_name(name: str) -> str:
+        """Returns the name that people know the preset by, also where a run keeps it."""
+        raise NotImplementedError
+
+
+def preset_class(name: object) -> type[Preset] | None:
+    """Returns the class of a preset's network by its name; None for other names."""
+    reference = registry.entries("presets").get(str(name).partition(":")[0])
+    found: type[Preset] | None = registry.load(reference) if reference and ":" in str(name) else None
+    return found
+
+
+def is_preset(name: object) -> bool:
+    """Whether a name is that of a preset.
+
+    Example:
+
+    >>> is_preset("MobileNetV2")
+    False
+    """
+    return preset_class(name) is not None
+
+
+def display_name(name: str) -> str:
+    """Returns the name that people know a network by.
+
+    Example:
+
+    >>> display_name("MobileNetV2")
+    'MobileNetV2'
+    """
+    found = preset_class(name)
+    return name if found is None else found.display_name(name)

@@ -1,0 +1,191 @@
+"""The image networks of presets of keras-hub, as backbones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from vsemb.errors import DataError
+from vsemb.image.pooling import MAP_POOLINGS
+from vsemb.image.presets import Preset
+from vsemb.systems.presets.files import (
+    CONFIG,
+    CONVERTER,
+    DUAL,
+    build_network,
+    display_name,
+    keep_preset,
+    kept_name,
+    load_network,
+    opening,
+    preset_directory,
+    read_part,
+)
+
+# Output of the network -> its poolings, the default first. The token is the class token.
+_POOLINGS = {
+    "embedding": ("embedding",),
+    "patches": ("token", "mean", "max", "mean+max", "flat"),
+    "map": MAP_POOLINGS,
+}
+# Standard deviation of the matrices of transformers, as in BERT and ViT.
+_TRANSFORMER_DEVIATION = 0.02
+# Networks that give a vector per patch -> the number of vectors before those of the patches.
+_PATCHES = {
+    "ViTBackbone": lambda config: int(config.get("use_class_token", True)),
+    "DeiTBackbone": lambda config: 2,
+    "DINOV2Backbone": lambda config: 1 + int(config.get("num_register_tokens", 0)),
+}
+
+
+@dataclass(frozen=True)
+class ImagePreset(Preset):
+    """What is known of the image network of a preset of keras-hub but its weights.
+
+    Attributes:
+        network: keras-hub's configuration of the network, or of the dual encoder that it is part of.
+        scale: what pixels in 0..255 are multiplied by, one number or one a channel; None for nothing.
+        offset: what is added then.
+    """
+
+    network: dict[str, Any] = field(default_factory=dict)
+    scale: float | list[float] | None = None
+    offset: float | list[float] | None = None
+
+    @classmethod
+    def open(cls, name: str) -> ImagePreset:
+        """Reads a preset.
+
+        Args:
+            name: see `vsemb.presets`.
+
+        Raises:
+            DataError: if it cannot be opened, or says nothing of images.
+        """
+        directory = preset_directory(name)
+        network, converter = read_part(directory, CONFIG), read_part(directory, CONVERTER)
+        assert network is not None
+        if converter is None:
+            raise DataError(
+                f"The preset {name!r} does not say what its network wants done to pixels: it has no "
+                f"{CONVERTER}. Add it with keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
+            )
+        import keras_hub  # noqa: F401  # Names the classes that are read.
+
+        with opening(str(directory)):
+            read = keras.saving.deserialize_keras_object(converter)
+            scale, offset = (
+                None if value is None else np.asarray(value, np.float64).tolist() for value in (read.scale, read.offset)
+            )
+            config = network["config"]
+            within = config["vision_encoder"]["config"] if network.get("class_name") in DUAL else config
+            sides = tuple(within.get("image_shape") or within.get("input_shape") or ())[:2]
+            own = read.image_size
+        sides = sides if sides and None not in sides else own
+        if not sides or sides[0] != sides[1]:
+            raise DataError(f"The preset {name!r} does not take square images of one size, but {sides}.")
+        return cls(int(sides[0]), network, scale, offset)
+
+    @property
+    def kind(self) -> str:
+        """What the network gives: `"embedding"`, a vector an image in a space shared with texts; `"patches"`,
+        a vector a patch; or `"map"`, one a place.
+        """
+        kind = self.network.get("class_name")
+        return "embedding" if kind in DUAL else "patches" if kind in _PATCHES else "map"
+
+    @property
+    def any_size(self) -> bool:
+        """Whether it takes images of other sizes."""
+        config = self.network["config"]
+        shape = config.get("image_shape") or config.get("input_shape")
+        return self.kind == "map" and (shape is None or None in shape)
+
+    @property
+    def before_patches(self) -> int:
+        """How many vectors, of the class and other tokens, come before those of the patches."""
+        return _PATCHES[self.network["class_name"]](self.network["config"]) if self.kind == "patches" else 0
+
+    @property
+    def gives_map(self) -> bool:
+        return self.kind == "map"
+
+    @property
+    def poolings(self) -> tuple[str, ...]:
+        # Without a class token, patches have no pooling `token`.
+        return _POOLINGS[self.kind][self.kind == "patches" and not self.before_patches :]
+
+    def build(self, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
+        network = image_network(build_network(self.network))
+        ranks = {"map": 4, "patches": 3, "embedding": 2}
+        outputs = network.outputs
+        if len(outputs) != 1 or len(outputs[0].shape) != ranks[self.kind] or len(network.inputs) != 1:
+            raise DataError(
+                f"The network of the preset {name!r} must give a map of the image, a vector per patch (ViT, DeiT, "
+                f"DINOv2), or an embedding (CLIP, SigLIP); got a {self.network.get('class_name')}."
+            )
+        if not own_weights:
+            _set_random(network, seed)
+            return network
+        own = image_network(load_network(name))
+        if [weight.shape for weight in own.weights] != [weight.shape for weight in network.weights]:
+            raise DataError(f"The preset {name!r} is of another network now than when it was named first.")
+        return own
+
+    def scaled(self, pixels: Any) -> Any:
+        if self.scale is None and self.offset is None:
+            return pixels
+        scale = 1.0 if self.scale is None else self.scale
+        offset = 0.0 if self.offset is None else self.offset
+        return keras.layers.Rescaling(scale, offset, dtype="float32", name="scaling")(pixels)
+
+    def pooled(self, features: Any, pooling: str, pool_map: Callable[[Any], Any]) -> Any:
+        if pooling == "embedding":
+            return features
+        if pooling == "token":
+            return features[:, 0]
+        if self.kind == "patches":
+            # The patches as a map of one row.
+            features = keras.ops.expand_dims(features[:, self.before_patches :], 1)
+        return pool_map(features)
+
+    @staticmethod
+    def keep(name: str, run: Path) -> None:
+        keep_preset(name, run, "image")
+
+    @staticmethod
+    def kept_name(name: str, run: Path) -> str:
+        return kept_name(name, run, "image")
+
+    @staticmethod
+    def display_name(name: str) -> str:
+        return display_name(name)
+
+
+def image_network(network: keras.Model) -> keras.Model:
+    """Returns the part of a network that takes images: of a dual encoder, up to the space of both."""
+    if type(network).__name__ not in DUAL:
+        return network
+    images = keras.Input(network.vision_encoder.image_shape, name="images")
+    return keras.Model(images, network.get_vision_embeddings(images), name="image_network")
+
+
+def _set_random(network: keras.Model, seed: int) -> None:
+    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay."""
+    random = np.random.default_rng(seed)
+    for weight in network.trainable_weights:
+        if len(weight.shape) < 2:
+            if weight.name == "bias":
+                weight.assign(np.zeros(weight.shape, np.float32))
+            elif np.ptp(keras.ops.convert_to_numpy(weight)) > 0:
+                weight.assign(random.standard_normal(weight.shape, np.float32) * _TRANSFORMER_DEVIATION)
+            continue
+        inputs = math.prod(weight.shape[:2] if weight.shape[-1] == 1 else weight.shape[:-1])
+        deviation = math.sqrt(2.0 / inputs) if len(weight.shape) == 4 else _TRANSFORMER_DEVIATION
+        weight.assign(random.standard_normal(weight.shape, np.float32) * deviation)
