@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from vsemb import presets
 from vsemb.errors import DataError
-from vsemb.systems.presets.files import ImagePreset, display_name, keep_preset, kept_name, preset_directory
+from vsemb.systems.presets import files as presets
+from vsemb.systems.presets.files import display_name, keep_preset, kept_name, preset_directory
+from vsemb.systems.presets.network import ImagePreset
 from vsemb.systems.presets.tokenizer import PresetText
 
 
