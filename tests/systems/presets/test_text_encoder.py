@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from vsemb.encoders import PresetTextEncoder
 from vsemb.errors import InvalidArgumentError
+from vsemb.systems.presets.text_encoder import PresetTextEncoder
 
 
 def network(dim: int = 4) -> keras.Model:
