@@ -12,6 +12,7 @@ from keras import ops
 from vsemb.configured import Configured
 from vsemb.encoders import PixelEncoder, WordEmbedding
 from vsemb.errors import invalid_argument
+from vsemb.image.backbones import build_backbone
 from vsemb.image.presets import display_name
 from vsemb.parts import Count
 from vsemb.systems.captions.multimodal_rnn import GATES, Decoder, MultimodalRNN
@@ -176,7 +177,7 @@ class AttentiveDecoder(Decoder, kind="attentive"):
         if network is not None and not network.gives_map:
             name = display_name(image.backbone)
             raise invalid_argument("image.backbone", name, "a network that gives a map, with decoder=attentive")
-        backbone = image.starting_backbone(seed)
+        backbone = build_backbone(image.config, image.weights, seed=seed)
         height, width = backbone.get_layer("flat").input.shape[1:3]
         cells = SpatialFeatureEncoder(height * width, self.units, dropout=image.dropout, dtype=dtype)
         return PixelEncoder(backbone, cells, frozen_statistics=image.frozen_statistics, dtype=dtype)
