@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     import tensorflow as tf
 
-    from vsemb.data.pixel_service import service_address
+    from vsemb.data.sources import service_address
     from vsemb.errors import DataError, invalid_argument
 
     if not 0 <= arguments.port <= 65535:

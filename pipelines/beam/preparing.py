@@ -25,7 +25,7 @@ from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset
 from vsemb.data.writing.prepare import described_source, write_beside
-from vsemb.data.writing.staging import WorkArea
+from vsemb.data.writing.shards import WorkArea
 from vsemb.data.writing.writer import BadImageFound, description, holds_dataset, is_prepared
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json

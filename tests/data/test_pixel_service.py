@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.data.batches import PairBatches
-from vsemb.data.pixel_service import ServicePixels, service_address
-from vsemb.data.sources import PixelImages
+from vsemb.data.sources import PixelImages, ServicePixels, service_address
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.text import Vocabulary, WordTokenizer

@@ -7,6 +7,7 @@ import pytest
 from tests.scenes_composition import Scenes
 from vsemb import recipes
 from vsemb.data import synthetic as generator
+from vsemb.data.synthetic.world import compositional_pools
 from vsemb.data.writing.writer import write_dataset
 from vsemb.evaluation import Embedder
 from vsemb.runs.fine_tune import with_backbone
@@ -34,7 +35,8 @@ def test_composed_phrases_find_scenes_that_show_both(tmp_path):
     recipe = with_backbone(recipes.get("order-embedding"), dataset, "SmallConvNet").with_overrides(list(SMALL))
     run = train(recipe, dataset, tmp_path / "run")
     split = dataset.split("test")
-    shown = [{item.label for item in generator.scene_at("test", row, seed=5).objects} for row in range(500)]
+    pools = compositional_pools()["test"]
+    shown = [{item.label for item in generator.scene_at("test", row, 5, pools).objects} for row in range(500)]
     world = Scenes(run, Embedder(run.model).images(run.images_of(dataset, split), 500), split, shown)
     composed, sentence = world.found(compose, within=10), world.found_by_sentences(within=10)
     either = max(world.found(lambda one, other: one, 10), world.found(lambda one, other: other, 10))

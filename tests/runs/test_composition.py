@@ -11,6 +11,7 @@ from tests.scenes_composition import Scenes
 from vsemb import recipes
 from vsemb.data import synthetic as generator
 from vsemb.data.features.compute import write_precomputed
+from vsemb.data.synthetic.world import COLOURS, SHAPES, compositional_pools
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
@@ -24,13 +25,14 @@ SMALL = (
     *("embedding_dim=64", "text.encoder.words.dim=64", "text.encoder.units=64", "batches.size=64"),
     *("training.epochs=10", "training.seed=1", "optimizer.learning_rate=0.01"),
 )
-WORDS = [*generator.COLOURS, *generator.SHAPES]
-WORDS += [f"{colour} {shape}" for colour in generator.COLOURS for shape in generator.SHAPES]
+WORDS = [*COLOURS, *SHAPES]
+WORDS += [f"{colour} {shape}" for colour in COLOURS for shape in SHAPES]
 
 
 def labels_of(dataset, name):
     """The labels of the objects that each image of a split shows."""
-    scenes = [generator.scene_at(name, row, seed=5) for row in range(len(dataset.split(name)))]
+    pools = compositional_pools()[name]
+    scenes = [generator.scene_at(name, row, 5, pools) for row in range(len(dataset.split(name)))]
     return [{item.label for item in scene.objects} for scene in scenes]
 
 

@@ -1,24 +1,42 @@
-"""Where a batch's images come from: cached features or pixels.
+"""Where a batch's images come from: cached features, pixels, or pixels that workers of a tf.data service make.
 
 An image source hands out rows of one split: `gather` runs in NumPy on the row numbers of a batch,
 `finish` adds what belongs in the tf.data graph.
+
+With a tf.data service, which pairs make a batch is decided here, in NumPy, as without one; what workers get is
+the places of a batch's images in the shards, and its seed. A batch is therefore the same, bit for bit, whoever
+made it and whenever: training with a service, without one, resumed, or with workers that come and go gives the
+same weights. Batches arrive in any order and carry their step; those that do not arrive are made here.
+
+Reference: https://www.tensorflow.org/api_docs/python/tf/data/experimental/service
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import queue
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.store import Split
-from vsemb.errors import DataError
+from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.image.augmentation import ImageAugmenter
 from vsemb.image.decode import decode_images
 from vsemb.image.views import random_crop_flip, ten_crop_source_size
 
 _DECODE_BATCH = 256
+_PREFIX = "grpc://"
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
+# Batches that wait here for one that is late, before that one is made here.
+_WAITING = 16
 
 
 class ImageSource:
@@ -182,3 +200,213 @@ def augmented(
     if crop:
         images = random_crop_flip(images, size, seed)
     return images if augmenter is None else augmenter(images, seed)
+
+
+def service_address(given: str) -> str:
+    """Returns the address of a dispatcher, after a look whether there is one.
+
+    Args:
+        given: `grpc://host:port`.
+
+    Raises:
+        InvalidArgumentError: for anything else.
+        DataError: if nobody answers there.
+    """
+    host, _, port = given.removeprefix(_PREFIX).rpartition(":")
+    if not given.startswith(_PREFIX) or not host or not port.isdecimal() or int(port) > 65535:
+        raise invalid_argument("data_service", given, "grpc://HOST:PORT")
+    try:
+        # TensorFlow would go on trying for an hour.
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise DataError(
+            f"No tf.data service answers at {given}: {error.strerror or error}. Start its dispatcher first."
+        ) from error
+    return given
+
+
+class ServicePixels(PixelImages):
+    """Decoded images of a split, made by workers of a tf.data service, in place of `PixelImages`.
+
+    Workers read the dataset's shards under the paths that they have here.
+
+    Args:
+        split: the split; its images must all decode.
+        size: side in pixels.
+        address: of the dispatcher, `grpc://host:port`.
+        augment: whether images are randomly cropped and flipped.
+        augmenter: what is done to them after that, if anything.
+        patience: seconds without any batch after which batches are made here, until some arrive again.
+
+    Attributes:
+        made_here: batches that did not arrive in time.
+
+    Raises:
+        InvalidArgumentError: for an address that is none.
+        DataError: if nobody answers there, or the dataset has features only.
+
+    Example:
+
+        images = ServicePixels(split, 224, address="grpc://10.0.0.2:5050", augment=True)
+        batches = PairBatches(split, images, tokenizer)
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        size: int,
+        *,
+        address: str,
+        augment: bool = False,
+        augmenter: ImageAugmenter | None = None,
+        patience: float = 60.0,
+    ) -> None:
+        self._address = service_address(address)
+        # Never in memory: what does not arrive is decoded one batch at a time.
+        super().__init__(split, size, augment=augment, augmenter=augmenter, memory=0)
+        self._shards, self._numbers, self._offsets = split.image_places()
+        self._patience = patience
+        self.made_here = 0
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        """Spec of one image."""
+        return tf.TensorSpec((self._size, self._size, 3), tf.uint8)
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        """Decodes images here, without augmentation."""
+        images = super().finish(tf.constant(super().gather(rows)), None)
+        return np.rint(images.numpy()).astype(np.uint8)
+
+    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """Turns what `stream` gives into the model's input."""
+        del seed
+        return tf.cast(images, tf.float32)
+
+    def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
+        """Yields the images of one batch after the other.
+
+        Args:
+            rows: (steps, batch) int64, the rows of each batch.
+            seeds: (steps, 2) int32, of each batch's augmentation.
+
+        Yields:
+            uint8 (batch, size, size, 3), in the order of the steps.
+        """
+        arrived = _Arrivals(self._distributed(rows, seeds))
+        waiting: dict[int, np.ndarray] = {}
+        silent = False  # Then it is not waited for at every step, but looked for.
+        try:
+            for step in range(len(rows)):
+                heard = time.monotonic()
+                while step not in waiting and len(waiting) < _WAITING:
+                    batch = arrived.next(0.0 if silent else _LOOK_SECONDS)
+                    if batch is not None:
+                        silent, heard = False, time.monotonic()
+                        if batch[0] >= step:
+                            waiting[batch[0]] = batch[1]
+                    elif arrived.ended or silent:
+                        break
+                    elif time.monotonic() - heard >= self._patience:
+                        silent = True
+                        self._warn(f"has sent nothing for {self._patience:.0f} seconds")
+                if step in waiting:
+                    yield waiting.pop(step)
+                else:
+                    if arrived.problem:
+                        self._warn(f"has stopped ({arrived.problem})")
+                        arrived.problem = ""
+                    self.made_here += 1
+                    yield self._make(rows[step], seeds[step])
+        finally:
+            arrived.close()
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(
+            f"The tf.data service at {self._address} {what}; images are decoded here meanwhile.", stacklevel=4
+        )
+
+    def _make(self, rows: np.ndarray, seed: np.ndarray) -> np.ndarray:
+        """Makes a batch here: the very graph that workers run."""
+        pixels: np.ndarray = self._augmented(tf.constant(super().gather(rows)), tf.constant(seed)).numpy()
+        return pixels
+
+    def _augmented(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Decodes a batch, uint8: pixels are whole numbers, and a quarter of float32's bytes."""
+        images = tf.cast(tf.round(decoded(encoded, self._decoded)), tf.uint8)
+        return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
+
+    def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
+        shards = tf.constant([str(shard) for shard in self._shards])
+        features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
+
+        def read(step: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
+            record = _record_at(tf.gather(shards, number), offset)
+            return record.map(lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"]))
+
+        def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return steps[0], self._augmented(encoded, seeds[0])
+
+        # A batch's place in the plan goes to one worker, and with each of its images through the reading.
+        steps = np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], axis=1)
+        each_seed = np.repeat(seeds.astype(np.int32)[:, None], rows.shape[1], axis=1)
+        plan = (steps, each_seed, self._numbers[rows], self._offsets[rows])
+        dataset = tf.data.Dataset.from_tensor_slices(plan).unbatch()
+        dataset = dataset.flat_map(read).batch(rows.shape[1], drop_remainder=True)
+        # Their order is restored by their steps, so nothing need wait for anything.
+        dataset = dataset.map(make, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
+        service = tf.data.experimental.service
+        return dataset.apply(service.distribute(service.ShardingPolicy.DYNAMIC, self._address))
+
+
+def _record_at(shard: tf.Tensor, offset: tf.Tensor) -> tf.data.Dataset:
+    """A dataset of the one record that begins at an offset of a TFRecord file."""
+    variant = tf.raw_ops.TFRecordDatasetV2(
+        filenames=shard[None], compression_type="", buffer_size=1 << 16, byte_offsets=offset[None]
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string)).take(1)
+
+
+class _Arrivals:
+    """Reads a distributed dataset in a thread, since TensorFlow waits for lost workers without end."""
+
+    def __init__(self, dataset: tf.data.Dataset) -> None:
+        self.ended = False
+        self.problem = ""
+        self._closed = threading.Event()
+        # None is the end.
+        self._queue: queue.Queue[tuple[int, np.ndarray] | None] = queue.Queue(maxsize=4)
+        thread = threading.Thread(target=self._read, args=(dataset,), name="data-service", daemon=True)
+        thread.start()
+
+    def _read(self, dataset: tf.data.Dataset) -> None:
+        try:
+            for step, images in dataset:
+                if not self._put((int(step), images.numpy())):
+                    return
+        except tf.errors.OpError as error:
+            # TensorFlow puts the names of its operations first.
+            self.problem = one_line(str(error.message).rpartition("}} ")[2])
+        self._put(None)
+
+    def _put(self, item: tuple[int, np.ndarray] | None) -> bool:
+        while not self._closed.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=0.2)
+                return True
+        return False
+
+    def next(self, seconds: float) -> tuple[int, np.ndarray] | None:
+        """Returns the next batch to arrive, None if none does in time or ever."""
+        if self.ended:
+            return None
+        try:
+            item = self._queue.get(timeout=seconds) if seconds else self._queue.get_nowait()
+        except queue.Empty:
+            return None
+        self.ended = item is None
+        return item
+
+    def close(self) -> None:
+        """Lets the thread end with the batch that it waits for."""
+        self._closed.set()

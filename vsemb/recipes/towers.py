@@ -11,8 +11,7 @@ import keras
 import numpy as np
 
 from vsemb.data.features.store import FeatureStore
-from vsemb.data.pixel_service import ServicePixels
-from vsemb.data.sources import FeatureImages, ImageSource, PixelImages
+from vsemb.data.sources import FeatureImages, ImageSource, PixelImages, ServicePixels
 from vsemb.data.store import Dataset, Split
 from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent

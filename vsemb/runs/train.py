@@ -45,7 +45,7 @@ def train(
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
         data_service: address of a tf.data service, `grpc://host:port`, whose workers decode and augment images; the
-            run is the same with and without, see `vsemb.data.pixel_service.ServicePixels`.
+            run is the same with and without, see `vsemb.data.sources.ServicePixels`.
         strategy: `none`, `mirrored`, `multiworker`, or a context, see `vsemb.training.open_distribution`.
 
     Returns:

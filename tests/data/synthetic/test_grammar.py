@@ -168,7 +168,7 @@ def check(record: ImageRecord, level: int) -> None:
 def test_captions_are_true_and_aligned(zero_shot: bool) -> None:
     images = {"train": 1000, "test": 200} if zero_shot else {"train": 1500, "compositional": 300}
     for record in scenes.generate(images, seed=11, image_size=SIDE, class_zero_shot_splits=zero_shot):
-        assert len(record.captions) == len(record.alignments) == len(scenes.LEVELS)
+        assert len(record.captions) == len(record.alignments) == len(grammar.LEVELS)
         assert len(set(record.captions)) == len(record.captions)
         for level, caption in enumerate(record.captions):
             try:

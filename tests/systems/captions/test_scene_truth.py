@@ -11,6 +11,7 @@ import pytest
 
 from vsemb.data import synthetic as scenes
 from vsemb.data.records import ImageRecord
+from vsemb.data.synthetic import render, world
 from vsemb.systems.captions.scene_truth import background_of, is_true
 
 SIDE = 64
@@ -141,7 +142,7 @@ def truth(record: ImageRecord, caption: str, objects: Objects) -> bool | None:
 def test_another_colour_makes_it_false() -> None:
     tried = 0
     for record, caption, objects in different():
-        unused = next(colour for colour in scenes.COLOURS if colour not in {o["colour"] for o in objects})
+        unused = next(colour for colour in world.COLOURS if colour not in {o["colour"] for o in objects})
         for entry in objects:
             if entry["colour"] in caption.split():
                 changed = [{**each, "colour": unused} if each is entry else each for each in objects]
@@ -154,7 +155,7 @@ def test_another_shape_makes_it_false() -> None:
     words = {"circle": ("circle", "disc"), "ring": ("ring", "hoop")}
     tried = 0
     for record, caption, objects in different():
-        unused = next(shape for shape in scenes.SHAPES if shape not in {o["shape"] for o in objects})
+        unused = next(shape for shape in world.SHAPES if shape not in {o["shape"] for o in objects})
         for entry in objects:
             if set(words.get(entry["shape"], (entry["shape"],))) & set(caption.split()):
                 changed = [{**each, "shape": unused} if each is entry else each for each in objects]
@@ -211,7 +212,7 @@ def test_another_background_makes_it_false() -> None:
     for _, caption, objects in different(100):
         if "background" in caption.split():
             said = caption.split()[-2]
-            for background in scenes.BACKGROUNDS:
+            for background in world.BACKGROUNDS:
                 assert is_true(caption, objects, SIDE, background) is (background == said)
                 tried += 1
     assert tried > 100
@@ -231,11 +232,11 @@ def test_words_left_out_or_put_in_are_no_caption() -> None:
 
 @pytest.mark.parametrize("image_size", [16, 64])
 def test_background_of_any_shade(image_size: int) -> None:
-    for background in scenes.BACKGROUNDS:
+    for background in world.BACKGROUNDS:
         for shade in (0.96, 1.04):
-            corner = scenes.SceneObject("square", "red", "small", 0.13, 0.13, 0.2)
-            scene = scenes.Scene(background, (corner,), shade)
-            assert background_of(scenes.encode(scene, image_size)) == background
+            corner = world.SceneObject("square", "red", "small", 0.13, 0.13, 0.2)
+            scene = world.Scene(background, (corner,), shade)
+            assert background_of(render.encode(scene, image_size)) == background
             moved = dataclasses.replace(corner, x=0.87, y=0.87)
             scene = dataclasses.replace(scene, objects=(corner, moved))
-            assert background_of(scenes.encode(scene, image_size)) == background
+            assert background_of(render.encode(scene, image_size)) == background

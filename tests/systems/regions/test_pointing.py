@@ -13,6 +13,7 @@ from tests.systems.regions.knowing_run import KnowingRun
 from vsemb.data import synthetic
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset, Split
+from vsemb.data.synthetic import world
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions.image_tower import regions_of
@@ -88,7 +89,7 @@ def test_nouns_by_their_places(caption, named, nouns) -> None:
 
 
 def test_nouns_of_scenes_are_their_shapes() -> None:
-    singular = {*synthetic.SHAPES, "disc", "hoop", "shape", "object"}
+    singular = {*world.SHAPES, "disc", "hoop", "shape", "object"}
     shapes = singular | {f"{word}s" for word in singular} | {"crosses"}
     phrases = 0
     for record in synthetic.generate({"train": 60}, seed=1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids, discarded_on_error
-from vsemb.data.features.folders import FeatureFolder, refuse_not_finite
-from vsemb.data.features.store import FeatureStore, feature_fingerprint, views_kept
+from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
+from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
 from vsemb.errors import DataError, invalid_argument
 
 if TYPE_CHECKING:
@@ -193,18 +193,22 @@ def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iter
     if (directory / "manifest.json").is_file():
         return FeatureStore.open(directory, dataset)
     shape = next(iter(shapes))
-    with discarded_on_error(FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint})) as writer:
-        for block in (block for array in arrays for block in blocks(array)):
-            block_ids = ids[writer.done : writer.done + len(block)]
-            refuse_not_finite(block, block_ids, dataset, "Precomputed features")
-            writer.write(block_ids, block)
-        writer.finish(
-            {
-                "dataset": dataset.fingerprint,
-                "backbone": None,
-                "weights_sha256": None,
-                "crops": shape[0] if len(shape) == 2 else 1,
-                "fingerprint": fingerprint,
-            }
-        )
+    with FeatureWriter(directory, expected, shape, {"fingerprint": fingerprint}) as writer:
+        try:
+            for block in (block for array in arrays for block in blocks(array)):
+                block_ids = ids[writer.done : writer.done + len(block)]
+                refuse_not_finite(block, block_ids, dataset, "Precomputed features")
+                writer.write(block_ids, block)
+            writer.finish(
+                {
+                    "dataset": dataset.fingerprint,
+                    "backbone": None,
+                    "weights_sha256": None,
+                    "crops": shape[0] if len(shape) == 2 else 1,
+                    "fingerprint": fingerprint,
+                }
+            )
+        finally:
+            # Cheap to do again: after an error nothing of it stays.
+            shutil.rmtree(writer.work, ignore_errors=True)
     return FeatureStore.open(directory, dataset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
+from vsemb.files import hard_link_or_copy, locked, read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 
 FORMAT = "vsemb-features"
 VERSION = 1
@@ -73,25 +72,24 @@ class FeatureWriter:
         self._committed_at = time.monotonic()
 
     def __enter__(self) -> FeatureWriter:
-        try:
-            self.work.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.work / "lock", os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            raise DataError(f"Cannot write {self.work}: {error.strerror}.") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._open()
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise DataError(f"Another process is making the features in {self.directory}; wait for it.") from error
-        except OSError as error:
-            os.close(self._lock)
-            raise DataError(f"Cannot write {self.work}: {error.strerror}.") from error
+        with contextlib.ExitStack() as stack:
+            busy = f"Another process is making the features in {self.directory}; wait for it."
+            stack.enter_context(locked(self.work, busy))
+            stack.callback(self._arrays.clear)
+            with self._disk_errors():
+                self._open()
+            self._held = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._arrays.clear()
-        os.close(self._lock)
+        self._held.close()
+
+    @contextlib.contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(f"Cannot write {self.work}: {error.strerror or error}.") from error
 
     def _open(self) -> None:
         paths = {name: self.work / f"{name}.npy" for name in self._specs}
@@ -148,7 +146,7 @@ class FeatureWriter:
             "finite": True,
         }
         self.commit()
-        try:
+        with self._disk_errors():
             for name in self._specs:
                 whole[f"{name}_sha256"] = sha256_file(self.work / f"{name}.npy")
             np.save(self.work / "ids.npy", self._ids)
@@ -157,18 +155,9 @@ class FeatureWriter:
                 arrays = [f"{name}.npy" for name in self._specs]
                 for name in (*arrays, "ids.npy", "manifest.json", WEIGHTS_NAME, CLASSIFIER_NAME):
                     if (self.work / name).exists():
-                        _link(self.work / name, temporary / name)
+                        # A link and not a move: until the new folder is complete, the old one must be.
+                        hard_link_or_copy(self.work / name, temporary / name)
             shutil.rmtree(self.work)
-        except OSError as error:
-            raise DataError(f"Cannot write {self.work}: {error.strerror or error}.") from error
-
-
-def _link(path: Path, target: Path) -> None:
-    # A link and not a move: until the new folder is complete, the old one must be.
-    try:
-        os.link(path, target)
-    except OSError:
-        shutil.copy2(path, target)
 
 
 def load_array(path: Path, mmap: bool = False) -> np.ndarray:
@@ -188,16 +177,8 @@ def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 def not_finite(rows: np.ndarray) -> np.ndarray:
     """Returns the numbers of the rows that hold NaN or infinity."""
-    bad, start = [np.zeros(0, np.int64)], 0
-    for block in blocks(rows):
-        # A sum is not finite if an element is not; it costs no mask. (Overflow is looked at again.)
-        with np.errstate(over="ignore", invalid="ignore"):
-            doubtful = ~np.isfinite(block.sum(axis=tuple(range(1, block.ndim))))
-        for row in np.flatnonzero(doubtful):
-            if not np.isfinite(block[row]).all():
-                bad.append(np.array([start + row]))
-        start += len(block)
-    return np.concatenate(bad)
+    finite = [np.isfinite(block).all(axis=tuple(range(1, block.ndim))) for block in blocks(rows)]
+    return np.flatnonzero(~np.concatenate([np.zeros(0, bool), *finite]))
 
 
 def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
@@ -223,14 +204,3 @@ def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
         raise DataError(f"{what} have {len(extra)} ids that the dataset has not, first {extra[0]}.")
     first = int(np.flatnonzero(ids != expected)[0])
     raise DataError(f"{what} are reordered: row {first} is of image id {ids[first]}, not {expected[first]}.")
-
-
-@contextlib.contextmanager
-def discarded_on_error(writer: FeatureWriter) -> Iterator[FeatureWriter]:
-    """Enters a writer whose work is cheap to do again: after an error nothing of it stays."""
-    try:
-        with writer:
-            yield writer
-    except BaseException:
-        shutil.rmtree(writer.work, ignore_errors=True)
-        raise

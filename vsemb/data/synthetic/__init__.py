@@ -15,38 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vsemb.data.records import ImageRecord
-from vsemb.data.synthetic.grammar import LEVELS, captions
+from vsemb.data.synthetic import world
+from vsemb.data.synthetic.grammar import captions
 from vsemb.data.synthetic.render import box, encode
-from vsemb.data.synthetic.world import (
-    BACKGROUNDS,
-    COLOURS,
-    HOLD_OUT,
-    SHAPES,
-    Pools,
-    Scene,
-    SceneObject,
-    compositional_pools,
-    requested,
-    sample_scene,
-    whole,
-    zero_shot_pools,
-)
-from vsemb.errors import invalid_argument, unknown_name
-
-__all__ = [
-    "BACKGROUNDS",
-    "COLOURS",
-    "HOLD_OUT",
-    "IMAGES",
-    "LEVELS",
-    "SHAPES",
-    "VERSION",
-    "Scene",
-    "SceneObject",
-    "encode",
-    "generate",
-    "scene_at",
-]
+from vsemb.errors import invalid_argument
 
 VERSION = 1
 """Version of the generator: raised when the same seed gives other images or captions."""
@@ -74,12 +46,12 @@ def generate(
         images: split -> number of images; `IMAGES` by default, without `compositional` where there is no such split.
         seed: an integer; another seed gives other images.
         image_size: side of the images in pixels, 16 to 1024.
-        class_zero_shot_splits: instead of holding out the combinations `HOLD_OUT` for `compositional`, makes train,
+        class_zero_shot_splits: instead of holding out `world.HOLD_OUT` for `compositional`, makes train,
             val and test share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition.
 
     Returns:
         an iterator of records: `image` is PNG bytes, RGB; `class_name` is the colour and shape of the main
-        object, the first and largest one; `captions` are five, in the order of `LEVELS`; each of `objects`
+        object, the first and largest one; `captions` are five, in the order of `grammar.LEVELS`; each of `objects`
         has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
 
     Raises:
@@ -94,53 +66,39 @@ def generate(
     >>> record.alignments[3]  # "turquoise ring" is object 2, "purple cross" 1
     ((3, 2), (4, 2), (7, 1), (8, 1))
     """
-    whole("seed", seed)
-    pools = zero_shot_pools(seed) if class_zero_shot_splits else compositional_pools()
+    world.whole("seed", seed)
+    pools = world.zero_shot_pools(seed) if class_zero_shot_splits else world.compositional_pools()
     if images is None:
         images = {split: count for split, count in IMAGES.items() if split in pools}
     if class_zero_shot_splits and "compositional" in images:
         raise invalid_argument("images", dict(images), "no images of 'compositional' with class-disjoint splits")
-    wanted = requested(images, pools, image_size)
+    wanted = world.requested(images, pools, image_size)
     return (_record(split, index, seed, image_size, pools[split]) for split, index in wanted)
 
 
-def scene_at(
-    split: str,
-    index: int,
-    *,
-    seed: int = 0,
-) -> Scene:
+def scene_at(split: str, index: int, seed: int, pools: world.Pools) -> world.Scene:
     """Returns the scene behind one image of `generate`, for changing it and drawing it again.
 
     Args:
         split: the split.
         index: the index of the image in its split, from 0.
-        seed: as given to `generate`, whose other options are the defaults.
-
-    Raises:
-        InvalidArgumentError: for an unknown split.
+        seed: as given to `generate`.
+        pools: of the split, see `compositional_pools` and `zero_shot_pools`.
 
     Example:
 
     >>> import dataclasses
-    >>> scene = scene_at("train", 0)
+    >>> scene = scene_at("train", 0, 0, world.compositional_pools()["train"])
     >>> main, *others = scene.objects
     >>> red = dataclasses.replace(scene, objects=(dataclasses.replace(main, colour="red"), *others))
     >>> encode(red)[1:4]
     b'PNG'
     """
-    pools = compositional_pools()
-    if split not in pools:
-        raise unknown_name("split", split, pools)
-    return _scene(split, index, seed, pools[split])
+    return world.sample_scene(random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/scene"), pools)
 
 
-def _scene(split: str, index: int, seed: int, pools: Pools) -> Scene:
-    return sample_scene(random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/scene"), pools)
-
-
-def _record(split: str, index: int, seed: int, image_size: int, pools: Pools) -> ImageRecord:
-    scene = _scene(split, index, seed, pools)
+def _record(split: str, index: int, seed: int, image_size: int, pools: world.Pools) -> ImageRecord:
+    scene = scene_at(split, index, seed, pools)
     # Captions have a generator of their own, so that a new way to say it leaves the images as they are.
     written = captions(scene, random.Random(f"{seed}/{_STREAMS.get(split, split)}/{index}/captions"))
     return ImageRecord(
@@ -154,7 +112,7 @@ def _record(split: str, index: int, seed: int, image_size: int, pools: Pools) ->
     )
 
 
-def _truth(item: SceneObject, image_size: int) -> dict[str, Any]:
+def _truth(item: world.SceneObject, image_size: int) -> dict[str, Any]:
     return {
         "label": item.label,
         "shape": item.shape,

@@ -23,8 +23,7 @@ from vsemb.data.manifest import (
 )
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
-from vsemb.data.writing.shards import SplitWriter
-from vsemb.data.writing.staging import WorkArea
+from vsemb.data.writing.shards import SplitWriter, WorkArea
 from vsemb.data.writing.validate import examine_all, signature
 from vsemb.errors import DataError, VsembError, invalid_argument
 
@@ -237,15 +236,13 @@ def is_prepared(out: Path, described: dict[str, Any], on_bad_image: str = "skip"
     """Whether `out` already is the dataset that is asked for.
 
     Args:
-        out: the dataset's directory.
+        out: the directory of a dataset, see `holds_dataset`.
         described: its name, source and writing options, as in a manifest.
         on_bad_image: with `"fail"`, a dataset that left images out is not what is asked for.
 
     Raises:
-        DataError: if something else is at `out`.
+        DataError: if another dataset is at `out`.
     """
-    if not holds_dataset(out):
-        return False
     manifest = read_manifest(out)
     differing = [part for part in described if _comparable(part, manifest) != _comparable(part, described)]
     if differing:

@@ -113,8 +113,8 @@ def background_of(encoded: bytes) -> str:
 
     Example:
 
-    >>> from vsemb.data import synthetic as scenes
-    >>> background_of(scenes.encode(scenes.Scene("grey", ())))
+    >>> from vsemb.data.synthetic import render, world
+    >>> background_of(render.encode(world.Scene("grey", ())))
     'grey'
     """
     with Image.open(io.BytesIO(encoded)) as image:

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from vsemb.data.batches import BatchSource, pad_ids
 from vsemb.data.readers.hash_splits import split_of_digest
-from vsemb.data.readers.rows import read_rows
+from vsemb.data.readers.table import read_rows
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import sha256_bytes, sha256_file
 from vsemb.parts import Count, Part
@@ -317,7 +317,7 @@ def premise_split(premise: str, seed: int = 0) -> str:
 
 
 def pair_rows(file: Path, desc: str | None = None) -> Iterator[tuple[str, Row]]:
-    """Reads the rows of a file of sentence pairs, see `vsemb.data.readers.rows.read_rows`."""
+    """Reads the rows of a file of sentence pairs, see `vsemb.data.readers.table.read_rows`."""
     return read_rows(file, COLUMNS, ("premise", "hypothesis", "label"), desc=desc)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
-from vsemb.data.features.folders import FeatureFolder
+from vsemb.data.features.store import FeatureFolder
 from vsemb.errors import DataError, VsembError
 from vsemb.files import read_json, sha256_bytes
 from vsemb.systems.regions.config import REGIONS_VERSION, WHOLE_IMAGE, RegionConfig
@@ -40,7 +40,7 @@ _OUTSIDE = 1e-4
 
 
 class RegionStore(FeatureFolder):
-    """The cached regions of a dataset's images, see `vsemb.data.features.folders.FeatureFolder`.
+    """The cached regions of a dataset's images, see `vsemb.data.features.store.FeatureFolder`.
 
     Example:
 
@@ -58,19 +58,15 @@ class RegionStore(FeatureFolder):
         try:
             return _fingerprint_of(self.manifest)
         except (TypeError, VsembError) as error:
-            raise DataError(
-                f"{self.called(self.directory)} are damaged: backbone or regions in manifest.json cannot be read "
-                f"({error}). Remove the folder and make them again with `{self.command()}`."
-            ) from error
+            why = f"are damaged: backbone or regions in manifest.json cannot be read ({error})"
+            raise self.unusable(self.directory, why) from error
 
     def check_rows(self, dataset: Dataset) -> None:
         super().check_rows(dataset)
         for path in (self.weights_path, self.classifier_path):
             if path is not None and not path.is_file():
-                raise DataError(
-                    f"{self.called(self.directory)} are damaged: there is no {path.name}, which the regions of new "
-                    f"images need. Remove the folder and make them again with `{self.command()}`."
-                )
+                why = f"are damaged: there is no {path.name}, which the regions of new images need"
+                raise self.unusable(self.directory, why)
 
     def check(self, dataset: Dataset) -> None:
         called, count = self.called(self.directory), self.shape[:2]

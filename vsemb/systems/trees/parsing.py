@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import fcntl
 import functools
 import itertools
 import multiprocessing
@@ -24,7 +23,7 @@ from tqdm import tqdm
 
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
-from vsemb.files import read_json, write_json
+from vsemb.files import locked, read_json, write_json
 from vsemb.systems.trees.parse_matching import match_sentences
 from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, parser_files
 from vsemb.systems.trees.parses import Parses, find, write_parses
@@ -316,24 +315,13 @@ class ParseWork:
         self.dataset = dataset
         self.root = dataset / ".parses.partial"
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the work for one process; the lock dies with the process, however it ends.
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Holds the work for one process.
 
         Raises:
             DataError: if another process holds it, or the file system refuses.
         """
-        try:
-            self.root.mkdir(exist_ok=True)
-            lock = open(self.root / "lock", "wb")  # noqa: SIM115
-        except OSError as error:
-            raise DataError(f"Cannot write {self.root}: {error.strerror or error}.") from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise DataError(f"Another process is parsing {self.dataset}; wait for it or stop it.") from error
-            yield
+        return locked(self.root, f"Another process is parsing {self.dataset}; wait for it or stop it.")
 
     def begin(self, plan: dict[str, Any]) -> bool:
         """Makes ready for `plan`.
