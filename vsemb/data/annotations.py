@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
 
 _VERSION = 1
 
@@ -61,17 +60,16 @@ class CaptionAnnotation:
         Raises:
             DataError: if there is none, or it is damaged, of another version or of another dataset.
         """
-        path, manifest = cls._manifest(dataset)
+        path = dataset.path / cls.kind
+        manifest = path / f"{cls.kind}.json"
         if not path.is_dir():
             raise DataError(f"{dataset.path} has no {cls.kind}. Make them with `vsemb annotate {cls.option}`.")
         content = read_json(manifest, f"list of {cls.kind}")
         if not isinstance(content, dict) or content.get("format") != f"vsemb-{cls.kind}":
-            raise DataError(f"{manifest} is not a list of {cls.kind}. {cls.again()}")
+            raise cls.unusable(f"{manifest} is not a list of {cls.kind}")
         if content.get("version") != _VERSION:
-            raise DataError(
-                f"The {cls.kind} at {path} have version {content.get('version')!r}; this vsemb reads version "
-                f"{_VERSION}. {cls.again()}"
-            )
+            found = content.get("version")
+            raise cls.unusable(f"The {cls.kind} at {path} have version {found!r}; this vsemb reads version {_VERSION}")
         try:
             cls.check(content)
             counts = {name: record[cls.unit] for name, record in content["splits"].items()}
@@ -80,13 +78,11 @@ class CaptionAnnotation:
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError("no text where a checksum should be")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"{manifest} is damaged ({error!r}). {cls.again()}") from error
+            raise cls.unusable(f"{manifest} is damaged ({error!r})") from error
         if content["dataset"] != dataset.fingerprint:
-            raise DataError(
-                f"The {cls.kind} at {path} are of another dataset than {dataset.path} is now. {cls.again()}"
-            )
+            raise cls.unusable(f"The {cls.kind} at {path} are of another dataset than {dataset.path} is now")
         if counts != {name: split["captions"] for name, split in dataset.manifest["splits"].items()}:
-            raise DataError(f"{manifest} is damaged: it counts other captions. {cls.again()}")
+            raise cls.unusable(f"{manifest} is damaged: it counts other captions")
         for some in files:
             cls.verify(path, some)
         return cls(dataset, content)
@@ -115,9 +111,9 @@ class CaptionAnnotation:
         raise NotImplementedError
 
     @classmethod
-    def again(cls) -> str:
-        """Returns the fix for an annotation that cannot be read, as a sentence."""
-        return f"Make them again with `vsemb annotate {cls.option} --overwrite`."
+    def unusable(cls, why: str) -> DataError:
+        """Returns the error for an annotation that cannot be read, with the fix."""
+        return DataError(f"{why}. Make them again with `vsemb annotate {cls.option} --overwrite`.")
 
     @classmethod
     def verify(cls, folder: Path, files: Mapping[str, str]) -> None:
@@ -131,14 +127,12 @@ class CaptionAnnotation:
             DataError: naming the first that is missing or has other content.
         """
         for name, expected in files.items():
-            try:
+            if not (folder / name).exists():
+                raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} is missing")
+            with reading(folder / name):
                 found = sha256_file(folder / name)
-            except FileNotFoundError as error:
-                raise DataError(f"The {cls.kind} are damaged: {folder / name} is missing. {cls.again()}") from error
-            except OSError as error:
-                raise DataError(f"{folder / name} cannot be read: {error.strerror or error}.") from error
             if found != expected:
-                raise DataError(f"The {cls.kind} are damaged: {folder / name} has other content. {cls.again()}")
+                raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} has other content")
 
     def read(self, split: Split, name: str, parse: Callable[[Path], list[_Value]]) -> list[_Value]:
         """Reads the annotations of a split's texts from a file of the split, which is read once.
@@ -164,7 +158,7 @@ class CaptionAnnotation:
         if name not in self._read:
             self._read[name] = parse(self.path / name)
             if (count := len(self._read[name])) != self._splits[split.name][self.unit]:
-                raise DataError(f"{self.path / name} is damaged: it has {count} {self.unit}. {self.again()}")
+                raise self.unusable(f"{self.path / name} is damaged: it has {count} {self.unit}")
         return [self._read[name][place] for place in split.caption_places]
 
     def unpacked(self, file: Path) -> str:
@@ -173,10 +167,8 @@ class CaptionAnnotation:
         Raises:
             DataError: if it cannot be read.
         """
-        try:
+        with reading(file):
             return gzip.decompress(file.read_bytes()).decode()
-        except (OSError, EOFError, zlib.error, ValueError) as error:
-            raise DataError(f"The {self.kind} {file} cannot be read: {error}. {self.again()}") from error
 
     @classmethod
     def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:
@@ -221,15 +213,9 @@ class CaptionAnnotation:
         Raises:
             DataError: if there is one and `overwrite` is false, or the file system refuses.
         """
-        path, manifest = cls._manifest(dataset)
         splits: dict[str, Any] = {}
-        with replacing_directory(path, overwrite) as folder:
+        with replacing_directory(dataset.path / cls.kind, overwrite) as folder:
             yield folder, splits
             head = {"format": f"vsemb-{cls.kind}", "version": _VERSION, "dataset": dataset.fingerprint}
-            write_json(folder / manifest.name, {**head, **described, "splits": splits})
+            write_json(folder / f"{cls.kind}.json", {**head, **described, "splits": splits})
         dataset.forget_annotation(cls.kind)
-
-    @classmethod
-    def _manifest(cls, dataset: Dataset) -> tuple[Path, Path]:
-        path = dataset.path / cls.kind
-        return path, path / f"{cls.kind}.json"

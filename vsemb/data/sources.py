@@ -167,39 +167,24 @@ class PixelImages(ImageSource):
         return self._pixels[rows]
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        images = decoded(images, self._decoded) if images.dtype == tf.string else tf.cast(images, tf.float32)
+        images = self._decode(images) if images.dtype == tf.string else tf.cast(images, tf.float32)
         if seed is not None:
-            return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
+            return self._augmented(images, seed)
         if not self._augment:
             return images
         return tf.image.resize(images, (self._size, self._size), antialias=True)
 
+    def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
+        """Decodes images, float32 (batch, side, side, 3); in graph, an image that does not decode is an error."""
+        images, valid = decode_images(encoded, self._decoded)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
+            return tf.identity(images)
 
-def decoded(encoded: tf.Tensor, size: int) -> tf.Tensor:
-    """Decodes images, float32 (batch, size, size, 3); in graph, an image that does not decode is an error."""
-    images, valid = decode_images(encoded, size)
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
-        return tf.identity(images)
-
-
-def augmented(
-    images: tf.Tensor, size: int, seed: tf.Tensor, *, crop: bool, augmenter: ImageAugmenter | None
-) -> tf.Tensor:
-    """Returns images as training sees them.
-
-    Args:
-        images: (batch, height, width, 3), whole numbers in 0..255.
-        size: height and width of the result.
-        seed: int (2,), of the batch.
-        crop: whether they are randomly cropped and flipped.
-        augmenter: what is done to them after that, if anything.
-
-    Returns:
-        (batch, size, size, 3) of the same dtype.
-    """
-    if crop:
-        images = random_crop_flip(images, size, seed)
-    return images if augmenter is None else augmenter(images, seed)
+    def _augmented(self, images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Returns images, whole numbers in 0..255, as training sees them, of the same dtype."""
+        if self._augment:
+            images = random_crop_flip(images, self._size, seed)
+        return images if self._distort is None else self._distort(images, seed)
 
 
 def service_address(given: str) -> str:
@@ -317,7 +302,7 @@ class ServicePixels(PixelImages):
                         self._warn(f"has stopped ({arrived.problem})")
                         arrived.problem = ""
                     self.made_here += 1
-                    yield self._make(rows[step], seeds[step])
+                    yield self._make(tf.constant(super().gather(rows[step])), tf.constant(seeds[step])).numpy()
         finally:
             arrived.close()
 
@@ -326,15 +311,9 @@ class ServicePixels(PixelImages):
             f"The tf.data service at {self._address} {what}; images are decoded here meanwhile.", stacklevel=4
         )
 
-    def _make(self, rows: np.ndarray, seed: np.ndarray) -> np.ndarray:
-        """Makes a batch here: the very graph that workers run."""
-        pixels: np.ndarray = self._augmented(tf.constant(super().gather(rows)), tf.constant(seed)).numpy()
-        return pixels
-
-    def _augmented(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Decodes a batch, uint8: pixels are whole numbers, and a quarter of float32's bytes."""
-        images = tf.cast(tf.round(decoded(encoded, self._decoded)), tf.uint8)
-        return augmented(images, self._size, seed, crop=self._augment, augmenter=self._distort)
+    def _make(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Makes a batch, here as workers do, in uint8: pixels are whole numbers, and a quarter of float32's bytes."""
+        return self._augmented(tf.cast(tf.round(self._decode(encoded)), tf.uint8), seed)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
         shards = tf.constant([str(shard) for shard in self._shards])
@@ -345,7 +324,7 @@ class ServicePixels(PixelImages):
             return record.map(lambda data: (step, seed, tf.io.parse_single_example(data, features)["image/encoded"]))
 
         def make(steps: tf.Tensor, seeds: tf.Tensor, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return steps[0], self._augmented(encoded, seeds[0])
+            return steps[0], self._make(encoded, seeds[0])
 
         # A batch's place in the plan goes to one worker, and with each of its images through the reading.
         steps = np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], axis=1)

@@ -14,7 +14,6 @@ import tensorflow as tf
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.writing import shards
-from vsemb.data.writing import staging as workarea
 from vsemb.data.writing import validate as examine
 from vsemb.data.writing import writer as writing
 from vsemb.errors import DataError, InvalidArgumentError
@@ -467,6 +466,6 @@ def test_what_is_no_dataset_is_never_replaced(tiny, tmp_path, overwrite):
 
 
 def test_two_writers_do_not_meet(tiny, tmp_path):
-    area = workarea.WorkArea(tmp_path / "out")
+    area = shards.WorkArea(tmp_path / "out")
     with area.locked(), pytest.raises(DataError, match="Another process is writing"):
         tiny.write(tiny.records(1), tmp_path / "out")

@@ -169,7 +169,8 @@ def test_classes_in_a_file(tmp_path) -> None:
     path.write_bytes("\ufeffred circle\r\n\n  Brünnich's Guillemot \n".encode())
     assert read_classes(path) == ["red circle", "Brünnich's Guillemot"]
     path.write_bytes(b"\xff\xfe")
-    for wrong, message in ((path, "not UTF-8"), (tmp_path / "nowhere.txt", "Cannot read"), (tmp_path, "Cannot read")):
+    unreadable = [(tmp_path / "nowhere.txt", "cannot be read"), (tmp_path, "cannot be read")]
+    for wrong, message in ((path, "not UTF-8"), *unreadable):
         with pytest.raises(DataError, match=message):
             read_classes(wrong)
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
 from vsemb.errors import DataError
+from vsemb.files import reading
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -102,28 +103,26 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
     Raises:
         DataError: if the file is missing or not UTF-8, naming the line.
     """
-    try:
-        with (
-            open(path, "rb") as file,
-            tqdm(
-                total=path.stat().st_size,
-                desc=f"{desc}, {path.name}",
-                unit="B",
-                unit_scale=True,
-                leave=False,
-                disable=None if desc else True,
-            ) as bar,
-        ):
-            for number, data in enumerate(file, 1):
-                where = f"{path}, line {number}"
-                try:
-                    line = data.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
-                bar.update(len(data))
-                yield where, line.removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise DataError(f"Cannot read {path}: {error.strerror or error}.") from error
+    with (
+        reading(path),
+        open(path, "rb") as file,
+        tqdm(
+            total=path.stat().st_size,
+            desc=f"{desc}, {path.name}",
+            unit="B",
+            unit_scale=True,
+            leave=False,
+            disable=None if desc else True,
+        ) as bar,
+    ):
+        for number, data in enumerate(file, 1):
+            where = f"{path}, line {number}"
+            try:
+                line = data.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{where}: not UTF-8 text. Convert the file to UTF-8.") from error
+            bar.update(len(data))
+            yield where, line.removesuffix("\n").removesuffix("\r")
 
 
 def text_lines(path: Path) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsemb.errors import DataError
+from vsemb.files import reading
 
 # Where to look when no folder is given; Debian's is the second.
 PLACES = ("$WNHOME/dict", "/usr/share/wordnet")
@@ -74,10 +75,8 @@ class NounFile:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / "data.noun"
-        try:
+        with reading(self.path):
             lines = self.path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise DataError(f"Cannot read {self.path}: {error.strerror or error}.") from error
         # The licence stands at the head of the file, its lines indented by two spaces.
         self.lines = {n: line for n, line in enumerate(lines, 1) if line.strip() and not line.startswith(b"  ")}
 

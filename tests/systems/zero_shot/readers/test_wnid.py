@@ -180,7 +180,7 @@ def test_concepts_that_are_not_there(tmp_path):
     (tmp_path / "data.noun").write_text("00000001 03 n 01 x 0 002 @ 00000002 n 0000 | broken\n")
     with pytest.raises(DataError, match="line 1 is not in WordNet's data format: 2 pointers announced"):
         read_concepts(tmp_path, ["00000001"])
-    with pytest.raises(DataError, match="Cannot read"):
+    with pytest.raises(DataError, match="cannot be read"):
         read_concepts(tmp_path / "nowhere", ["00000001"])
 
 
