@@ -125,7 +125,6 @@ class Part:
 
     def localized(self, path: Path) -> Part:
         """Returns the part as a run reads it that kept files in its directory `path`; for subclasses."""
-        del path
         return self
 
     def without_downloads(self) -> Part:

@@ -274,7 +274,6 @@ class BatchesPart(Part, family="batches"):
         Args:
             views: stored views of each training image.
         """
-        del views
         return None
 
 

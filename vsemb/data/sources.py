@@ -53,7 +53,6 @@ class ImageSource:
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         """Turns gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
-        del seed
         return images
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Iterator[np.ndarray]:
@@ -63,7 +62,6 @@ class ImageSource:
             rows: (steps, batch) int64, the rows of each batch.
             seeds: (steps, 2) int32, of each batch's augmentation, for sources that augment before `finish`.
         """
-        del seeds
         yield from map(self.gather, rows)
 
 
@@ -265,7 +263,6 @@ class ServicePixels(PixelImages):
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         """Turns what `stream` gives into the model's input."""
-        del seed
         return tf.cast(images, tf.float32)
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:

@@ -56,7 +56,6 @@ class Demonstration:
 
     def written(self, image: bytes | str) -> tuple[Written, ...] | None:
         """Returns captions of an image, by its bytes or key, best first; None for a run that writes none."""
-        del image
         return None
 
     def close(self) -> None:

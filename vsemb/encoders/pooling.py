@@ -61,7 +61,6 @@ class SequencePooling(Configured, keras.layers.Layer):
         return pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
 
     def compute_output_shape(self, states_shape: Any, mask_shape: Any = None) -> tuple[Any, Any]:
-        del mask_shape
         return states_shape[0], states_shape[-1] * len(POOLINGS[self.pooling])
 
 

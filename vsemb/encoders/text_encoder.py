@@ -293,7 +293,6 @@ class WordEncoderPart(TextEncoderPart):
 
     def layer_arguments(self, spec: TextSpec) -> dict[str, Any]:
         """Returns what the layer takes beside the word vectors and its size."""
-        del spec
         return self.arguments()
 
     def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:

@@ -167,7 +167,6 @@ class TensorFlowAlone:
     def __init__(self, directory: str, tensors: dict[str, Any]) -> None:
         import tensorflow as tf
 
-        del tensors
         self.tf = tf
         self.signatures = tf.saved_model.load(directory).signatures
 

@@ -177,7 +177,6 @@ class ImageInput:
         Args:
             served: the `vsemb.export.ServedModel`.
         """
-        del served
         return ()
 
     def limits(self) -> list[str]:

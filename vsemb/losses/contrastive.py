@@ -74,7 +74,6 @@ class Contrastive(LossPart, kind="infonce"):
     label_smoothing: Share = 0.0
 
     def build(self, steps_per_epoch: int) -> InfoNCE:
-        del steps_per_epoch
         temperature = 1.0 if self.learn_temperature else self.temperature
         return InfoNCE(temperature, self.label_smoothing, reduction=self.reduction)
 

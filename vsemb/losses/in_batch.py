@@ -70,7 +70,6 @@ class InBatchLoss(Configured, keras.losses.Loss):
         Args:
             candidates: number of candidates per query.
         """
-        del candidates
         return math.nan
 
     def collapsed_value(self, queries: int, candidates: int) -> float:

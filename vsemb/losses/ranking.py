@@ -86,7 +86,6 @@ class Negatives(Part, family="negatives"):
 
     def warmup_steps(self, steps_per_epoch: int) -> int:
         """Returns argument `warmup_steps` of `PairwiseRanking`."""
-        del steps_per_epoch
         return 0
 
 

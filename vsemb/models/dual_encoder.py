@@ -158,7 +158,6 @@ class DualEncoder(Configured, ReplicatedModel):
             InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
                 classes together with negatives or ids of their own for the texts.
         """
-        del y, sample_weight
         row_loss = losses.get(self.loss)
         if self.optimizer is not None:
             row_loss.bind_step(self.finished_steps)

@@ -89,7 +89,6 @@ class Retrieval(Recipe, kind="retrieval"):
         return replace(self, image=image, initialization=Random(), embedding_dim=dim)
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> RetrievalJob:
-        del out, inputs
         return RetrievalJob(self, data)
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], dtype: str) -> DualEncoder:

@@ -106,7 +106,6 @@ class Job:
 
     def checks(self, batch_size: int) -> Sequence[keras.callbacks.Callback]:
         """Returns further callbacks."""
-        del batch_size
         return ()
 
 
@@ -212,7 +211,6 @@ class Recipe(Part, family="task"):
 
     def fingerprints(self, info: Mapping[str, Any]) -> list[Any]:
         """Returns values of `run.json` beyond the base's own that a run's fingerprint covers."""
-        del info
         return []
 
     def served(self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any) -> Any:
@@ -266,5 +264,4 @@ class Recipe(Part, family="task"):
             out: the run directory.
             data: the data's path.
         """
-        del data
         return [f"best epoch   {info['best_epoch'] + 1}", f"next         vsemb evaluate {out}"]

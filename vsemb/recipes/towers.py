@@ -87,7 +87,6 @@ class ImageTower(Part, family="image tower"):
         Raises:
             DataError: if there is no such cache.
         """
-        del dataset
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
         """Opens what a run reads of a dataset's images; None where they are decoded.
@@ -100,7 +99,6 @@ class ImageTower(Part, family="image tower"):
         Raises:
             DataError: if the dataset lacks it.
         """
-        del dataset, info, path
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
         """Returns where a split's images come from.
@@ -115,7 +113,6 @@ class ImageTower(Part, family="image tower"):
 
     def describe(self, store: Any) -> dict[str, Any]:
         """Returns what `run.json` says of the images: `features`, a fingerprint, and `feature_dim`."""
-        del store
         return {"features": None, "feature_dim": None}
 
     def keep(self, store: Any, folder: Path) -> None:
@@ -141,7 +138,6 @@ class ImageTower(Part, family="image tower"):
 
         For one vector per image, row i is that of image i of the split.
         """
-        del store, split
         return None
 
     def initialize(self, layer: keras.layers.Layer, features: np.ndarray | None) -> None:
@@ -169,7 +165,6 @@ class ImageTower(Part, family="image tower"):
             info: what `run.json` says.
             path: the run directory.
         """
-        del dataset, info, path
         return False
 
     def further_inputs(self, path: Path, encoded: bytes, name: str) -> dict[str, np.ndarray]:
@@ -186,7 +181,6 @@ class ImageTower(Part, family="image tower"):
         Raises:
             DataError: if it cannot be known of new images.
         """
-        del path, encoded, name
         return {}
 
     def facts(self, path: Path) -> str:
@@ -264,14 +258,12 @@ class Features(CachedImages, kind="features"):
         return store
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> ImageSource:
-        del service
         return FeatureImages(store, split, augment=training and self.augment)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, info["feature_dim"]
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        del seed
         size = info["feature_dim"]
         options: dict[str, Any] = {"dropout": self.dropout, "standardize": self.standardize, "dtype": dtype}
         return self.projection.build(size, size if dim is None else dim, **options)
@@ -397,10 +389,8 @@ class Pixels(ImageTower, kind="pixels"):
         return replace(self, weights=None)
 
     def image_input(self, path: Path) -> ImageInput:
-        del path
         return ImageInput(self.config)
 
     def facts(self, path: Path) -> str:
-        del path
         config = self.config
         return f"pixels, {config.size} a side, read by {display_name(config.name)}, which was trained too"

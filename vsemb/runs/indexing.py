@@ -346,7 +346,6 @@ def captions_read(run: Run, split: Split) -> list[str]:
 
 
 def _embed_captions(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
-    del dataset, encoders
     captions, embedder = captions_read(run, split), Embedder(run.model)
     with tqdm(total=len(captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
         for start in range(0, len(captions), _TEXTS):

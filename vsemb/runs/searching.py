@@ -281,7 +281,6 @@ class Searcher:
         Raises:
             InvalidArgumentError: naming the argument.
         """
-        del query
         if candidates is not None and not index.exists():
             # It would be built to score every item; refused before the work of embedding.
             check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
@@ -312,7 +311,6 @@ class Searcher:
         Raises:
             VsembError: if run and dataset do not fit.
         """
-        del keep
         return open_index(run, dataset, split, kind, encoders, report)
 
 

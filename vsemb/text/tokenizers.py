@@ -184,7 +184,6 @@ class TextReader:
 
     def knows(self, word: str) -> bool:
         """Whether a single word can be embedded."""
-        del word
         return True
 
     @property
@@ -244,7 +243,6 @@ class TokenizerPart(Part, family="tokenizer"):
         Raises:
             DataError: if the dataset lacks what the tokenizer reads.
         """
-        del dataset
         return {}
 
     def keep(self, dataset: Any, folder: Path) -> None:
@@ -278,7 +276,6 @@ class TokenizerPart(Part, family="tokenizer"):
             vocabulary: the run's vocabulary.
             run: the run directory.
         """
-        del run
         return TextReader(vocabulary)
 
     def text_input(self, tokenizer: Any, reader: Any) -> Any:
@@ -291,7 +288,6 @@ class TokenizerPart(Part, family="tokenizer"):
         Returns:
             The tokenizer, or a `vsemb.export.TextInput`.
         """
-        del reader
         return tokenizer
 
 
@@ -333,11 +329,9 @@ class Words(LearnedVocabulary, kind="words"):
     tokenizer: ClassVar[type[Tokenizer]] = WordTokenizer
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        del dataset
         return Vocabulary.from_captions(texts, self.min_count, self.vocabulary_size)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
-        del run
         return WordReader(vocabulary)
 
 
@@ -358,5 +352,4 @@ class Characters(TokenizerPart, kind="characters"):
         return self.max_length
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        del texts, dataset
         return alphabet_vocabulary()

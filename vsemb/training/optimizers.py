@@ -42,7 +42,6 @@ class Constant(Schedule, kind="constant"):
     """The same learning rate at every step."""
 
     def build(self, rate: float, steps_per_epoch: int, epochs: int) -> float:
-        del steps_per_epoch, epochs
         return rate
 
 
@@ -63,7 +62,6 @@ class Exponential(Schedule, kind="exponential"):
     unit: Literal["epochs", "steps"] = "epochs"
 
     def build(self, rate: float, steps_per_epoch: int, epochs: int) -> keras.optimizers.schedules.ExponentialDecay:
-        del epochs
         steps = max(round(self.every * (steps_per_epoch if self.unit == "epochs" else 1)), 1)
         return keras.optimizers.schedules.ExponentialDecay(rate, steps, self.factor, staircase=self.staircase)
 

@@ -172,7 +172,6 @@ class AttentiveDecoder(Decoder, kind="attentive"):
             raise invalid_argument("image.projection", image.projection.kind, "'none' with decoder=attentive", fix)
 
     def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
-        del info
         network = image.config.network
         if network is not None and not network.gives_map:
             name = display_name(image.backbone)

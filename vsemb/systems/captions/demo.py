@@ -79,7 +79,6 @@ def tabs(
     Raises:
         InvalidArgumentError: for a second run that writes captions.
     """
-    del report
     if not isinstance(run.recipe, NextWordTask):
         return None
     if captioning is not None:

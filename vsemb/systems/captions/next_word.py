@@ -165,7 +165,6 @@ class NextWordModel(Configured, ReplicatedModel):
         Raises:
             InvalidArgumentError: if the model was compiled with another loss than `NextWordCrossEntropy`.
         """
-        del y, sample_weight, training
         if not isinstance(self.loss, NextWordCrossEntropy):
             fix = "Compile with loss=NextWordCrossEntropy()."
             raise invalid_argument("loss", self.loss, "a vsemb.systems.captions.next_word.NextWordCrossEntropy", fix)

@@ -150,7 +150,6 @@ class Captioning(CaptionTask, kind="captions"):
         self.decoder.check_image(self.image)
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> ImageJob:
-        del out, inputs
         return ImageJob(self, data)
 
     def best(self, info: Mapping[str, Any]) -> str:

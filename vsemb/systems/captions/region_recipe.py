@@ -66,14 +66,12 @@ class SnippetRegions(CachedRegions, kind="snippet-regions"):
     projection: Affine = field(default_factory=Affine)
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> WholeImages:
-        del training, service
         return WholeImages(store, split, 1)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, info["feature_dim"]
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> keras.layers.Layer:
-        del seed
         assert dim is not None
         size, dropout, standardize = info["feature_dim"], self.dropout, self.standardize
         return self.projection.build(size, dim, dropout=dropout, standardize=standardize, dtype=dtype)

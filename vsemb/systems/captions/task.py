@@ -114,7 +114,6 @@ class NextWordTask(Recipe):
     def served(
         self, run: Any, *, images: bool = True, corpus: Any = None, extras: Any = (), **options: Any
     ) -> ServedCaptioner:
-        del images
         asked: CaptionOptions = options.pop("options", None) or CaptionOptions()
         for name, value in {"corpus": corpus, "extras": extras or None, **options}.items():
             if value is not None:
@@ -151,7 +150,6 @@ class NextWordTask(Recipe):
         raise NotImplementedError
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
-        del data
         return [
             f"best epoch   {info['best_epoch'] + 1}, validation {self.best(info)}",
             f"next         vsemb evaluate {out} --{self.evaluation}",
@@ -182,5 +180,4 @@ class NextWordJob(Job):
 
     def loss(self, steps_per_epoch: int) -> NextWordCrossEntropy:
         """Returns the loss."""
-        del steps_per_epoch
         return NextWordCrossEntropy()

@@ -74,7 +74,6 @@ class Entailment(Recipe, kind="entailment"):
             )
 
     def prepare(self, data: Any, out: Path, inputs: Mapping[str, Any]) -> EntailmentJob:
-        del out, inputs
         if data.grouped and data.split_seed != self.split_seed:
             fix = f"Set split_seed={data.split_seed}."
             raise invalid_argument("split_seed", self.split_seed, f"{data.split_seed}, as the data were opened", fix)
@@ -88,7 +87,6 @@ class Entailment(Recipe, kind="entailment"):
         return model
 
     def summary(self, info: Mapping[str, Any], out: str, data: str) -> list[str]:
-        del data
         return [
             f"splits       {info['protocol']}",
             f"best epoch   {info['best_epoch'] + 1}, validation accuracy {100 * info['best_accuracy']:.1f} %",
@@ -160,7 +158,6 @@ class EntailmentJob(Job):
 
     def loss(self, steps_per_epoch: int) -> MaxMargin:
         """Returns the loss."""
-        del steps_per_epoch
         return self.recipe.loss.build()
 
     def validation(self) -> EntailmentValidation:

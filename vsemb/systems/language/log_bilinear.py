@@ -212,7 +212,6 @@ class LanguageModel(Part, family="language model"):
 
     def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
         """Returns the arguments of the Keras model that `run.json` gives."""
-        del info
         return {}
 
 

@@ -197,7 +197,6 @@ class PresetTokens(TokenizerPart, kind="preset"):
         return self.max_length
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        del texts, dataset
         return PresetText.open(self.name).vocabulary
 
     def build(self, vocabulary: Vocabulary) -> Tokenizer:

@@ -57,7 +57,6 @@ class RegionImages(ImageSource):
         return self._store.rows(self._ids[rows], self._count)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        del seed
         return images
 
 
@@ -71,7 +70,6 @@ class CachedRegions(CachedImages):
         return RegionStore.find(dataset, self.fingerprint)
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> RegionStore:
-        del path
         # The detections of another dataset are others, but the network may be the same.
         store = RegionStore.find_alike(dataset, info["features"], info["regions"])
         self.check_dim(store, dataset, info)
@@ -94,7 +92,6 @@ class CachedRegions(CachedImages):
 
     def read_regions(self, path: Path) -> str:
         """Returns which regions of an image a run reads, as a phrase."""
-        del path
         return "the whole image alone"
 
 
@@ -115,14 +112,12 @@ class Regions(CachedRegions, kind="regions"):
     init_scale: Positive | None = None
 
     def images(self, split: Split, store: Any, *, training: bool = False, service: str | None = None) -> RegionImages:
-        del training, service
         return RegionImages(store, split, self.max_regions)
 
     def input_shape(self, info: Mapping[str, Any]) -> tuple[int | None, ...]:
         return None, None, info["feature_dim"]
 
     def build(self, dim: int | None, info: Mapping[str, Any], *, seed: int, dtype: str) -> RegionEncoder:
-        del seed
         size = info["feature_dim"] if dim is None else dim
         return RegionEncoder(size, **self.arguments("fingerprint", "max_regions"), dtype=dtype)
 

@@ -85,7 +85,6 @@ class MultiVectorSearch(Searcher):
         cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
     ) -> None:
         # Arithmetic, several texts or images, re-sorting and candidates.
-        del run, index, k
         asked = {**vars(query), "resort": resort, "candidates": candidates}
         for name in _WHY:
             if asked[name] not in (None, ()):
@@ -103,7 +102,6 @@ class MultiVectorSearch(Searcher):
         report: Callable[[str], None] = print,
         keep: int = 0,
     ) -> MultiVectorSearch:
-        del encoders, report
         return cls(run, dataset, split, kind, keep=keep)
 
     def __len__(self) -> int:

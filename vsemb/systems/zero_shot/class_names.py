@@ -69,7 +69,6 @@ class ClassReader(TextReader):
     """Names of classes, as they are."""
 
     def knows(self, word: str) -> bool:
-        del word
         return False
 
     def check(self, texts: Sequence[str], run: Path) -> None:
@@ -100,7 +99,6 @@ class ClassNames(TokenizerPart, kind="classes"):
         return {"attributes": attributes.fingerprint, "attribute_dim": len(attributes.names)}
 
     def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
-        del texts
         if dataset is None:
             raise invalid_argument("text.tokenizer", self.kind, "another where texts have no classes")
         return Vocabulary(sorted(class_attributes(dataset).values))
@@ -111,9 +109,7 @@ class ClassNames(TokenizerPart, kind="classes"):
     def text_input(self, tokenizer: ClassTokenizer, reader: TextReader) -> Any:
         from vsemb.systems.zero_shot.signature import ClassNamesInput
 
-        del reader
         return ClassNamesInput(tokenizer)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> ClassReader:
-        del run
         return ClassReader(vocabulary)

@@ -561,7 +561,6 @@ class _Teller:
 
     def _statements(self, nouns: list[str]) -> str:
         """Sentences about petals, centre and leaves instead of a list."""
-        del nouns
         clauses = []
         if petals := self._tells("petal"):
             number = [self.words[part] for part in petals if part == "petal number"]
