@@ -84,9 +84,6 @@ class RemoteFolder:
     def __truediv__(self, name: str) -> RemoteImage:
         return RemoteImage(f"{self.uri.rstrip('/')}/{quote(name) if scheme(self.uri) in _WEB else name}")
 
-    def __str__(self) -> str:
-        return self.uri
-
     def is_dir(self) -> bool:
         """Whether it is there, which is found out image by image."""
         return True

@@ -39,8 +39,7 @@ def variants(name: str) -> dict[str, Recipe]:
     references = registry.entries("recipes")
     if name not in references:
         raise unknown_name("recipe", name, references)
-    found: dict[str, Recipe] = registry.load(references[name])
-    return found
+    return registry.load(references[name])
 
 
 def get(name: str, variant: str | None = None) -> Recipe:

@@ -316,8 +316,7 @@ class Searcher:
 
 def searcher_of(run: Run) -> type[Searcher]:
     """Returns how items are searched with a run."""
-    found: type[Searcher] = registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
-    return found
+    return registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
 
 
 @dataclass(frozen=True)

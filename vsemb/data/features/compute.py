@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _Folder = TypeVar("_Folder", bound=FeatureFolder)
 
-__all__ = ["FeatureStore", "cache_features", "feature_fingerprint", "write_precomputed"]
-
 
 def cache_features(
     dataset: Dataset,

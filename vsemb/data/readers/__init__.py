@@ -49,5 +49,4 @@ def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
     for name, value in given.items():
         if name not in known:
             raise invalid_argument(name, value, f"nothing: the format {format} has only {', '.join(known)}")
-    found: Source = reader(source, **given)
-    return found
+    return reader(source, **given)

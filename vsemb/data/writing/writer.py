@@ -299,8 +299,7 @@ def description(name: str, source: dict[str, Any], images_per_shard: int, max_si
             raise invalid_argument(option, value, "an integer >= 1")
     writing = {"images_per_shard": images_per_shard, "max_side": max_side}
     # As it will be read back: tuples become lists.
-    described: dict[str, Any] = json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
-    return described
+    return json.loads(json.dumps({"name": name, "source": source, "writing": writing}))
 
 
 @contextlib.contextmanager

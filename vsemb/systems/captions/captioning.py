@@ -57,8 +57,7 @@ def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
     Raises:
         InvalidArgumentError: for an option out of range, or one that the run does not read.
     """
-    captioner: Captioner = run.recipe.captioner(run, options)
-    return captioner
+    return run.recipe.captioner(run, options)
 
 
 class CaptionWriter:

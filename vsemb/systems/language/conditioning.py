@@ -87,8 +87,7 @@ def encoder_of(run: Run) -> Run | None:
                 f"{encoder.fingerprint[:12]}, not {run.info['encoder'][:12]}. Restore it."
             )
         opened["_encoder"] = encoder
-    found: Run = opened["_encoder"]
-    return found
+    return opened["_encoder"]
 
 
 def require_encoder(run: Run) -> Run:
