@@ -139,4 +139,4 @@ def test_vocabulary_is_several_dozen_words() -> None:
 )
 def test_bad_arguments_are_refused_at_once(arguments: dict, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        scenes.generate(**arguments)
+        scenes.generate(**{"images": {"train": 1}, **arguments})

@@ -132,7 +132,7 @@ def test_generation_is_lazy_and_arguments_are_checked_at_once() -> None:
         ({"seed": 1.5}, "whole number"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
-            flowers.generate(**options)
+            flowers.generate(**{"images": {"train": 1}, **options})
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -26,12 +26,9 @@ VERSION = 1
 # Random streams by split, where they have another name: the images are those of generator version 1.
 _STREAMS = {"compositional": "novel"}
 
-IMAGES: Mapping[str, int] = {"train": 4000, "val": 500, "test": 500, "compositional": 500}
-"""Images a split, by default."""
-
 
 def generate(
-    images: Mapping[str, int] | None = None,
+    images: Mapping[str, int],
     *,
     seed: int = 0,
     image_size: int = 64,
@@ -43,7 +40,7 @@ def generate(
     of one split changes no image of any other.
 
     Args:
-        images: split -> number of images; `IMAGES` by default, without `compositional` where there is no such split.
+        images: split -> number of images.
         seed: an integer; another seed gives other images.
         image_size: side of the images in pixels, 16 to 1024.
         class_zero_shot_splits: instead of holding out `world.HOLD_OUT` for `compositional`, makes train,
@@ -68,8 +65,6 @@ def generate(
     """
     world.whole("seed", seed)
     pools = world.zero_shot_pools(seed) if class_zero_shot_splits else world.compositional_pools()
-    if images is None:
-        images = {split: count for split, count in IMAGES.items() if split in pools}
     if class_zero_shot_splits and "compositional" in images:
         raise invalid_argument("images", dict(images), "no images of 'compositional' with class-disjoint splits")
     wanted = world.requested(images, pools, image_size)

@@ -43,9 +43,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 CLASSES: Mapping[str, int] = {"train": 40, "val": 8, "test": 12}
 """Classes a split."""
 
-IMAGES: Mapping[str, int] = {split: 40 * count for split, count in CLASSES.items()}
-"""Images a split, by default: 40 of each class."""
-
 BACKGROUNDS: tuple[tuple[int, int, int], ...] = (
     (44, 66, 46),
     (92, 96, 64),
@@ -629,14 +626,14 @@ def _listed(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def generate(images: Mapping[str, int] | None = None, *, seed: int = 0, image_size: int = 64) -> Iterator[ImageRecord]:
+def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) -> Iterator[ImageRecord]:
     """Generates flowers, one at a time, the classes of a split taking turns.
 
     An image depends on the seed, its split, its index there and its size alone: asking for more images of one
     split changes no other image.
 
     Args:
-        images: split -> number of images; `IMAGES` by default.
+        images: split -> number of images.
         seed: an integer; another seed gives other classes and other images.
         image_size: side of the images in pixels, 16 to 1024; below 64, details of the parts are lost.
 
@@ -658,7 +655,7 @@ def generate(images: Mapping[str, int] | None = None, *, seed: int = 0, image_si
     'slender and orange petals and a tiny white centre can be seen on this flower seen from the front'
     """
     known = classes(whole("seed", seed))
-    wanted = requested(IMAGES if images is None else images, known, image_size)
+    wanted = requested(images, known, image_size)
     return (_record(split, index, seed, image_size, known[split]) for split, index in wanted)
 
 
