@@ -151,14 +151,16 @@ def test_every_folder_of_systems_is_listed() -> None:
     assert folders == set(SYSTEMS)
 
 
-# What must be gone with a system, since it imports from it.
-_NEEDED_BY = {"regions": ["captions", "language"], "captions": ["language"]}
+def with_those_that_import(name: str) -> list[str]:
+    """Returns a system and those that must go with it, since they import from it."""
+    users = [user for user in SYSTEMS if name in BESIDE.get(user, ())]
+    return [name, *(each for user in users for each in with_those_that_import(user))]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_base_stands_without_a_system(name: str, tmp_path: Path) -> None:
     """In a copy without the system's folder, tests and line, the base's tests collect and its commands work."""
-    gone = [name, *_NEEDED_BY.get(name, [])]
+    gone = dict.fromkeys(with_those_that_import(name))
     ignored = shutil.ignore_patterns("__pycache__")
     for part in ("vsemb", "pipelines", "tests", "savedmodels", ".readme"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)

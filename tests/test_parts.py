@@ -410,16 +410,21 @@ def test_what_cannot_be_trained_is_refused_before_any_work(changes: list[str], m
         Retrieval().with_overrides(changes)
 
 
+def of_systems_there(*cases: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Returns the cases whose recipe, their first entry, is there."""
+    return [case for case in cases if case[0] in recipes.names()]
+
+
 @pytest.mark.parametrize(
     ("name", "path", "low", "high"),
-    [
+    of_systems_there(
         ("multimodal-rnn", "beam", 1, 1024),
         ("multimodal-rnn", "max_words", 1, 512),
         ("sc-nlm", "context", 1, 64),
         ("sc-nlm", "structure", 0, 64),
         ("sc-nlm", "beam", 1, 1024),
         ("sc-nlm", "candidates", 1, 65536),
-    ],
+    ),
 )
 def test_limits_of_what_would_not_fit_into_memory(name: str, path: str, low: int, high: int) -> None:
     (part,) = (part for part in walk(recipes.get(name)) if path in fields_of(type(part)))

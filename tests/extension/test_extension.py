@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.contract import check_layer, check_padding
 from vsemb import registry
 
 HERE = Path(__file__).parent
@@ -73,6 +75,19 @@ def test_the_package_is_listed(installed: Path) -> None:
     shown = vsemb("recipes", "outsider")
     for line in ("text.encoder = gated-mean", "similarity = euclidean", "loss.sharpness = 4"):
         assert line in shown, shown
+
+
+def test_the_encoder_passes_the_checks_of_ours(installed: Path, tmp_path: Path) -> None:
+    from vsemb.encoders.text_encoder import WordEmbedding
+
+    encoder = importlib.import_module("outsider.gated_mean").GatedMeanEncoder
+
+    def make(dtype: str = "float32") -> Any:
+        return encoder(WordEmbedding(9, 6, dtype=dtype), 4, dtype=dtype)
+
+    ids = np.array([[3, 4, 5], [8, 0, 0], [0, 0, 0]], np.int32)
+    check_layer(make, [ids], tmp_path)
+    check_padding(make(), ids)
 
 
 def test_parts_of_a_package_from_training_to_search(data: Path, tmp_path: Path) -> None:

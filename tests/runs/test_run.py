@@ -138,18 +138,19 @@ def test_what_a_task_of_ones_own_is_made_of_is_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "variant", "names"),
+    ("name", "names"),
     [
-        ("vsepp", None, set()),
-        ("tree-twin", None, {"parses"}),
-        ("da-sje-attributes", None, {"attributes"}),
-        ("sc-nlm", None, {"encoder", "tags"}),
-        ("multimodal-rnn-regions", None, {"alignment"}),
+        ("vsepp", set()),
+        ("tree-twin", {"parses"}),
+        ("da-sje-attributes", {"attributes"}),
+        ("sc-nlm", {"encoder", "tags"}),
+        ("multimodal-rnn-regions", {"alignment"}),
     ],
 )
-def test_what_runs_are_made_of(name: str, variant: str | None, names: set[str]) -> None:
-    recipe = recipes.get(name, variant)
-    assert set(run_module._made_of(recipe)) == {"dataset", "features", "vocabulary"} | names
+def test_what_runs_are_made_of(name: str, names: set[str]) -> None:
+    if name not in recipes.names():
+        pytest.skip("its system is not there")
+    assert set(run_module._made_of(recipes.get(name))) == {"dataset", "features", "vocabulary"} | names
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path, tiny_recipe, scenes) -> None:

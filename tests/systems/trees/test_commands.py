@@ -59,8 +59,6 @@ def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
         (["{data}", "--conllu", "{pipeline}/meta.json"], "meta.json, line 1"),
         (["{data}", "--conllu", "{data}"], "Is a directory"),
         (["{data}", "--conllu", "x", "--processes", "2"], "none with --conllu"),
-        (["{data}", "--file", "x"], "--file must be used with --pos-tags; got it with --dependencies"),
-        (["{data}", "--pos-tags"], "--dependencies must stand alone; got --pos-tags too"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
