@@ -9,18 +9,19 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import tensorflow as tf
 from tqdm import tqdm
 
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-
-if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-    from vsemb.image.backbones import BackboneConfig
+from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights
+from vsemb.image.backbones import weights_sha256 as hash_weights
+from vsemb.image.views import decode_views, encode_views
 
 _Folder = TypeVar("_Folder", bound=FeatureFolder)
 
@@ -60,12 +61,6 @@ def cache_features(
         DataError: if weights or images cannot be read (images are named), or a feature is not finite.
         InvalidArgumentError: if an argument is not allowed.
     """
-    import tensorflow as tf
-
-    from vsemb.image.backbones import build_backbone, save_backbone_weights
-    from vsemb.image.backbones import weights_sha256 as hash_weights
-    from vsemb.image.views import decode_views, encode_views
-
     config = backbone if crops is None else dataclasses.replace(backbone, crops=crops)
     if batch_size < 1:
         raise invalid_argument("batch_size", batch_size, "a number of images >= 1")

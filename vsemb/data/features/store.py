@@ -21,17 +21,15 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from vsemb.data.features.files import FORMAT, VERSION, WEIGHTS_NAME, check_ids, load_array, not_finite
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json, sha256_bytes, sha256_file, write_json
-
-if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-    from vsemb.image.backbones import BackboneConfig
+from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 
 _VERIFIED = ".verified.json"
 _KEYS = frozenset({"dataset", "backbone", "weights_sha256", "dim", "rows", "ids_sha256", "fingerprint"})
@@ -175,8 +173,6 @@ class FeatureFolder:
     @property
     def backbone(self) -> BackboneConfig | None:
         """The configuration of the backbone; None for precomputed features."""
-        from vsemb.image.backbones import BackboneConfig
-
         config = self.manifest["backbone"]
         return None if config is None else BackboneConfig.from_json(config)
 
@@ -371,8 +367,6 @@ def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_view
     Covers the configuration, the values of the weights, the version of the preprocessing, and
     `views_kept`.
     """
-    from vsemb.image.backbones import PREPROCESSING_VERSION
-
     content = {
         "backbone": backbone.identity(),
         "weights": weights_sha256,

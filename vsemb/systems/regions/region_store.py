@@ -20,19 +20,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vsemb.data.features.files import CLASSIFIER_NAME, WEIGHTS_NAME
 from vsemb.data.features.store import FeatureFolder
+from vsemb.data.store import Dataset
 from vsemb.errors import DataError, VsembError
 from vsemb.files import read_json, sha256_bytes
+from vsemb.image.backbones import PREPROCESSING_VERSION, BackboneConfig
 from vsemb.systems.regions.config import REGIONS_VERSION, WHOLE_IMAGE, RegionConfig
-
-if TYPE_CHECKING:
-    from vsemb.data.store import Dataset
-    from vsemb.image.backbones import BackboneConfig
 
 _BLOCK_BYTES = 4 << 20
 # Corners are sums of float32 numbers near 1, which round.
@@ -180,8 +178,6 @@ def region_fingerprint(
         regions: which regions.
         candidates_sha256: of the detections that boxes come from, or of the classifier that ranks them.
     """
-    from vsemb.image.backbones import PREPROCESSING_VERSION
-
     content = {
         "backbone": backbone.identity(),
         "weights": weights_sha256,
@@ -194,8 +190,6 @@ def region_fingerprint(
 
 def _fingerprint_of(manifest: dict[str, Any], *, detections: bool = True) -> str:
     """Returns the fingerprint that a manifest's contents have today, with or without the detections."""
-    from vsemb.image.backbones import BackboneConfig
-
     backbone, regions = BackboneConfig.from_json(manifest["backbone"]), RegionConfig.from_json(manifest["regions"])
     named = detections or regions.source != "detections"
     candidates = manifest["candidates_sha256"] if named else None
