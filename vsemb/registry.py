@@ -347,7 +347,7 @@ BASE = System(
             "ranking": "vsemb.losses.ranking",
             "infonce": "vsemb.losses.contrastive",
             "ranking-infonce": "vsemb.losses.combined",
-            "sigmoid": "vsemb.losses.sigmoid",
+            "sigmoid": "vsemb.losses.contrastive",
         },
         "negatives": dict.fromkeys(("all", "hardest"), "vsemb.losses.ranking"),
         "optimizer": dict.fromkeys(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.contract import check_config, check_layer
 from tests.losses.slow import finite_differences
 from tests.oracles import TOLERANCE, oracle
-from vsemb.encoders import PeepholeLSTMCell, ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
+from vsemb.encoders.cells import PeepholeLSTMCell, ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 
 
 def from_oracle(peepholes: bool = True) -> tuple[PeepholeLSTMCell, np.ndarray]:

@@ -13,7 +13,7 @@ from tests.contract import check_layer, check_padding
 from vsemb.encoders import TransformerSentenceEncoder, WordEmbedding
 from vsemb.encoders.pooling import POOLINGS
 from vsemb.errors import InvalidArgumentError
-from vsemb.models.gradient_caching import encode_in_chunks
+from vsemb.models.dual_encoder import encode_in_chunks
 
 IDS = np.array([[2, 3, 4, 5], [5, 0, 0, 0], [4, 1, 2, 0]], np.int32)
 

@@ -326,20 +326,20 @@ def test_bad_recalls(recalls) -> None:
 def test_bootstrap_intervals() -> None:
     inputs = random_split(1, images=40)
     metrics = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1)
-    assert metrics.intervals is not None
+    assert metrics.intervals_95 is not None
     for side in SIDES:
         for name, value in getattr(metrics, side).items():
-            low, high = metrics.intervals[side][name]
+            low, high = metrics.intervals_95[side][name]
             assert low <= value <= high
             assert low < high or name in ("R@10", "median_rank", "R@5", "R@1")
     again = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1)
-    assert again.intervals == metrics.intervals
+    assert again.intervals_95 == metrics.intervals_95
     more = evaluate_retrieval(**inputs, similarity=DOT, bootstrap=200, seed=1, recalls=[20], pairs=30)
-    assert more.intervals is not None and more.pairs is not None and more.pairs.intervals is not None
+    assert more.intervals_95 is not None and more.pairs is not None and more.pairs.intervals_95 is not None
     for side in SIDES:
-        assert metrics.intervals[side].items() <= more.intervals[side].items()
+        assert metrics.intervals_95[side].items() <= more.intervals_95[side].items()
         for found in (more, more.pairs):
-            low, high = found.intervals[side]["R@20"]
+            low, high = found.intervals_95[side]["R@20"]
             assert low < getattr(found, side)["R@20"] < high
     with pytest.raises(VsembError, match="bootstrap"):
         evaluate_retrieval(**inputs, similarity=DOT, bootstrap=-1)
@@ -367,7 +367,7 @@ def test_intervals_resample_images_with_all_their_captions() -> None:
     ids = np.arange(count)
     found = evaluate_retrieval(images, texts, ids, np.repeat(ids, captions), DOT, bootstrap=400)
     assert found.text_to_image["R@1"] == 50.0
-    low, high = found.intervals["text_to_image"]["R@1"]
+    low, high = found.intervals_95["text_to_image"]["R@1"]
     assert 24 < high - low < 40
 
 

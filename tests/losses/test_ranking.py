@@ -12,7 +12,7 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import similarities
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.ops.labels import pair_labels
+from vsemb.models.in_batch import pair_labels
 
 TABLES = ["ranking_loss_3x3", "ranking_loss_3x3_margin1", "ranking_loss_3x3_same_image_masked"]
 

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from vsemb import losses, registry
 from vsemb.losses import CombinedLoss, InBatchLoss, InfoNCE, KerasLoss, PairwiseRanking, SigmoidLoss
-from vsemb.models.in_batch import InBatchObjective
-from vsemb.models.logit_scale import LogitScale
+from vsemb.models.in_batch import InBatchObjective, LogitScale
 from vsemb.similarities import get as get_similarity
 
 ROWS, DIM = 7, 4

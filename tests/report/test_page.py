@@ -53,7 +53,7 @@ def test_numbers_are_those_of_evaluate(page, embedded, tiny_run, scenes) -> None
     metrics = evaluate_run(tiny_run, scenes, "train")
     part, images, texts = embedded
     ids = part.ids, part.ids[part.caption_rows]
-    bounds = evaluate_retrieval(images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1).intervals
+    bounds = evaluate_retrieval(images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1).intervals_95
     rows = page.one("section", id="recall").one("tbody").all("tr")
     for row, side in zip(rows, ("image_to_text", "text_to_image"), strict=True):
         values = getattr(metrics, side)

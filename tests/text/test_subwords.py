@@ -21,10 +21,8 @@ from vsemb.text import (
     Vocabulary,
     WordPieceTokenizer,
     WordTokenizer,
-    learn_sentencepieces,
-    learn_wordpieces,
 )
-from vsemb.text.subwords import MAX_CHARACTERS
+from vsemb.text.subwords import BPE, MAX_CHARACTERS, SentencePiece, Subwords, WordPiece
 
 #: A vocabulary whose characters are a to c and é, with many ways to split a word.
 PIECES = ("ab", "abc", "bc", "ca", "aa", "aab", "cab", "bca", "é", "éa", "bé", "a", "b", "c")
@@ -255,10 +253,14 @@ CAPTIONS = [
     for dog in ("dog", "cat", "child", "snowboarder")
     for place in ("beach", "street", "table", "café")
 ]
+
+
+def learn_pieces(part: type[Subwords], captions, **options) -> Vocabulary:
+    return part(**options).learn(captions)
+
+
 LEARNERS = {
-    "wordpiece": (learn_wordpieces, WordPieceTokenizer),
-    "unigram": (functools.partial(learn_sentencepieces, "unigram"), UnigramTokenizer),
-    "bpe": (functools.partial(learn_sentencepieces, "bpe"), BPETokenizer),
+    part.kind: (functools.partial(learn_pieces, part), part.tokenizer) for part in (WordPiece, SentencePiece, BPE)
 }
 
 
@@ -325,8 +327,3 @@ def test_pieces_come_back_from_the_file(learned, tmp_path) -> None:
     assert (loaded.scores is None) == (kind is not UnigramTokenizer)
     if loaded.scores is not None:
         assert loaded.scores.tobytes() == vocabulary.scores.tobytes()
-
-
-def test_unknown_model() -> None:
-    with pytest.raises(InvalidArgumentError, match="model='word'"):
-        learn_sentencepieces("word", CAPTIONS)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.text import ALPHABET, CharacterTokenizer, Vocabulary, WordTokenizer, alphabet_vocabulary
+from vsemb.text import ALPHABET, CharacterTokenizer, Vocabulary, WordTokenizer
 from vsemb.text.tokenizers import Tokenizer
 
 VOCABULARY = Vocabulary(["a", "dog", "'s", "犬"])
@@ -125,7 +125,7 @@ def test_alphabet() -> None:
     # The 95 printable characters of ASCII, from the space to the tilde, without 26 capitals.
     assert sorted(ALPHABET) == [chr(i) for i in range(32, 127) if not chr(i).isupper()]
     assert len(ALPHABET) == 69
-    vocabulary = alphabet_vocabulary()
+    vocabulary = Vocabulary(ALPHABET)
     assert vocabulary.words == tuple(ALPHABET) and vocabulary.tokens.index("a") == 2
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
-from vsemb.text import Vocabulary, WordTokenizer, cooccurrence_vectors, read_word_vectors
+from vsemb.text import Vocabulary, WordTokenizer
+from vsemb.text.word_vectors import cooccurrence_vectors, read_word_vectors
 
 
 def tokens(texts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

@@ -258,7 +258,7 @@ def test_nan_is_never_stored_or_measured(tmp_path, every_steps: int | None) -> N
         with pytest.raises(DataError, match="not finite"):
             model.fit(data, verbose=0, callbacks=StepCallbacks([refuse, measured, select, state], model))
     finally:
-        state.release_signals()
+        state.on_train_end()
     assert measured.count == 0 and not (tmp_path / "best.weights.h5").exists()
     if every_steps is None:
         assert not (tmp_path / "state.npz").exists()

@@ -1,7 +1,6 @@
 """Encoders: Keras layers that turn token ids or image features into one vector, or a set of them."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
-from vsemb.encoders.cells import PeepholeLSTMCell, ProjectedGRUCell, ProjectedLSTMCell, ReLUCell
 from vsemb.encoders.composite import ProjectionMLP, SequenceAndBagEncoder
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
@@ -15,12 +14,8 @@ __all__ = [
     "SequenceAndBagEncoder",
     "ImageEncoder",
     "LinearSentenceEncoder",
-    "PeepholeLSTMCell",
     "PixelEncoder",
-    "ProjectedGRUCell",
-    "ProjectedLSTMCell",
     "RecurrentSentenceEncoder",
-    "ReLUCell",
     "SequencePooling",
     "TransformerSentenceEncoder",
     "ProjectionMLP",

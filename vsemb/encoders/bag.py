@@ -10,10 +10,9 @@ import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
-from vsemb.encoders.pooling import Pooling, SequencePooling
+from vsemb.encoders.pooling import Pooling, SequencePooling, masked_sum
 from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.errors import invalid_argument
-from vsemb.ops.pooling import masked_sum
 
 Tensor = Any
 

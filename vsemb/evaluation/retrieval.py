@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ class RetrievalMetrics:
         text_to_image: the same with captions as queries.
         images: number of images ranked.
         texts: number of captions ranked.
-        intervals: 95 % bootstrap intervals in the same shape, where asked for.
+        intervals_95: 95 % bootstrap intervals in the same shape, where asked for.
         pairs: the same by the protocol of pairs, where asked for.
     """
 
@@ -51,7 +51,7 @@ class RetrievalMetrics:
     text_to_image: dict[str, float]
     images: int
     texts: int
-    intervals: dict[str, dict[str, list[float]]] | None = None
+    intervals_95: dict[str, dict[str, list[float]]] | None = None
     pairs: RetrievalMetrics | None = None
 
     @property
@@ -60,18 +60,8 @@ class RetrievalMetrics:
         return sum(side[f"R@{k}"] for side in (self.image_to_text, self.text_to_image) for k in RECALLS)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the metrics as the command line writes them."""
-        result: dict[str, Any] = {
-            "image_to_text": self.image_to_text,
-            "text_to_image": self.text_to_image,
-            "images": self.images,
-            "texts": self.texts,
-        }
-        if self.intervals is not None:
-            result["intervals_95"] = self.intervals
-        if self.pairs is not None:
-            result["pairs"] = self.pairs.to_json()
-        return result
+        """Returns the metrics as the command line writes them, without what was not asked for."""
+        return asdict(self, dict_factory=lambda items: {name: value for name, value in items if value is not None})
 
 
 def retrieval_ranks(

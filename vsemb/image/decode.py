@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument
+from vsemb.parts import Count, require
 
 #: Images whose header announces more pixels than this are refused, unless another limit is given.
 MAX_PIXELS = 50_000_000
@@ -52,10 +52,8 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     >>> pixels.shape, valid.numpy().tolist()
     (TensorShape([2, 4, 4, 3]), [True, False])
     """
-    if size < 1:
-        raise invalid_argument("size", size, "a number of pixels >= 1")
-    if max_pixels < 1:
-        raise invalid_argument("max_pixels", max_pixels, "a number of pixels >= 1")
+    require("size", size, Count)
+    require("max_pixels", max_pixels, Count)
     return _decode_rows(tf.convert_to_tensor(encoded, tf.string), size, max_pixels)
 
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import keras
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.combined import CombinedLoss, RankingInfoNCE
-from vsemb.losses.contrastive import Contrastive, InfoNCE
+from vsemb.losses.combined import CombinedLoss
+from vsemb.losses.contrastive import InfoNCE, SigmoidLoss
 from vsemb.losses.in_batch import InBatchLoss, KerasLoss
 from vsemb.losses.ranking import PairwiseRanking
-from vsemb.losses.sigmoid import Sigmoid, SigmoidLoss
 from vsemb.registry import find_part
 
 __all__ = [
     "CombinedLoss",
-    "Contrastive",
     "InBatchLoss",
     "InfoNCE",
     "KerasLoss",
     "PairwiseRanking",
-    "RankingInfoNCE",
-    "Sigmoid",
     "SigmoidLoss",
     "get",
 ]

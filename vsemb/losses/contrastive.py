@@ -1,4 +1,4 @@
-"""InfoNCE: a query must pick its own pair out of the candidates."""
+"""Contrastive losses: InfoNCE, where a query must pick its own pair, and SigLIP's yes-or-no question for every pair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from vsemb.losses.in_batch import InBatchLoss, LossPart, Tensor, is_negative, positive_scores
-from vsemb.parts import Positive, Share
+from vsemb.parts import Finite, Positive, Share
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -79,3 +79,67 @@ class Contrastive(LossPart, kind="infonce"):
 
     def logit_scale(self) -> tuple[float, float | None] | None:
         return (self.temperature, None) if self.learn_temperature else None
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class SigmoidLoss(InBatchLoss):
+    """Minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
+
+    z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. No
+    candidate needs to know of the others, so the scores of all pairs are never needed at once, see
+    `DualEncoder`'s `block_size`.
+
+    Which one to use: like `InfoNCE`, and better with batches below some thousands. For the learned
+    temperature and bias of the paper give `DualEncoder(logit_scale=LogitScale(10.0, bias=-10.0))` and leave
+    the two here alone. Both directions are the same sum over all pairs: with weights 0.5 and 0.5, or 1 and
+    0, a `DualEncoder` minimises the paper's loss, with 1 and 1 twice that.
+
+    Args:
+        temperature: scores are divided by it, > 0.
+        bias: added to the scores thereafter. About minus the logarithm of the batch's size, so that the many
+            negatives cost little at the start.
+        **kwargs: arguments of `InBatchLoss`; the paper takes the mean over queries.
+
+    Raises:
+        InvalidArgumentError: for a temperature <= 0 or a bias that is not finite.
+
+    Example: scores of 0 leave every question open, which costs log 2; there are two a query.
+
+    >>> round(float(SigmoidLoss()([[1, 0], [0, 1]], [[0.0, 0.0], [0.0, 0.0]])), 4)
+    1.3863
+    """
+
+    default_reduction = "mean"
+    additive = True
+
+    def __init__(self, temperature: Positive = 1.0, bias: Finite = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+
+    def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        logits = ops.convert_to_tensor(scores) / self.temperature + self.bias
+        costs = ops.softplus(ops.where(ops.equal(labels, 1), -logits, logits))
+        return ops.sum(costs if mask is None else ops.where(mask, costs, 0.0), axis=1)
+
+
+@dataclass(frozen=True)
+class Sigmoid(LossPart, kind="sigmoid"):
+    """Independent yes-or-no questions, as in SigLIP.
+
+    Attributes:
+        temperature: scores are divided by it; the start value where it is learned.
+        bias: added to the scores over the temperature; the start value where it is learned.
+        learn_temperature: whether temperature and bias are learned.
+    """
+
+    temperature: Positive = 0.07
+    bias: Finite = -10.0
+    learn_temperature: bool = True
+
+    def build(self, steps_per_epoch: int) -> SigmoidLoss:
+        del steps_per_epoch
+        temperature, bias = (1.0, 0.0) if self.learn_temperature else (self.temperature, self.bias)
+        return SigmoidLoss(temperature, bias, reduction=self.reduction)
+
+    def logit_scale(self) -> tuple[float, float | None] | None:
+        return (self.temperature, self.bias) if self.learn_temperature else None

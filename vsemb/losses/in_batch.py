@@ -38,7 +38,7 @@ class InBatchLoss(Configured, keras.losses.Loss):
     #: Name of the default reduction, the one the source of the loss uses.
     default_reduction = "sum"
 
-    #: Whether the candidates are classes and not items, see `vsemb.ops.labels.class_labels`.
+    #: Whether the candidates are classes and not items, see `vsemb.models.in_batch.class_labels`.
     over_classes = False
 
     #: Whether the loss of a query is a sum over its candidates, of terms that know of no other candidate.

@@ -1,19 +1,21 @@
-"""The loss of a batch whose pairs are each other's candidates, whole or a block of queries at a time."""
+"""The loss of a batch whose pairs are each other's candidates: labels, scaled scores, all at once or in blocks."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 from keras import ops
 
+from vsemb.configured import Configured
 from vsemb.errors import invalid_argument
 from vsemb.losses import InBatchLoss
-from vsemb.models.logit_scale import LogitScale
 from vsemb.ops.chunks import sum_in_blocks
-from vsemb.ops.labels import class_labels, pair_labels
 from vsemb.ops.replicas import gather_across_replicas, global_row_numbers, replica_count, sum_over_ring
+from vsemb.parts import Finite, Positive
 from vsemb.similarities import Similarity
 
 Tensor = Any
@@ -200,3 +202,139 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
     matches = ops.equal(ops.expand_dims(text_ids, 1), ops.expand_dims(ids, 0))
     row = ops.argmax(ops.cast(matches, "int32"), axis=1)
     return ops.take(images, row, axis=0), texts, text_ids
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class LogitScale(Configured, keras.layers.Layer):
+    """Multiplies scores by a learned factor, 1 / temperature (CLIP, arXiv:2103.00020, section 2.5).
+
+    Acts in training only: a positive factor does not change a ranking. Learned as its logarithm and
+    clipped, as in CLIP.
+
+    Args:
+        initial: factor at the start; CLIP: 1 / 0.07.
+        maximum: largest factor; CLIP: 100.
+        bias: start of a learned number added to the scaled scores, for `SigmoidLoss` (SigLIP,
+            arXiv:2303.15343, section 3.2: -10, with a factor of 10); None for none.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        scores: any shape, float32.
+
+    Returns:
+        The scaled scores.
+
+    Raises:
+        InvalidArgumentError: for a maximum <= 0, an initial factor outside (0, maximum], or an infinite bias.
+
+    Example:
+
+    >>> round(float(LogitScale(initial=10.0)(ops.ones(()))), 3)
+    10.0
+    """
+
+    def __init__(
+        self, initial: float = 1 / 0.07, maximum: Positive = 100.0, bias: Finite | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(dtype="float32", **{k: v for k, v in kwargs.items() if k != "dtype"})
+        self.keep_arguments(locals())
+        if not 0 < initial <= maximum:
+            raise invalid_argument("initial", initial, f"a number > 0 and <= maximum={maximum}")
+
+    def build(self, input_shape: Any = None) -> None:
+        # A bound on the variable and not only in `call`, whose gradient would be 0 beyond it, for ever.
+        self.log_scale = self.add_weight(
+            shape=(),
+            initializer=keras.initializers.Constant(math.log(self.initial)),
+            constraint=lambda value: ops.minimum(value, math.log(self.maximum)),
+            name="log_scale",
+        )
+        self.learned_bias: Any = None
+        if self.bias is not None:
+            self.learned_bias = self.add_weight(
+                shape=(), initializer=keras.initializers.Constant(self.bias), name="bias"
+            )
+
+    def parameters(self) -> list[Tensor]:
+        """Returns what `scaled` takes beside the scores, with gradients: the factor and, if any, the bias."""
+        factor = ops.exp(ops.minimum(self.log_scale, math.log(self.maximum)))
+        return [factor] if self.learned_bias is None else [factor, 1.0 * self.learned_bias]
+
+    @staticmethod
+    def scaled(scores: Tensor, factor: Tensor, bias: Tensor | float = 0.0) -> Tensor:
+        """Scales scores by what `parameters` returned; a function of tensors alone."""
+        return scores * factor + bias
+
+    def call(self, scores: Tensor) -> Tensor:
+        return self.scaled(scores, *self.parameters())
+
+
+def pair_labels(
+    query_ids: Tensor, candidate_ids: Tensor, query_pairs: Tensor, candidate_pairs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Labels the candidates of each query by id.
+
+    A query's own pair is its positive; another candidate with the same id (a second caption of the same image) is
+    masked, since it is not a fair negative; everything else is a negative.
+
+    Args:
+        query_ids: (queries,) int64, the id of the image behind each query.
+        candidate_ids: (candidates,) int64, the id of the image behind each candidate.
+        query_pairs: (queries,) integer, the number of the pair a query belongs to.
+        candidate_pairs: (candidates,) integer, the number of the pair a candidate belongs to; a number no query has,
+            e.g. -1, for a candidate that belongs to none of them.
+
+    Returns:
+        labels: (queries, candidates) int32, 1 for the own pair and 0 for others.
+        mask: (queries, candidates) bool, false for candidates to ignore.
+
+    Example: rows 0 and 1 show the same image.
+
+    >>> ids, pairs = ops.convert_to_tensor([7, 7, 8]), ops.arange(3)
+    >>> labels, mask = pair_labels(ids, ids, pairs, pairs)
+    >>> labels.numpy().tolist(), mask.numpy().astype(int).tolist()
+    ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 1], [0, 1, 1], [1, 1, 1]])
+    """
+    same = ops.equal(ops.expand_dims(query_ids, 1), ops.expand_dims(candidate_ids, 0))
+    own = ops.logical_and(same, ops.equal(ops.expand_dims(query_pairs, 1), ops.expand_dims(candidate_pairs, 0)))
+    return ops.cast(own, "int32"), ops.logical_or(own, ops.logical_not(same))
+
+
+def class_labels(
+    labels: Tensor, scores: Tensor, query_classes: Tensor, candidate_classes: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Makes the candidates of each query classes instead of items, beside its own pair.
+
+    The score of a class is the mean of its items' scores, the expectation of Reed et al. 2016, equations 6 and 7, over
+    the items at hand.
+
+    Args:
+        labels: (queries, candidates), where 1 marks each query's own pair.
+        scores: (queries, candidates) float.
+        query_classes: (queries,) int64.
+        candidate_classes: (candidates,) int64.
+
+    Returns:
+        labels: (queries, 1 + candidates) int32: 1 in the first column, the own pair, and for the query's own class; 0
+            for other classes.
+        scores: (queries, 1 + candidates): the score of the own pair, then those of the classes.
+        mask: (queries, 1 + candidates) bool, false for an item whose class stands in an earlier column already.
+
+    Example: items 0 and 2 are of class 7, so the mean of 4 and 1 stands for it.
+
+    >>> classes, own = ops.convert_to_tensor([7, 8, 7]), ops.convert_to_tensor([[1, 0, 0]])
+    >>> labels, values, mask = class_labels(own, ops.convert_to_tensor([[4.0, 3.0, 1.0]]), classes[:1], classes)
+    >>> labels.numpy().tolist(), values.numpy().tolist(), mask.numpy().tolist()
+    ([[1, 1, 0, 1]], [[4.0, 2.5, 3.0, 2.5]], [[True, True, True, False]])
+    """
+    same = ops.equal(ops.expand_dims(candidate_classes, 1), ops.expand_dims(candidate_classes, 0))
+    members = ops.cast(same, scores.dtype)
+    means = ops.matmul(scores, members) / ops.sum(members, axis=0)  # (queries, candidates)
+    numbers = ops.arange(ops.shape(candidate_classes)[0], dtype="int32")
+    first = ops.equal(ops.cast(ops.argmax(ops.cast(same, "int32"), axis=1), "int32"), numbers)
+    own_class = ops.equal(ops.expand_dims(query_classes, 1), ops.expand_dims(candidate_classes, 0))
+    own = ops.sum(ops.where(ops.equal(labels, 1), scores, 0.0), axis=1, keepdims=True)
+    ones = ops.ones_like(own, dtype="int32")
+    labels = ops.concatenate([ones, ops.cast(own_class, "int32")], axis=1)
+    mask = ops.concatenate([ops.cast(ones, "bool"), ops.logical_or(ops.zeros_like(own_class), first)], axis=1)
+    return labels, ops.concatenate([own, means], axis=1), mask

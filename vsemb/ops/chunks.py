@@ -50,19 +50,12 @@ def map_in_chunks(
     >>> result.shape[0], int(state[0])
     (5, 3)
     """
-    if keras.backend.backend() == "tensorflow":
-        return _map_in_graph(function, rows, chunk_size, list(weights), list(state))
-    results, state = [], list(state)
-    again = keras.remat(function)
-    for start in range(0, max(rows.shape[0], 1), chunk_size):
-        result, state = again(rows[start : start + chunk_size], list(weights), state)
-        results.append(result)
-    return ops.concatenate(results, axis=0), list(state)
-
-
-def _map_in_graph(
-    function: ChunkFunction, rows: Tensor, chunk_size: int, weights: list[Tensor], state: list[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
+    if keras.backend.backend() != "tensorflow":
+        parts, state, again = [], list(state), keras.remat(function)
+        for start in range(0, max(rows.shape[0], 1), chunk_size):
+            part, state = again(rows[start : start + chunk_size], list(weights), state)
+            parts.append(part)
+        return ops.concatenate(parts, axis=0), list(state)
     import tensorflow as tf
 
     rows = tf.convert_to_tensor(rows)
@@ -162,23 +155,18 @@ def sum_in_blocks(
     >>> float(sum_in_blocks(lambda rows, whole: ops.sum(rows[0] * rows[1]), [x, y], [], 2))
     10.0
     """
-    if keras.backend.backend() == "tensorflow":
-        return _sum_in_graph(function, list(rows), list(whole), block_size, gradient)
-    again = keras.remat(lambda rows, whole: function(rows, whole))
-    blocks = [[each[start : start + block_size] for each in rows] for start in range(0, rows[0].shape[0], block_size)]
-    return sum((again(block, list(whole)) for block in blocks), ops.zeros(()))
-
-
-def _sum_in_graph(
-    function: Callable[..., Tensor], rows: list[Tensor], whole: list[Tensor], size: int, gradient: bool
-) -> Tensor:
+    if keras.backend.backend() != "tensorflow":
+        again = keras.remat(lambda rows, whole: function(rows, whole))
+        starts = range(0, rows[0].shape[0], block_size)
+        cuts = ([each[start : start + block_size] for each in rows] for start in starts)
+        return sum((again(cut, list(whole)) for cut in cuts), ops.zeros(()))
     import tensorflow as tf
 
     tensors, number = [tf.convert_to_tensor(each) for each in (*rows, *whole)], len(rows)
-    blocks = -(-tf.shape(tensors[0])[0] // size)
+    blocks = -(-tf.shape(tensors[0])[0] // block_size)
 
     def block_of(tensors: list[Tensor], k: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        return [_rows_of(each, k, size) for each in tensors[:number]], tensors[number:]
+        return [_rows_of(each, k, block_size) for each in tensors[:number]], tensors[number:]
 
     if not gradient:
         return _loop(blocks, lambda k, total: (k + 1, total + function(*block_of(tensors, k))), tf.zeros([]))[0]

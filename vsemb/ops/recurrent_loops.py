@@ -23,7 +23,7 @@ def gru_loop(
     mask: Tensor | None,
     initial: tuple[Tensor],
     training: bool,
-) -> tuple[Tensor]:
+) -> Sequence[Tensor]:
     """Runs a GRU with `reset_after`, as Keras and cuDNN define it, on products of the inputs.
 
         z = sigmoid(x_z + a_z + h U_z + b_z)     r = sigmoid(x_r + a_r + h U_r + b_r)
@@ -55,8 +55,7 @@ def gru_loop(
         return _scan(step, (initial,), x, widths)[1]
 
     if not training:
-        (h,) = run(inputs, recurrent, tf.unstack(bias), *initial, 1)
-        return (h,)
+        return run(inputs, recurrent, tf.unstack(bias), *initial, 1)
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, a: Tensor, b: Tensor, initial: Tensor) -> tuple[Any, Any]:
@@ -88,7 +87,7 @@ def gru_loop(
 
         return h, gradient
 
-    return (states(inputs, recurrent, *tf.unstack(bias), *initial),)
+    return [states(inputs, recurrent, *tf.unstack(bias), *initial)]
 
 
 def lstm_loop(
@@ -98,7 +97,7 @@ def lstm_loop(
     mask: Tensor | None,
     initial: tuple[Tensor, Tensor],
     training: bool,
-) -> tuple[Tensor, Tensor]:
+) -> Sequence[Tensor]:
     """Runs an LSTM on products of the inputs.
 
         i, f, o = sigmoid(x + b + h U)     g = tanh(x_g + b_g + h U_g)
@@ -131,8 +130,7 @@ def lstm_loop(
         return _scan(step, initial, x, widths)[1]
 
     if not training:
-        h, c = run(inputs, recurrent, initial, 1, 1)
-        return h, c
+        return run(inputs, recurrent, initial, 1, 1)
 
     @tf.custom_gradient
     def states(inputs: Tensor, recurrent: Tensor, h0: Tensor, c0: Tensor) -> tuple[Any, Any]:
@@ -168,8 +166,7 @@ def lstm_loop(
 
         return (h, c), gradient
 
-    h, c = states(inputs, recurrent, *initial)
-    return h, c
+    return states(inputs, recurrent, *initial)
 
 
 def gru_over_words(
@@ -179,7 +176,7 @@ def gru_over_words(
     recurrent: Tensor,
     bias: Tensor,
     initial: tuple[Tensor],
-) -> tuple[Tensor]:
+) -> Sequence[Tensor]:
     """`gru_loop` without training, where padding costs nothing: only what `mask` shows is multiplied.
 
     Args:
@@ -194,8 +191,7 @@ def gru_over_words(
     import tensorflow as tf
 
     merged = _merged(*tf.unstack(bias))
-    (h,) = _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, initial)
-    return (h,)
+    return _scan_packed(lambda x, h: _gru_step(x, h, recurrent, *merged)[:1], inputs, mask, sums_of, initial)
 
 
 def lstm_over_words(
@@ -205,14 +201,13 @@ def lstm_over_words(
     recurrent: Tensor,
     bias: Tensor,
     initial: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
+) -> Sequence[Tensor]:
     """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
 
     def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         return _lstm_step(x, h, c, recurrent)[:2]
 
-    h, c = _scan_packed(step, inputs, mask, lambda inputs: sums_of(inputs) + bias, initial)
-    return h, c
+    return _scan_packed(step, inputs, mask, lambda inputs: sums_of(inputs) + bias, initial)
 
 
 #: Cell -> its loop over all steps of all rows, and the one over words.

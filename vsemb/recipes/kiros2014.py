@@ -2,7 +2,7 @@
 
 | equation | what | where |
 | --- | --- | --- |
-| 1-5 | LSTM with full peephole matrices, output gate sees the new cell | `vsemb.encoders.PeepholeLSTMCell` |
+| 1-5 | LSTM with full peephole matrices, output gate sees the new cell | `vsemb.encoders.cells.PeepholeLSTMCell` |
 | x = W_I q | image embedding, no bias | `vsemb.encoders.ImageEncoder` |
 | s(x, v) | cosine | `vsemb.similarities.Cosine` |
 | 6 | pairwise ranking loss | `vsemb.losses.PairwiseRanking` |

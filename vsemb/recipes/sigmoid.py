@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vsemb.losses.sigmoid import Sigmoid
+from vsemb.losses.contrastive import Sigmoid
 from vsemb.recipes.contrastive import CONTRASTIVE
 from vsemb.recipes.schema import Training
 

@@ -105,7 +105,7 @@ def _rows(metrics: RetrievalMetrics, title: str) -> list[list[str]]:
     for name in ("image_to_text", "text_to_image"):
         values = getattr(metrics, name)
         rows.append([name.replace("_to_", " → "), *(f"{values[key]:.1f}" for key in columns)])
-        if metrics.intervals is not None:
-            bounds = metrics.intervals[name]
+        if metrics.intervals_95 is not None:
+            bounds = metrics.intervals_95[name]
             rows.append(["  95 %", *(f"{bounds[key][0]:.1f}–{bounds[key][1]:.1f}" for key in columns)])
     return rows

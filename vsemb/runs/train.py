@@ -21,7 +21,7 @@ from vsemb.runs.fine_tune import starting_weights
 from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, enter_run
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.callbacks import RefuseNaN
-from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, as_distribution
+from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
 
 
 def train(
@@ -58,7 +58,8 @@ def train(
 
         run = train(recipes.get("vsepp"), Dataset.open("data/flickr8k"), "runs/vsepp")
     """
-    out, devices, inputs = Path(out), as_distribution(strategy), dict(inputs or {})
+    out, inputs = Path(out), dict(inputs or {})
+    devices = strategy if isinstance(strategy, DistributionContext) else open_distribution(strategy)
     for name in inputs:
         if name not in recipe.inputs:
             allowed = f"one of {', '.join(recipe.inputs)}" if recipe.inputs else "nothing"
@@ -192,7 +193,7 @@ def fit_run(
             if model.stop_training:
                 break
     finally:
-        state.release_signals()
+        state.on_train_end()
     if select.best is None:
         raise DataError(f"Training ended before an epoch was measured. Remove {out} to start afresh.")
     if devices.writes:

@@ -11,13 +11,12 @@ import io
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import invalid_argument
-from vsemb.parts import Count, require
 from vsemb.text.normalize import split_words
 from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, unigram_pieces
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
@@ -100,7 +99,7 @@ class WordPieceTokenizer(SubwordTokenizer):
     A piece that continues a word begins with `##`. A word that does not come out even is one unknown piece.
 
     Args:
-        vocabulary: the known pieces, see `vsemb.text.learn_wordpieces`.
+        vocabulary: the known pieces, see `WordPiece`.
         max_length: longer texts are cut to so many pieces.
 
     Raises:
@@ -165,7 +164,7 @@ class UnigramTokenizer(SubwordTokenizer):
 
     Args:
         vocabulary: the known pieces and the logarithms of their probabilities, see
-            `vsemb.text.learn_sentencepieces`.
+            `vsemb.text.subwords.SentencePiece`.
         max_length: longer texts are cut to so many pieces.
 
     Raises:
@@ -187,7 +186,7 @@ class UnigramTokenizer(SubwordTokenizer):
 
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
         if vocabulary.scores is None:
-            fix = "Learn one with vsemb.text.learn_sentencepieces."
+            fix = "Learn one with vsemb.text.subwords.SentencePiece."
             raise invalid_argument("vocabulary", vocabulary.words[:3], "pieces with scores", fix)
         super().__init__(vocabulary, max_length)
         unknown = np.min(vocabulary.scores, initial=0.0) - _PENALTY
@@ -208,7 +207,7 @@ class BPETokenizer(SubwordTokenizer):
 
     Args:
         vocabulary: the known pieces in the order in which they were learned, see
-            `vsemb.text.learn_sentencepieces`.
+            `vsemb.text.subwords.SentencePiece`.
         max_length: longer texts are cut to so many pieces.
 
     Raises:
@@ -247,166 +246,133 @@ def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_value_rowids(joined, tf.boolean_mask(rows, begins), pieces.nrows())
 
 
-def learn_wordpieces(captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None) -> Vocabulary:
-    """Learns WordPiece's pieces with TensorFlow Text.
-
-    Args:
-        captions: raw captions of the training split; read once.
-        min_count: pieces are learned from the words seen so often.
-        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them, each to
-            begin a word and to continue one.
-
-    Returns:
-        The pieces for `vsemb.text.WordPieceTokenizer`.
-
-    Raises:
-        InvalidArgumentError: for fewer pieces than characters.
-        DataError: if no word is left.
-
-    Example:
-
-    >>> vocabulary = learn_wordpieces(["walking dogs", "walking", "talking"] * 20, vocabulary_size=40)
-    >>> "##s" in vocabulary, len(vocabulary.words) <= 40
-    (True, True)
-    """
-    # Only here, since it takes a second and serving does without.
-    from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
-
-    size, counts, characters = _given_words(captions, min_count, vocabulary_size)
-    alphabet = sorted(characters) + sorted(CONTINUES + character for character in characters)
-    _check_size(size, len(alphabet))
-    learned = learner.learn(
-        list(counts.items()),
-        size,
-        reserved_tokens=[],
-        # The defaults cut what few captions have.
-        lower_thresh=1,
-        max_unique_chars=len(characters),
-        max_token_length=MAX_CHARACTERS,
-        joiner=CONTINUES,
-    )
-    # The learner may end above the size, and then the rarest go, but no character.
-    kept = set(alphabet)
-    longer = [piece for piece in learned if piece not in kept]
-    return Vocabulary(alphabet + longer[: size - len(alphabet)])
-
-
-Model = Literal["unigram", "bpe"]
-
-
-def learn_sentencepieces(
-    model: Model, captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None
-) -> Vocabulary:
-    """Learns SentencePiece's pieces.
-
-    Args:
-        model: `"unigram"` or `"bpe"`.
-        captions: raw captions of the training split; read once.
-        min_count: pieces are learned from the words seen so often.
-        vocabulary_size: how many pieces are kept at most; None for 4000. All characters are among them.
-
-    Returns:
-        The pieces for `vsemb.text.UnigramTokenizer`, with their scores, or for `vsemb.text.BPETokenizer`.
-
-    Raises:
-        InvalidArgumentError: for another model, or fewer pieces than characters.
-        DataError: if no word is left.
-
-    Example:
-
-    >>> vocabulary = learn_sentencepieces("unigram", ["walking dogs"] * 20, vocabulary_size=40)
-    >>> len(vocabulary.words) <= 40, len(vocabulary.scores) == len(vocabulary.words)
-    (True, True)
-    """
-    require("model", model, Model)
-    import sentencepiece
-
-    size, counts, characters = _given_words(captions, min_count, vocabulary_size)
-    _check_size(size, 1 + len(characters))
-    written = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([f"{word}\t{count}" for word, count in counts.items()]),
-        input_format="tsv",
-        model_writer=written,
-        model_type=model,
-        vocab_size=size + 2,
-        # Fewer captions have fewer pieces.
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        max_sentencepiece_length=_LONGEST,
-        # Otherwise 's, a word of `split_words`, would be three pieces.
-        split_by_unicode_script=False,
-        # Words are cleaned already.
-        normalization_rule_name="identity",
-        # Numbers as in `Vocabulary`, and no pieces for the ends of a text.
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        # Sums of several threads may come in another order.
-        num_threads=1,
-        minloglevel=2,
-    )
-    learned = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
-    numbers = range(2, learned.get_piece_size())
-    pieces = [learned.id_to_piece(number) for number in numbers]
-    # The score of BPE is its order.
-    return Vocabulary(pieces, [learned.get_score(n) for n in numbers] if model == "unigram" else None)
-
-
-def _given_words(
-    captions: Iterable[str], min_count: int, vocabulary_size: int | None
-) -> tuple[int, dict[str, int], set[str]]:
-    """Returns the number of subwords to learn, the words to learn them from with their counts, and the characters."""
-    require("vocabulary_size", vocabulary_size, Count | None)
-    counts = count_words(captions, min_count)
-    # Longer words are never split.
-    counts = {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS} or counts
-    return vocabulary_size or SUBWORDS, counts, set(itertools.chain.from_iterable(counts))
-
-
-def _check_size(size: int, characters: int) -> None:
-    if characters > size:
-        fix = "Every character is a subword. Raise it, or min_count, which leaves rare words' characters out."
-        raise invalid_argument("vocabulary_size", size, f"an integer >= {characters}", fix)
-
-
 @dataclass(frozen=True)
 class Subwords(LearnedVocabulary):
     """Base of the recipe parts whose tokenizer learns subwords from the training captions.
 
     Attributes:
         min_count: words seen less often in the training captions teach no subwords.
-        vocabulary_size: number of subwords; null for 4000.
+        vocabulary_size: number of subwords at most; null for 4000. All characters are among them.
         max_length: longer captions are cut to so many subwords.
     """
+
+    def count_words(self, texts: Iterable[str]) -> dict[str, int]:
+        """Returns the words to learn from, with their counts; longer ones are never split.
+
+        Raises:
+            DataError: if no word is left.
+        """
+        counts = count_words(texts, self.min_count)
+        return {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS} or counts
+
+    def size(self, characters: int) -> int:
+        """Returns the number of subwords to learn.
+
+        Args:
+            characters: how many subwords the characters need.
+
+        Raises:
+            InvalidArgumentError: if there are more of them.
+        """
+        size = self.vocabulary_size or SUBWORDS
+        if characters > size:
+            fix = "Every character is a subword. Raise it, or min_count, which leaves rare words' characters out."
+            raise invalid_argument("vocabulary_size", size, f"an integer >= {characters}", fix)
+        return size
 
 
 @dataclass(frozen=True)
 class WordPiece(Subwords, kind="wordpiece"):
-    """WordPiece subwords, learned by TensorFlow Text."""
+    """WordPiece subwords, learned by TensorFlow Text; each character has one to begin a word and one to continue it.
+
+    Example:
+
+    >>> vocabulary = WordPiece(vocabulary_size=40).learn(["walking dogs", "walking", "talking"] * 20)
+    >>> "##s" in vocabulary, len(vocabulary.words) <= 40
+    (True, True)
+    """
 
     tokenizer: ClassVar[type[Tokenizer]] = WordPieceTokenizer
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        return learn_wordpieces(texts, self.min_count, self.vocabulary_size)
+        # Only here, since it takes a second and serving does without.
+        from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
+
+        counts = self.count_words(texts)
+        characters = sorted(set(itertools.chain.from_iterable(counts)))
+        alphabet = characters + [CONTINUES + character for character in characters]
+        size = self.size(len(alphabet))
+        learned = learner.learn(
+            list(counts.items()),
+            size,
+            reserved_tokens=[],
+            # The defaults cut what few captions have.
+            lower_thresh=1,
+            max_unique_chars=len(characters),
+            max_token_length=MAX_CHARACTERS,
+            joiner=CONTINUES,
+        )
+        # The learner may end above the size, and then the rarest go, but no character.
+        kept = set(alphabet)
+        longer = [piece for piece in learned if piece not in kept]
+        return Vocabulary(alphabet + longer[: size - len(alphabet)])
 
 
 @dataclass(frozen=True)
 class SentencePiece(Subwords, kind="sentencepiece"):
-    """Subwords of SentencePiece's unigram model."""
+    """Subwords of SentencePiece's unigram model.
+
+    Class attributes:
+        model: `unigram`, whose pieces have scores, or `bpe`, as SentencePiece calls them.
+
+    Example:
+
+    >>> vocabulary = SentencePiece(vocabulary_size=40).learn(["walking dogs"] * 20)
+    >>> len(vocabulary.words) <= 40, len(vocabulary.scores) == len(vocabulary.words)
+    (True, True)
+    """
 
     tokenizer: ClassVar[type[Tokenizer]] = UnigramTokenizer
+    model: ClassVar[str] = "unigram"
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        return learn_sentencepieces("unigram", texts, self.min_count, self.vocabulary_size)
+        import sentencepiece
+
+        counts = self.count_words(texts)
+        written = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([f"{word}\t{count}" for word, count in counts.items()]),
+            input_format="tsv",
+            model_writer=written,
+            model_type=self.model,
+            vocab_size=self.size(1 + len(set(itertools.chain.from_iterable(counts)))) + 2,
+            # Fewer captions have fewer pieces.
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            max_sentencepiece_length=_LONGEST,
+            # Otherwise 's, a word of `split_words`, would be three pieces.
+            split_by_unicode_script=False,
+            # Words are cleaned already.
+            normalization_rule_name="identity",
+            # Numbers as in `Vocabulary`, and no pieces for the ends of a text.
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            # Sums of several threads may come in another order.
+            num_threads=1,
+            minloglevel=2,
+        )
+        learned = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+        numbers = range(2, learned.get_piece_size())
+        pieces = [learned.id_to_piece(number) for number in numbers]
+        # The score of BPE is its order.
+        return Vocabulary(pieces, [learned.get_score(n) for n in numbers] if self.model == "unigram" else None)
 
 
 @dataclass(frozen=True)
-class BPE(Subwords, kind="bpe"):
+class BPE(SentencePiece, kind="bpe"):
     """Subwords of SentencePiece's byte-pair encoding."""
 
     tokenizer: ClassVar[type[Tokenizer]] = BPETokenizer
-
-    def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        return learn_sentencepieces("bpe", texts, self.min_count, self.vocabulary_size)
+    model: ClassVar[str] = "bpe"

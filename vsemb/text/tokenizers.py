@@ -115,17 +115,6 @@ class WordTokenizer(Tokenizer):
         return split_words(texts)[:, : self.max_length]
 
 
-def alphabet_vocabulary() -> Vocabulary:
-    """Returns the vocabulary of `ALPHABET`.
-
-    Example:
-
-    >>> len(alphabet_vocabulary())
-    71
-    """
-    return Vocabulary(ALPHABET)
-
-
 class CharacterTokenizer(Tokenizer):
     """Splits text into lower-case characters and looks up their ids (0 padding, 1 unknown).
 
@@ -134,7 +123,7 @@ class CharacterTokenizer(Tokenizer):
     emoji, a combining mark, is one unknown character; a text of such characters alone is a text.
 
     Args:
-        vocabulary: the known characters; None for `alphabet_vocabulary()`.
+        vocabulary: the known characters; None for `Vocabulary(ALPHABET)`.
         max_length: longer texts are cut to so many characters (Reed et al. 2016: 201).
 
     Raises:
@@ -149,10 +138,10 @@ class CharacterTokenizer(Tokenizer):
     unit: ClassVar[tuple[str, str]] = ("character", "characters")
 
     def __init__(self, vocabulary: Vocabulary | None = None, max_length: int = 201) -> None:
-        vocabulary = alphabet_vocabulary() if vocabulary is None else vocabulary
+        vocabulary = Vocabulary(ALPHABET) if vocabulary is None else vocabulary
         for word in vocabulary.words:
             if len(word) != 1:
-                raise invalid_argument("vocabulary", word, "single characters", "Take alphabet_vocabulary().")
+                raise invalid_argument("vocabulary", word, "single characters", "Take Vocabulary(ALPHABET).")
         super().__init__(vocabulary, max_length)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -352,4 +341,4 @@ class Characters(TokenizerPart, kind="characters"):
         return self.max_length
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        return alphabet_vocabulary()
+        return Vocabulary(ALPHABET)

@@ -1,9 +1,8 @@
 """Training: callbacks for `fit`, selection on validation, exact resume."""
 
-from vsemb.training.callbacks import MetricsLog, ProgressBar, StepCallbacks
+from vsemb.training.callbacks import MetricsLog, ProgressBar, SelectBest, StepCallbacks, averaged_weights
 from vsemb.training.optimizers import FusedAdam, RisingMomentumSGD
 from vsemb.training.resume import TrainingState
-from vsemb.training.selection import SelectBest, averaged_weights
 from vsemb.training.strategies import DistributionContext, open_distribution
 from vsemb.training.validation import RetrievalValidation
 

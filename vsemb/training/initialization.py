@@ -39,7 +39,7 @@ class Initialization(Part, family="initialization"):
     maps_features: ClassVar[bool] = False
 
     def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        """Sets weights before the first step.
+        """Sets weights before the first step; random ones stay as they are.
 
         Args:
             model: the model, built.
@@ -50,30 +50,11 @@ class Initialization(Part, family="initialization"):
         Raises:
             InvalidArgumentError: if the model has not what it sets.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Random(Initialization, kind="random"):
     """Random weights."""
-
-    def apply(self, model: DualEncoder, corpus: TextCorpus, rows: np.ndarray, features: np.ndarray | None) -> None:
-        del model, corpus, rows, features
-
-
-@dataclass(frozen=True)
-class CanonicalMaps:
-    """The result of `canonical_correlation`.
-
-    Attributes:
-        words: (vocabulary, dim) float32, a vector for each word.
-        image: (features, dim) float32, the map of image features.
-        correlations: (at most dim,) the canonical correlations, descending.
-    """
-
-    words: np.ndarray
-    image: np.ndarray
-    correlations: np.ndarray
 
 
 def canonical_correlation(
@@ -87,7 +68,7 @@ def canonical_correlation(
     text_ridge: float = 1.0,
     image_ridge: float = 0.1,
     max_words: int = 4096,
-) -> CanonicalMaps:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Finds the directions in which bags of words and image features correlate most.
 
     Args:
@@ -101,6 +82,11 @@ def canonical_correlation(
         image_ridge: the same for images.
         max_words: ids from here on are left out and get zero vectors: time grows with the square of
             the words, and ids are in order of frequency.
+
+    Returns:
+        words: (vocabulary, dim) float32, a vector for each word.
+        image: (features, dim) float32, the map of image features.
+        correlations: (at most dim,) the canonical correlations, descending.
 
     Raises:
         DataError: if all captions, or all features, are the same.
@@ -138,7 +124,7 @@ def canonical_correlation(
     words, image = np.zeros((len(rarity), dim), np.float32), np.zeros((features.shape[1], dim), np.float32)
     words[:size, :found] = np.linalg.solve(text_root.T, right) * correlations
     image[:, :found] = np.linalg.solve(image_root.T, left) * correlations
-    return CanonicalMaps(words, image, correlations)
+    return words, image, correlations
 
 
 def _bags(ids: np.ndarray, offsets: np.ndarray, start: int, end: int, rarity: np.ndarray) -> np.ndarray:
@@ -184,16 +170,16 @@ class CCA(Initialization, kind="cca"):
             features = keras.ops.convert_to_numpy(encoder.scaling(features)).astype(np.float32)
         texts, dim = len(corpus.offsets) - 1, encoder.dim
         rarity = np.log((1 + texts) / (1 + corpus.document_frequencies))
-        maps = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
-        deviation = np.abs(features @ maps.image).std() * np.sqrt(dim)
-        encoder.affine.kernel.assign(maps.image / deviation)
+        vectors, image, _ = canonical_correlation(corpus.ids, corpus.offsets, rows, features, rarity, dim)
+        deviation = np.abs(features @ image).std() * np.sqrt(dim)
+        encoder.affine.kernel.assign(image / deviation)
         size = min(words.dim, dim)
         # Words too rare to take part keep the random vectors they have.
-        known = maps.words.any(axis=1)
+        known = vectors.any(axis=1)
         start = keras.ops.convert_to_numpy(words.table).copy()
-        start[known, :size] = maps.words[known, :size] / maps.words[known, :size].std() * _WORD_DEVIATION
+        start[known, :size] = vectors[known, :size] / vectors[known, :size].std() * _WORD_DEVIATION
         words.set_vectors(start)
         if (bag := getattr(text_encoder, "bag", None)) is not None:
             start = keras.ops.convert_to_numpy(bag.words.table).copy()
-            start[known] = maps.words[known] / np.linalg.norm(maps.words[known], axis=1).mean()
+            start[known] = vectors[known] / np.linalg.norm(vectors[known], axis=1).mean()
             bag.words.set_vectors(start)

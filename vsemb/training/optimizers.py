@@ -363,13 +363,10 @@ class OptimizerPart(Part, family="optimizer"):
             steps_per_epoch: for schedules that count epochs.
             epochs: of the whole training.
         """
-        options = {
-            **self.arguments(),
-            "learning_rate": self.schedule.build(self.learning_rate, steps_per_epoch, epochs),
-            "use_ema": self.ema_momentum is not None,
-            "ema_momentum": 0.99 if self.ema_momentum is None else self.ema_momentum,
-        }
-        return self.optimizer(**options)
+        options = self.arguments("learning_rate", "ema_momentum")
+        if self.ema_momentum is not None:
+            options |= {"use_ema": True, "ema_momentum": self.ema_momentum}
+        return self.optimizer(self.schedule.build(self.learning_rate, steps_per_epoch, epochs), **options)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from keras import ops
 
 from vsemb.errors import DataError
 from vsemb.files import replacing
+from vsemb.training.callbacks import SelectBest
 from vsemb.training.cluster import handling_signals
-from vsemb.training.selection import SelectBest
 from vsemb.training.strategies import DistributionContext
 
 
@@ -147,9 +147,7 @@ class TrainingState(keras.callbacks.Callback):
             due = (step + 1) % self.every_steps == 0
         else:
             due = time.monotonic() - self._stored >= self.seconds
-        interrupted = self._interrupted
-        if self.devices.workers > 1:
-            due, interrupted = (self.devices.total(due and self.devices.writes, interrupted) > 0).tolist()
+        due, interrupted = self.devices.total(due and self.devices.writes, self._interrupted) > 0
         if due or interrupted:
             self.store()
         if interrupted:
@@ -162,9 +160,6 @@ class TrainingState(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self.release_signals()
-
-    def release_signals(self) -> None:
         """Gives the signals back to whoever had them; also needed after an exception in `fit`."""
         self._signals.close()
 

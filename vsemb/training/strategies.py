@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import WorkerError, invalid_argument, unknown_name
+from vsemb.parts import Count, require
 from vsemb.training.cluster import Task, read_task
 
 STRATEGIES = ("none", "mirrored", "multiworker")
@@ -192,11 +193,6 @@ class DistributionContext:
             os._exit(self._failed)
 
 
-def as_distribution(strategy: str | DistributionContext) -> DistributionContext:
-    """Returns devices as `open_distribution` finds them, or those that are given."""
-    return strategy if isinstance(strategy, DistributionContext) else open_distribution(strategy)
-
-
 def open_distribution(strategy: str = "none", count: int | None = None) -> DistributionContext:
     """Finds what to train on. Call it before anything else of TensorFlow runs.
 
@@ -223,8 +219,7 @@ def open_distribution(strategy: str = "none", count: int | None = None) -> Distr
         raise unknown_name("strategy", strategy, STRATEGIES)
     if count is not None and strategy != "mirrored":
         raise invalid_argument("devices", count, f"none with strategy {strategy!r}: it is for 'mirrored'")
-    if count is not None and count < 1:
-        raise invalid_argument("devices", count, "an integer >= 1")
+    require("devices", count, Count | None)
     for gpu in tf.config.list_physical_devices("GPU"):
         # Refused once TensorFlow runs; then memory is as it was configured, and training works all the same.
         with contextlib.suppress(RuntimeError):

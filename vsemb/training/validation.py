@@ -16,7 +16,7 @@ from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
 from vsemb.parts import Part
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.selection import averaged_weights
+from vsemb.training.callbacks import averaged_weights
 
 
 class Validation(keras.callbacks.Callback):

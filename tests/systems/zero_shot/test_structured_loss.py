@@ -12,7 +12,7 @@ from tests.oracles import TOLERANCE, oracle
 from vsemb import losses
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses.ranking import Hardest
-from vsemb.ops.labels import class_labels, pair_labels
+from vsemb.models.in_batch import class_labels, pair_labels
 from vsemb.similarities import Dot
 from vsemb.systems.zero_shot.structured_loss import Structured, StructuredJointEmbedding
 

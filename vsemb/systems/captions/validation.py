@@ -19,7 +19,7 @@ from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.decoding import SearchOptions
 from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
 from vsemb.text.tokenizers import Tokenizer
-from vsemb.training.selection import averaged_weights
+from vsemb.training.callbacks import averaged_weights
 from vsemb.training.validation import Validation
 
 

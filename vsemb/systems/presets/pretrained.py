@@ -17,8 +17,7 @@ import keras
 from vsemb.encoders.image import NoProjection
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
-from vsemb.losses.contrastive import Contrastive
-from vsemb.losses.sigmoid import Sigmoid
+from vsemb.losses.contrastive import Contrastive, Sigmoid
 from vsemb.parts import rebuilt
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
@@ -37,7 +36,7 @@ from vsemb.systems.presets.files import (
 from vsemb.systems.presets.network import ImagePreset, image_network
 from vsemb.systems.presets.text_encoder import PresetEncoder
 from vsemb.systems.presets.tokenizer import PresetText, PresetTokens
-from vsemb.training.selection import save_weights
+from vsemb.training.callbacks import save_weights
 
 WEIGHTS = ("preset", "random")
 _PAPERS = {

@@ -8,7 +8,7 @@
 | 5, 6 | forget gates, each with matrices of its own over all slots' h | `vsemb.systems.trees.ops` |
 | 7-9 | u, o and i, with a matrix for each slot | `vsemb.systems.trees.ops` |
 | section 3.1 | capitalisation by maximum vote over the corpus | `vsemb.systems.trees.tree_tokenizer` |
-| section 3.1 | words without a vector: from a normal distribution | `vsemb.text.read_word_vectors` |
+| section 3.1 | words without a vector: from a normal distribution | `vsemb.text.word_vectors.read_word_vectors` |
 | section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `vsemb.encoders.ProjectionMLP` |
 | section 3.2 | the h of the root is the sentence | `vsemb.systems.trees.tree_lstm.TreeLSTMEncoder` |
 | section 3.2 | x y, the inner product of the columns | `vsemb.similarities.Dot` |

@@ -21,7 +21,7 @@ class StructuredJointEmbedding(PairwiseRanking):
     Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
     sum of both is the symmetric DS-SJE, one of them alone the asymmetric DA-SJE. Delta is the 0-1 loss
     (times `margin`), and the expectation runs over the batch's items of a class, the query's own class
-    included, where Delta is 0; `vsemb.ops.labels.class_labels` computes it. With one item a class, as
+    included, where Delta is 0; `vsemb.models.in_batch.class_labels` computes it. With one item a class, as
     `vsemb.systems.zero_shot.class_batches.ClassBatches` draws them, it is that item's score.
 
     Which one to use: `"hardest"` is the paper's equation; `"all"` is what its authors' released code

@@ -15,6 +15,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured, build_layers
+from vsemb.encoders.pooling import masked_sum
 from vsemb.encoders.recurrent import GRU, LSTM
 from vsemb.encoders.text_encoder import (
     UNKNOWN_ID,
@@ -26,7 +27,6 @@ from vsemb.encoders.text_encoder import (
     padding_mask,
 )
 from vsemb.errors import invalid_argument
-from vsemb.ops.pooling import masked_sum
 from vsemb.parts import Count, Share, Size
 
 Tensor = Any

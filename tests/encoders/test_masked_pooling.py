@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from vsemb.ops.pooling import masked_last, masked_max, masked_mean, masked_sum
+from vsemb.encoders.pooling import masked_last, masked_max, masked_mean, masked_sum
 
 POOLS = {"sum": masked_sum, "mean": masked_mean, "max": masked_max, "last": masked_last}
 

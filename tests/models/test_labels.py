@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from vsemb.ops.labels import class_labels, pair_labels
+from vsemb.models.in_batch import class_labels, pair_labels
 
 # Of a code: 1 for the own pair, 0 for a negative, -1 for a candidate to ignore.
 Codes = list[list[int]]
