@@ -344,10 +344,8 @@ BASE = System(
         },
         "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
         "loss": {
-            "ranking": "vsemb.losses.ranking",
-            "infonce": "vsemb.losses.contrastive",
-            "ranking-infonce": "vsemb.losses.combined",
-            "sigmoid": "vsemb.losses.contrastive",
+            **dict.fromkeys(("ranking", "ranking-infonce"), "vsemb.losses.ranking"),
+            **dict.fromkeys(("infonce", "sigmoid"), "vsemb.losses.contrastive"),
         },
         "negatives": dict.fromkeys(("all", "hardest"), "vsemb.losses.ranking"),
         "optimizer": dict.fromkeys(

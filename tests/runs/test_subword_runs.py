@@ -25,7 +25,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.searching import embed_text
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
-from vsemb.text import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
+from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 
 KINDS = {"wordpiece": WordPieceTokenizer, "sentencepiece": UnigramTokenizer, "bpe": BPETokenizer}
 TRANSFORMER = (

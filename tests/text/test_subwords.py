@@ -14,15 +14,17 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.text import (
+from vsemb.text import Tokenizer, Vocabulary, WordTokenizer
+from vsemb.text.subwords import (
+    BPE,
+    MAX_CHARACTERS,
     BPETokenizer,
-    Tokenizer,
+    SentencePiece,
+    Subwords,
     UnigramTokenizer,
-    Vocabulary,
+    WordPiece,
     WordPieceTokenizer,
-    WordTokenizer,
 )
-from vsemb.text.subwords import BPE, MAX_CHARACTERS, SentencePiece, Subwords, WordPiece
 
 #: A vocabulary whose characters are a to c and é, with many ways to split a word.
 PIECES = ("ab", "abc", "bc", "ca", "aa", "aab", "cab", "bca", "é", "éa", "bé", "a", "b", "c")

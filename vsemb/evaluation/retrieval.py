@@ -192,14 +192,7 @@ def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[st
     return result
 
 
-def check_protocol(
-    images: int,
-    *,
-    folds: int = 1,
-    bootstrap: int = 0,
-    recalls: Sequence[int] = RECALLS,
-    pairs: int | None = None,
-) -> None:
+def check_protocol(images: int, folds: int, bootstrap: int, recalls: Sequence[int], pairs: int | None) -> None:
     """Refuses what `evaluate_retrieval` would refuse of so many images, before they are embedded.
 
     Raises:
@@ -261,7 +254,7 @@ def evaluate_retrieval(
     >>> metrics.image_to_text["R@1"], metrics.pairs.image_to_text["R@1"]
     (100.0, 50.0)
     """
-    check_protocol(len(images), folds=folds, bootstrap=bootstrap, recalls=recalls, pairs=pairs)
+    check_protocol(len(images), folds, bootstrap, recalls, pairs)
     _check(images, texts, image_ids, text_image_ids)
 
     def ranked(rows: np.ndarray, chosen: np.ndarray) -> _Ranked:

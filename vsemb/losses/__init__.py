@@ -5,9 +5,8 @@ from __future__ import annotations
 import keras
 
 from vsemb.errors import invalid_argument
-from vsemb.losses.combined import CombinedLoss
 from vsemb.losses.contrastive import InfoNCE, SigmoidLoss
-from vsemb.losses.in_batch import InBatchLoss, KerasLoss
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, KerasLoss
 from vsemb.losses.ranking import PairwiseRanking
 from vsemb.registry import find_part
 

@@ -1,4 +1,4 @@
-"""Pairwise ranking: a query must score its own pair above every other by a margin."""
+"""Pairwise ranking: a query must score its own pair above every other by a margin; alone, or with InfoNCE."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import keras
 from keras import ops
 
-from vsemb.losses.in_batch import InBatchLoss, LossPart, Tensor, is_negative, positive_scores
-from vsemb.parts import NonNegative, Part, at_least
+from vsemb.losses.contrastive import InfoNCE
+from vsemb.losses.in_batch import CombinedLoss, InBatchLoss, LossPart, Tensor, is_negative, positive_scores
+from vsemb.parts import NonNegative, Part, Positive, Share, at_least
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -128,3 +129,22 @@ class Ranking(LossPart, kind="ranking"):
     def build(self, steps_per_epoch: int) -> InBatchLoss:
         warmup = self.negatives.warmup_steps(steps_per_epoch)
         return self.loss(self.margin, self.negatives.kind, warmup_steps=warmup, reduction=self.reduction)
+
+
+@dataclass(frozen=True)
+class RankingInfoNCE(Ranking, kind="ranking-infonce"):
+    """Pairwise ranking with InfoNCE at a fixed temperature beside it.
+
+    Attributes:
+        infonce_weight: weight of InfoNCE beside the ranking loss.
+        temperature: scores are divided by it for InfoNCE.
+        label_smoothing: share of InfoNCE's target spread over a query's negatives.
+    """
+
+    infonce_weight: Positive = 1.0
+    temperature: Positive = 0.07
+    label_smoothing: Share = 0.0
+
+    def build(self, steps_per_epoch: int) -> CombinedLoss:
+        losses = [super().build(steps_per_epoch), InfoNCE(self.temperature, self.label_smoothing)]
+        return CombinedLoss(losses, [1.0, self.infonce_weight], reduction=self.reduction)

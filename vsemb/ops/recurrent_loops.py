@@ -204,10 +204,9 @@ def lstm_over_words(
 ) -> Sequence[Tensor]:
     """`lstm_loop` without training, where padding costs nothing; see `gru_over_words`."""
 
-    def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
-        return _lstm_step(x, h, c, recurrent)[:2]
-
-    return _scan_packed(step, inputs, mask, lambda inputs: sums_of(inputs) + bias, initial)
+    return _scan_packed(
+        lambda x, h, c: _lstm_step(x, h, c, recurrent)[:2], inputs, mask, lambda inputs: sums_of(inputs) + bias, initial
+    )
 
 
 #: Cell -> its loop over all steps of all rows, and the one over words.

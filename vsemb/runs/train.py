@@ -46,7 +46,8 @@ def train(
         checkpoint_steps: store after so many steps instead.
         data_service: address of a tf.data service, `grpc://host:port`, whose workers decode and augment images; the
             run is the same with and without, see `vsemb.data.sources.ServicePixels`.
-        strategy: `none`, `mirrored`, `multiworker`, or a context, see `vsemb.training.open_distribution`.
+        strategy: `none`, `mirrored`, `multiworker`, or a context, see
+            `vsemb.training.strategies.open_distribution`.
 
     Returns:
         The run, with the weights selected on validation.

@@ -1,16 +1,12 @@
 """Text room: strings to ids, in graph, the same code in training and serving."""
 
-from vsemb.text.subwords import BPETokenizer, UnigramTokenizer, WordPieceTokenizer
 from vsemb.text.tokenizers import ALPHABET, CharacterTokenizer, Tokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary
 
 __all__ = [
     "ALPHABET",
-    "BPETokenizer",
     "CharacterTokenizer",
     "Tokenizer",
-    "UnigramTokenizer",
     "Vocabulary",
-    "WordPieceTokenizer",
     "WordTokenizer",
 ]

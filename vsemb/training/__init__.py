@@ -3,11 +3,9 @@
 from vsemb.training.callbacks import MetricsLog, ProgressBar, SelectBest, StepCallbacks, averaged_weights
 from vsemb.training.optimizers import FusedAdam, RisingMomentumSGD
 from vsemb.training.resume import TrainingState
-from vsemb.training.strategies import DistributionContext, open_distribution
 from vsemb.training.validation import RetrievalValidation
 
 __all__ = [
-    "DistributionContext",
     "FusedAdam",
     "MetricsLog",
     "ProgressBar",
@@ -17,5 +15,4 @@ __all__ = [
     "StepCallbacks",
     "TrainingState",
     "averaged_weights",
-    "open_distribution",
 ]

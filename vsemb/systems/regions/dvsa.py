@@ -37,8 +37,7 @@ from dataclasses import replace
 
 from vsemb.data.batches import Pairs
 from vsemb.encoders.text_encoder import WordVectors
-from vsemb.losses.combined import RankingInfoNCE
-from vsemb.losses.ranking import Hardest, Ranking
+from vsemb.losses.ranking import Hardest, Ranking, RankingInfoNCE
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Text
