@@ -137,7 +137,6 @@ class Sigmoid(LossPart, kind="sigmoid"):
     learn_temperature: bool = True
 
     def build(self, steps_per_epoch: int) -> SigmoidLoss:
-        del steps_per_epoch
         temperature, bias = (1.0, 0.0) if self.learn_temperature else (self.temperature, self.bias)
         return SigmoidLoss(temperature, bias, reduction=self.reduction)
 

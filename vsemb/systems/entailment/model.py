@@ -62,7 +62,7 @@ class EntailmentModel(Configured, ReplicatedModel):
             raise invalid_argument("similarity", self.similarity.kind, allowed)
 
     def build(self, input_shape: Any = None) -> None:
-        del input_shape  # Token ids of any number and length.
+        # Token ids of any number and length.
         build_layers((self.text_encoder, (None, None)))
 
     def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:

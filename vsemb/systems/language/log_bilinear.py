@@ -62,7 +62,7 @@ class ContextModel(NextWordModel):
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
-        del input_shape  # Rows and steps of any number.
+        # Rows and steps of any number.
         if not self.words.built:
             self.words.build((None, None))
         # Each maps rows: entry i is the transpose of C^(i), where i = 0 is the word farthest back.
