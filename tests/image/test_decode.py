@@ -302,5 +302,5 @@ assert "vsemb" not in sys.modules
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"size": 8, "max_pixels": 0}])
 def test_bad_arguments(options):
-    with pytest.raises(InvalidArgumentError, match="Expected: a number of pixels >= 1"):
+    with pytest.raises(InvalidArgumentError, match="Expected: an integer >= 1"):
         decode_images(tf.constant([JPEG]), **options)
