@@ -164,7 +164,7 @@ def region_scenes(scenes_path: Path, tmp_path_factory: pytest.TempPathFactory):
     from vsemb.data.store import Dataset
     from vsemb.image.backbones import BackboneConfig
     from vsemb.systems.regions.compute import cache_regions
-    from vsemb.systems.regions.config import RegionConfig
+    from vsemb.systems.regions.region_store import RegionConfig
 
     dataset = Dataset.open(shutil.copytree(scenes_path, tmp_path_factory.mktemp("data") / "regions"))
     backbone, regions = BackboneConfig("SmallConvNet", size=32), RegionConfig(count=5, pooling="crops")

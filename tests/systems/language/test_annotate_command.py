@@ -8,7 +8,7 @@ import pytest
 
 from vsemb.cli.__main__ import main
 from vsemb.data.store import Dataset
-from vsemb.systems.language import taggers as tagging
+from vsemb.systems.language import tags as tagging
 
 
 def tag(*arguments: object) -> int:

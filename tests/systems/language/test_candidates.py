@@ -22,7 +22,7 @@ from vsemb.systems.language.candidates import (
     repetition_penalty,
 )
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
-from vsemb.systems.language.structure_content import Multiplicative, StructureContent
+from vsemb.systems.language.log_bilinear import Multiplicative, StructureContent
 from vsemb.text.vocabulary import Vocabulary
 
 WORDS = ("a", "dog", "cat", "runs", "'s", "red")

@@ -32,8 +32,7 @@ from vsemb.systems.language.conditioning import (
     tag_names,
     tags_of,
 )
-from vsemb.systems.language.log_bilinear import LogBilinear
-from vsemb.systems.language.structure_content import Multiplicative, StructureContent
+from vsemb.systems.language.log_bilinear import LogBilinear, Multiplicative, StructureContent
 
 
 @pytest.fixture(scope="module")

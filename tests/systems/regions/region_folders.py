@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vsemb.image.backbones import BackboneConfig
-from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.region_store import RegionConfig
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
 REGIONS = RegionConfig(count=3)

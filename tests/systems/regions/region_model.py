@@ -18,9 +18,9 @@ def region_parts(similarity: str = "max-sim", dtype: str | None = None, **option
     from vsemb.encoders import WordEmbedding
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.models import DualEncoder
-    from vsemb.systems.regions.config import RegionConfig
     from vsemb.systems.regions.encoders import ContextualTokenEncoder, RegionEncoder
     from vsemb.systems.regions.extractor import RegionExtractor
+    from vsemb.systems.regions.region_store import RegionConfig
     from vsemb.systems.regions.signature import RegionInput
     from vsemb.text import Vocabulary, WordTokenizer
 

@@ -14,8 +14,8 @@ from tests.systems.regions.set_run import Encoders, Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.systems.regions import aligning
 from vsemb.systems.regions.aligning import align_image
-from vsemb.systems.regions.config import RegionConfig
 from vsemb.systems.regions.proposals import propose_boxes
+from vsemb.systems.regions.region_store import RegionConfig
 
 WORDS = {"a": [0.0], "brown": [0.0], "dog": [0.0], "runs": [0.0]}
 BOXES = np.array([[0, 0, 1, 1], [0.25, 0.5, 0.5, 0.5], [0, 0, 0.1, 0.2], [0, 0, 0, 0]], np.float32)

@@ -23,11 +23,10 @@ from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
 from vsemb.image.backbones import BackboneConfig, build_backbone, weights_sha256
 from vsemb.systems.regions.compute import cache_regions
-from vsemb.systems.regions.config import RegionConfig
 from vsemb.systems.regions.detections import Detections, pad_rows
 from vsemb.systems.regions.extractor import RegionExtractor
 from vsemb.systems.regions.proposals import selective_search
-from vsemb.systems.regions.region_store import RegionStore, region_fingerprint
+from vsemb.systems.regions.region_store import RegionConfig, RegionStore, region_fingerprint
 
 WHOLE = [0, 0, 1, 1]
 
@@ -116,7 +115,7 @@ from vsemb.data.features import files as feature_files
 from vsemb.systems.regions.compute import cache_regions
 from vsemb.data.store import Dataset
 from vsemb.image.backbones import BackboneConfig
-from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.region_store import RegionConfig
 feature_files._COMMIT_SECONDS = 0.0
 write = feature_files.FeatureWriter.write
 def slow(writer, *arguments, **more):

@@ -314,7 +314,7 @@ def test_files_that_are_wrong_are_refused(content, message, data, write):
 
 
 def test_files_that_cannot_be_read_are_refused(data, tmp_path):
-    with pytest.raises(DataError, match="No detections at"):
+    with pytest.raises(DataError, match="cannot be read: No such file"):
         read_detections(tmp_path / "none.json", data)
     (tmp_path / "bytes.json").write_bytes(b"[\xff]")
     with pytest.raises(DataError, match="cannot be read"):

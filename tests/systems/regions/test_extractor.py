@@ -14,7 +14,6 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.image.backbones import BackboneConfig, build_backbone, save_backbone_weights, save_weights
 from vsemb.image.decode import decode_images
 from vsemb.systems.regions import extractor as module
-from vsemb.systems.regions.config import RegionConfig
 from vsemb.systems.regions.extractor import (
     RegionExtractor,
     build_classifier,
@@ -23,6 +22,7 @@ from vsemb.systems.regions.extractor import (
     pool_regions,
 )
 from vsemb.systems.regions.proposals import objectness
+from vsemb.systems.regions.region_store import RegionConfig
 
 SMALL = BackboneConfig("SmallConvNet", size=32)
 RANDOM = np.random.default_rng(3)

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.systems.regions.set_run import Images, Regions, SetRun
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.regions import norms
-from vsemb.systems.regions.norms import WordNorm, measure_norms, word_norms
+from vsemb.systems.regions import region_search
+from vsemb.systems.regions.region_search import WordNorm, measure_norms, word_norms
 from vsemb.systems.regions.similarities import CrossAttention
 
 WHOLE, LEFT, NONE = [0, 0, 1, 1], [0, 0, 0.5, 1], [0, 0, 0, 0]
@@ -34,13 +34,13 @@ def run(monkeypatch) -> SetRun:
             vectors = self.model.encode_texts(padded).numpy()
             return vectors * (1 + np.arange(vectors.shape[1]))[None, :, None]
 
-    monkeypatch.setattr(norms, "Embedder", Embedder)
+    monkeypatch.setattr(region_search, "Embedder", Embedder)
     return SetRun(WORDS, REGIONS)
 
 
 @pytest.mark.parametrize("block", [1, 2, 100])
 def test_words_by_their_mean_norm(run, monkeypatch, block) -> None:
-    monkeypatch.setattr(norms, "_BLOCK", block)
+    monkeypatch.setattr(region_search, "_CAPTIONS", block)
     # "the" is a vector of zeros and a word all the same; "dog" stands second, and is 5 long, twice.
     assert word_norms(run, IMAGES, "val", 1) == [
         WordNorm("the", 0.0, 4),

@@ -67,7 +67,7 @@ def test_the_network_of_a_run(scenes_copy, tiny_pixel_run):
     ("options", "message"),
     [
         (["--from", "selectivesearch"], "Did you mean 'selective-search'?"),
-        (["--from", "none.json"], "No detections at none.json"),
+        (["--from", "none.json"], "detections none.json cannot be read"),
         (["--from", "{tmp}"], "cannot be read"),
         (["--images", "x.json"], "--from names a file"),
         (["--from", "{file}", "--images", "none.json"], "No list of images at none.json"),

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.evaluation.test_retrieval import DOT, check_scored_once, random_split, slow_ranks
-from tests.systems.regions.test_set_scores import slow_region_word
+from tests.systems.regions.test_similarities import slow_region_word
 from vsemb import similarities
 from vsemb.data.batches import pad_ids
 from vsemb.evaluation import Embedder, evaluate_retrieval, retrieval_ranks

@@ -31,9 +31,8 @@ from vsemb.systems.regions.alignment import phrases
 from vsemb.systems.regions.image_tower import regions_of, require_regions
 from vsemb.systems.regions.pointing import score_spread
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.signature import chain_in_graph
-from vsemb.systems.regions.similarities import MultiVectorSimilarity
+from vsemb.systems.regions.similarities import MultiVectorSimilarity, item_mask
 from vsemb.text.tokenizers import Words
 
 _VERSION = 1

@@ -13,8 +13,8 @@ SYSTEM = System(
         "task": {"language": "vsemb.systems.language.recipe"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
-            "multiplicative": "vsemb.systems.language.structure_content",
-            "sc-nlm": "vsemb.systems.language.structure_content",
+            "multiplicative": "vsemb.systems.language.log_bilinear",
+            "sc-nlm": "vsemb.systems.language.log_bilinear",
         },
     },
     annotations={"tags": "vsemb.systems.language.tags:find"},

@@ -24,8 +24,7 @@ def _annotate_tags(arguments: argparse.Namespace) -> dict[str, Any]:
         ID<TAB>word/TAG word/TAG ...
     """
     from vsemb.data.store import Dataset
-    from vsemb.systems.language.taggers import open_tagger
-    from vsemb.systems.language.tags import describe_tags, import_tags, tag_captions
+    from vsemb.systems.language.tags import describe_tags, import_tags, open_tagger, tag_captions
 
     dataset = Dataset.open(arguments.data)
     began = time.monotonic()

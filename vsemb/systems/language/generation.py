@@ -30,7 +30,7 @@ from vsemb.runs.run import Run
 from vsemb.systems.captions.caption_metrics import cider
 from vsemb.systems.captions.captioner import detokenize
 from vsemb.systems.language.candidates import RankingWeights, StructureContentCaptioner
-from vsemb.systems.language.conditioning import require_encoder, require_tags, tag_ids, tags_of
+from vsemb.systems.language.conditioning import embed_captions, require_encoder, require_tags, tag_ids, tags_of
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.text.normalize import words_of
 
@@ -44,7 +44,6 @@ SHORTEST, LONGEST = 4, 12
 # Enough for 12,000 candidates; and for neighbours, sentences of 1024 entries in 800 MB.
 _MOST_SEQUENCES, _MOST_SENTENCES = 4096, 200_000
 _TUNING_SPLIT, _TUNING_IMAGES = "val", 200
-_BLOCK = 2048
 _RATIOS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 #: What is tried: the cosine alone, then with more and more of the language model, at last that alone.
@@ -108,7 +107,7 @@ def prepare_generation(run: Run, dataset: Dataset) -> None:
     parts: dict[str, Any] = {
         "sequences": _sequences_of(run, dataset, split, seed),
         "words": _embed_words(encoder),
-        "sentences": _embed_sentences(encoder, split.captions, seed),
+        "sentences": embed_captions(encoder, _different(split.captions, seed)),
         "trigrams": KneserNeyTrigram.fit(*run.tokenizer.encode(split.captions), len(run.vocabulary)),
         "stopwords": read_stopwords(run.recipe.model.writing.stopwords),
     }
@@ -176,16 +175,12 @@ def tune_weights(
     return grid[winner], tried
 
 
-def load_captioner(
-    run: Run, *, n_best: int = 5, candidates: int | None = None, beam: int | None = None
-) -> StructureContentCaptioner:
+def load_captioner(run: Run, **options: int) -> StructureContentCaptioner:
     """Opens what `prepare_generation` wrote.
 
     Args:
         run: a run of `sc-nlm` or `multiplicative`.
-        n_best: captions of an image.
-        candidates: captions written for an image before the best are chosen; None for the recipe's.
-        beam: hypotheses kept while a caption is searched for; None for the recipe's.
+        **options: `n_best`, `candidates` and `beam` of the captioner, in place of the recipe's.
 
     Returns:
         The captioner; it takes what the encoder's `images_of` gives.
@@ -215,30 +210,19 @@ def load_captioner(
         raise DataError(
             f"{folder} is damaged ({one_line(error, 120)}). Remove it, and give `vsemb train` the same command again."
         ) from error
-    return _captioner(run, encoder, parts, weights, n_best=n_best, candidates=candidates, beam=beam)
+    return _captioner(run, encoder, parts, weights, **options)
 
 
 def _captioner(
-    run: Run,
-    encoder: Run,
-    parts: dict[str, Any],
-    weights: RankingWeights,
-    *,
-    n_best: int = 5,
-    candidates: int | None = None,
-    beam: int | None = None,
+    run: Run, encoder: Run, parts: dict[str, Any], weights: RankingWeights, **options: int
 ) -> StructureContentCaptioner:
-    asked = run.recipe.model.writing
     return StructureContentCaptioner(
         run.model,
         encoder.model,
         run.vocabulary,
         encoder_vocabulary=encoder.vocabulary,
         weights=weights,
-        n_best=n_best,
-        candidates=asked.candidates if candidates is None else candidates,
-        neighbours=asked.neighbours,
-        beam=asked.beam if beam is None else beam,
+        **{**run.recipe.model.writing.arguments("stopwords"), **options},
         **parts,
     )
 
@@ -368,17 +352,10 @@ def _embed_words(encoder: Run) -> np.ndarray:
     return Embedder(encoder.model).texts(ids, np.arange(len(ids) + 1))
 
 
-def _embed_sentences(encoder: Run, captions: Sequence[str], seed: int) -> np.ndarray:
-    """Embeds the different ones among sentences; too many are thinned at random."""
+def _different(captions: Sequence[str], seed: int) -> list[str]:
+    """Returns the different ones among sentences; too many are thinned at random."""
     different = list(dict.fromkeys(captions))
-    if len(different) > _MOST_SENTENCES:
-        kept = np.random.default_rng(seed).choice(len(different), _MOST_SENTENCES, replace=False)
-        different = [different[row] for row in np.sort(kept)]
-    embedder = Embedder(encoder.model)
-    parts = []
-    with tqdm(total=len(different), desc="sentences", unit="caption", disable=None, leave=False) as bar:
-        for start in range(0, len(different), _BLOCK):
-            some = different[start : start + _BLOCK]
-            parts.append(embedder.texts(*encoder.encode(some)))
-            bar.update(len(some))
-    return np.concatenate(parts)
+    if len(different) <= _MOST_SENTENCES:
+        return different
+    kept = np.random.default_rng(seed).choice(len(different), _MOST_SENTENCES, replace=False)
+    return [different[row] for row in np.sort(kept)]

@@ -3,8 +3,8 @@
 | equation | what | where |
 | --- | --- | --- |
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
-| 9, 10 | multiplicative model, the tensor in factors | `vsemb.systems.language.structure_content.Multiplicative` |
-| 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.structure_content.StructureContent` |
+| 9, 10 | multiplicative model, the tensor in factors | `vsemb.systems.language.log_bilinear.Multiplicative` |
+| 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.log_bilinear.StructureContent` |
 | u | the vector of the sentence itself, so that text alone is trained on | `--encoder RUN`, of `kiros2014` |
 | supplement | candidates, their scores, the five best | `vsemb.systems.language.candidates.StructureContentCaptioner` |
 
@@ -34,9 +34,8 @@ from dataclasses import replace
 
 from vsemb.recipes.schema import Training
 from vsemb.systems.captions.task import CaptionBatches, WordText
-from vsemb.systems.language.log_bilinear import LanguageModel, LogBilinearPart
+from vsemb.systems.language.log_bilinear import LanguageModel, LogBilinearPart, MultiplicativePart, StructureContentPart
 from vsemb.systems.language.recipe import Language
-from vsemb.systems.language.structure_content import MultiplicativePart, StructureContentPart
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import SGD, Adam
 

@@ -41,7 +41,6 @@ from vsemb.systems.language.generation import check_generation, load_captioner, 
 from vsemb.systems.language.log_bilinear import ContextModel, LanguageModel, LogBilinearPart
 
 _OPTIONS = ("beam", "n_best", "candidates")
-_N_BEST = 5
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,8 @@ class Language(NextWordTask, kind="language"):
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
         options.check_only(_OPTIONS, f"nothing for a run of the recipe {self.name!r}")
-        n_best = _N_BEST if options.n_best is None else options.n_best
-        return load_captioner(run, n_best=n_best, candidates=options.candidates, beam=options.beam)
+        given = {name: getattr(options, name) for name in _OPTIONS}
+        return load_captioner(run, **{name: value for name, value in given.items() if value is not None})
 
     def image_run(self, run: Run) -> Run:
         return require_encoder(run)

@@ -116,9 +116,8 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     from vsemb.errors import invalid_argument, unknown_name
     from vsemb.runs.fine_tune import lent_backbone
     from vsemb.systems.regions.compute import cache_regions
-    from vsemb.systems.regions.config import RegionConfig
     from vsemb.systems.regions.detections import read_detections
-    from vsemb.systems.regions.region_store import RegionStore
+    from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 
     dataset = Dataset.open(arguments.data)
     if arguments.verify:
@@ -220,14 +219,12 @@ def _search(arguments: argparse.Namespace) -> None:
     """
     from vsemb.errors import invalid_argument, printable
     from vsemb.runs.run import Run
-    from vsemb.systems.regions.image_tower import require_regions
     from vsemb.systems.regions.region_search import region_sheet, search_regions
 
     if arguments.text is None:
         raise invalid_argument("text", None, "a few words to look for")
     check_files(arguments)
     opened = Run.open(arguments.run, "retrieval")
-    require_regions(opened)
     dataset = opened.open_data(arguments.data)
     found = search_regions(
         opened,
@@ -275,15 +272,12 @@ def _analyze_norms(arguments: argparse.Namespace) -> None:
     from vsemb.errors import invalid_argument
     from vsemb.runs.pictures import decimals
     from vsemb.runs.run import Run
-    from vsemb.systems.regions.image_tower import require_regions
-    from vsemb.systems.regions.norms import measure_norms
-    from vsemb.systems.regions.region_search import region_sheet
+    from vsemb.systems.regions.region_search import measure_norms, region_sheet
 
     if len(arguments.runs) > 1:
         raise invalid_argument("run", arguments.runs[1], "one run for norms")
     check_files(arguments)
     opened = Run.open(arguments.runs[0], "retrieval")
-    require_regions(opened)
     dataset = opened.open_data(arguments.data)
     options = picked(arguments, "k", "min_count", "parts")
     found = measure_norms(opened, dataset, arguments.split, every=arguments.all_regions, **options)

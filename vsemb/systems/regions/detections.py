@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vsemb.errors import DataError, one_line
-from vsemb.files import read_json, sha256_bytes
+from vsemb.files import read_json, reading, sha256_bytes
 
 if TYPE_CHECKING:
     from vsemb.data.store import Dataset
@@ -248,12 +248,8 @@ class _Results:
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the entries one by one: all of a large file as objects would take ten times its size."""
-    try:
+    with reading(path, "detections"):
         text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise DataError(f"No detections at {path}.") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"The detections at {path} cannot be read: {error}.") from error
     decode = json.JSONDecoder().raw_decode
 
     def after(place: int) -> int:

@@ -13,8 +13,8 @@ from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.export.exportable import one_row_at_least
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
 from vsemb.image.decode import decode_images
-from vsemb.systems.regions.config import WHOLE_IMAGE, RegionConfig
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose
+from vsemb.systems.regions.region_store import WHOLE_IMAGE, RegionConfig
 
 # Candidates narrower than this part of the image show nothing; larger than this are the whole image again.
 _NARROWEST, _LARGEST = 1 / 512, 0.95

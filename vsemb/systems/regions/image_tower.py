@@ -22,11 +22,10 @@ from vsemb.parts import Count, Positive
 from vsemb.recipes.towers import BACKBONE, CachedImages, kept_backbone
 from vsemb.runs.pictures import read_picture
 from vsemb.runs.run import Run
-from vsemb.systems.regions.config import RegionConfig
 from vsemb.systems.regions.encoders import RegionEncoder
 from vsemb.systems.regions.extractor import RegionExtractor, build_classifier
 from vsemb.systems.regions.proposals import propose_boxes
-from vsemb.systems.regions.region_store import RegionStore
+from vsemb.systems.regions.region_store import RegionConfig, RegionStore
 from vsemb.systems.regions.signature import RegionInput
 
 # How the regions of new images are found, beside the backbone in a run directory.
@@ -55,9 +54,6 @@ class RegionImages(ImageSource):
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         return self._store.rows(self._ids[rows], self._count)
-
-    def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        return images
 
 
 @dataclass(frozen=True)
@@ -199,14 +195,10 @@ def require_regions(run: Run) -> None:
         DataError: naming a recipe whose images are.
     """
     if not run.sees_images or not run.multi_vector:
-        raise _no_regions(run)
-
-
-def _no_regions(run: Run) -> DataError:
-    return DataError(
-        f"{run.path} must be a run on regions; its recipe {run.recipe.name!r} embeds an image as one vector. "
-        "Train one on regions: vsemb train dvsa"
-    )
+        raise DataError(
+            f"{run.path} must be a run on regions; its recipe {run.recipe.name!r} embeds an image as one vector. "
+            "Train one on regions: vsemb train dvsa"
+        )
 
 
 def regions_of(run: Run, dataset: Dataset) -> RegionStore:
@@ -215,7 +207,5 @@ def regions_of(run: Run, dataset: Dataset) -> RegionStore:
     Raises:
         DataError: if the run reads none, or the dataset has none or others.
     """
-    # Captions of regions read the same cache, one region at a time.
-    if not isinstance(getattr(run.recipe, "image", None), Regions):
-        raise _no_regions(run)
+    require_regions(run)
     return run.features_of(dataset)

@@ -25,11 +25,10 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
 from vsemb.runs.run import Run
-from vsemb.systems.regions.image_tower import regions_of, require_regions
+from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.region_store import RegionStore
-from vsemb.systems.regions.set_scores import item_mask
 from vsemb.systems.regions.signature import chain_in_graph
-from vsemb.systems.regions.similarities import MultiVectorSimilarity
+from vsemb.systems.regions.similarities import MultiVectorSimilarity, item_mask
 
 #: A region is right from this intersection over union with an object on.
 THRESHOLD = 0.5
@@ -365,7 +364,6 @@ class PointingTask:
     def __init__(self, run: Run, dataset: Dataset, split: str) -> None:
         self.run = run
         self._part = dataset.split(split)
-        require_regions(run)
         self._store = regions_of(run, dataset)
         self._words = _words(run, self._part, self._store, _alignments(self._part, dataset))
 
@@ -376,7 +374,7 @@ class PointingTask:
         every = np.unique(self._words.captions)
         texts = self.run.texts_of(part)[0]
         similarity = self.run.model.similarity
-        assert isinstance(similarity, MultiVectorSimilarity)  # As `require_regions` has seen to it.
+        assert isinstance(similarity, MultiVectorSimilarity)  # As `regions_of` has seen to it.
         embedder = Embedder(self.run.model)
         embed = tf.function(
             self.run.model.encode_images,

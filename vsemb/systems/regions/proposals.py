@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError, missing_extra
-from vsemb.systems.regions.config import RegionConfig
+from vsemb.systems.regions.region_store import RegionConfig
 
 #: The image's side in cells. Boxes of the grid begin and end at cells, and objectness is measured on them.
 CELLS = 64

@@ -18,7 +18,7 @@ from vsemb.runs.pictures import data_uri, read_picture
 from vsemb.runs.templates import page_template
 from vsemb.systems.regions.drawing import draw_alignment
 from vsemb.systems.regions.image_tower import regions_of
-from vsemb.systems.regions.set_scores import item_mask
+from vsemb.systems.regions.similarities import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 
 #: Longer side of an image in a picture, in pixels, and the number of these.

@@ -19,7 +19,6 @@ from vsemb.data.batches import image_batches
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
 from vsemb.evaluation import Embedder
-from vsemb.export import ServedModel
 from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import captions_read, index_items, index_source
 from vsemb.runs.run import Run
@@ -92,15 +91,7 @@ class MultiVectorSearch(Searcher):
 
     @classmethod
     def open(
-        cls,
-        run: Run,
-        dataset: Dataset,
-        split: str,
-        kind: str,
-        *,
-        encoders: ServedModel | None = None,
-        report: Callable[[str], None] = print,
-        keep: int = 0,
+        cls, run: Run, dataset: Dataset, split: str, kind: str, *, keep: int = 0, **others: Any
     ) -> MultiVectorSearch:
         return cls(run, dataset, split, kind, keep=keep)
 

@@ -18,7 +18,7 @@ from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_te
 from vsemb.export.served_model import score_scale
 from vsemb.similarities import Similarity
 from vsemb.systems.regions.extractor import ImageRegions, RegionExtractor
-from vsemb.systems.regions.set_scores import item_mask
+from vsemb.systems.regions.similarities import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
