@@ -183,11 +183,11 @@ class Part:
         return _checked(type(self), plain, "")
 
 
-_FIELDS: dict[type[Part], Mapping[str, Any]] = {}
+_FIELDS: dict[type[Any], Mapping[str, Any]] = {}
 
 
-def fields_of(cls: type[Part]) -> Mapping[str, Any]:
-    """Returns the type hints of a part's own fields, by name."""
+def fields_of(cls: type[Any]) -> Mapping[str, Any]:
+    """Returns the type hints of the fields of a part, or of another dataclass, by name."""
     if cls not in _FIELDS:
         hints = typing.get_type_hints(cls, include_extras=True)
         _FIELDS[cls] = {each.name: hints[each.name] for each in dataclasses.fields(cls)}
@@ -284,9 +284,15 @@ def require(name: str, value: Any, hint: Any) -> None:
             raise unknown_name(name, value, map(str, read.literals))
         raise invalid_argument(name, value, read.allowed)
     if read.range is not None:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if not (whole or float in read.accepted) or not read.range.holds(value):
+        number = isinstance(value, numbers.Real if float in read.accepted else numbers.Integral)
+        if not number or isinstance(value, bool) or not read.range.holds(value):
             raise invalid_argument(name, value, read.allowed)
+
+
+def require_fields(record: Any) -> None:
+    """Checks the fields of a dataclass that is no part, as `require` does."""
+    for name, hint in fields_of(type(record)).items():
+        require(name, getattr(record, name), hint)
 
 
 def _checked_part(cls: type[Part], value: Any, path: str) -> Part:

@@ -48,7 +48,7 @@ from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run
 from vsemb.runs.train import train
-from vsemb.serving import Server
+from vsemb.serving.server import Server
 
 QUICKSTART = Path("quickstart")
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -58,7 +58,7 @@ ROUNDS, WARM_UP = 3, 0.1
 def serve(connection: Any, base: str, batch_size: int) -> None:
     """The server's process: sends its ports and waits until it is told to end."""
     with Server({"model": base}, port=0, rest_port=0, poll=0, batch_size=batch_size) as server:
-        connection.send((server.rest_port, server.grpc_port))
+        connection.send((server.rest_port, server.port))
         connection.recv()
 
 

@@ -101,7 +101,8 @@ def test_parts_of_a_package_from_training_to_search(data: Path, tmp_path: Path) 
     check_search(run, data, tmp_path)
     vsemb("export", run, model)
     vsemb("verify", model)
-    from vsemb.serving import Client, Server
+    from vsemb.serving import Client
+    from vsemb.serving.server import Server
 
     with Server({"outsider": model}, port=0, rest_port=0, poll=0) as server:
         client = Client(f"http://127.0.0.1:{server.rest_port}", "outsider")

@@ -53,7 +53,7 @@ def test_by_hand():
 @pytest.mark.parametrize("kind", ["image", "text"])
 @pytest.mark.parametrize("numbers", [1, 100, 1 << 24])
 def test_with_all_as_candidates_it_is_exact(monkeypatch, similarity, query_kind, kind, numbers):
-    monkeypatch.setattr(module, "_BLOCK", numbers)
+    monkeypatch.setattr(module, "BLOCK", numbers)
     index, queries = plain(vectors(23), kind, similarity), vectors(5, seed=1)
     rows, scores = index.search(queries, 7, exclude=[3, 22], query_kind=query_kind)
     for candidates in (21, 1000):

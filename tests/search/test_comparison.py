@@ -47,6 +47,6 @@ def test_what_is_not_installed_is_a_row(monkeypatch):
     queries = np.eye(3, dtype=np.float32)
     _, row = compare(index, queries, settings=[IndexSettings("faiss-flat")])
     assert "`faiss-cpu` is not installed" in row.missing and "vsemb[index]" in row.missing
-    assert row.recall is None and row.to_json()["milliseconds"] is None
+    assert row.recall is None and row.milliseconds is None
     with pytest.raises(InvalidArgumentError, match="at least one query"):
         list(compare(index, queries[:0]))

@@ -38,7 +38,7 @@ def test_by_hand():
 @pytest.mark.parametrize("numbers", [1, 25, 32, 40, 1 << 24])
 def test_blocks_find_what_a_full_sort_finds(monkeypatch, kind, numbers):
     # Five queries of eight entries: a block holds numbers / 8 items, from one at a time to all at once.
-    monkeypatch.setattr(module, "_BLOCK", numbers)
+    monkeypatch.setattr(module, "BLOCK", numbers)
     items, queries = vectors(23), vectors(5, seed=1)
     rows, scores = plain(items, dataclasses.replace(SOURCE, kind=kind)).search(queries, k=7, exclude=[3, 22])
     wanted = queries @ items.T
@@ -49,7 +49,7 @@ def test_blocks_find_what_a_full_sort_finds(monkeypatch, kind, numbers):
 
 @pytest.mark.parametrize("numbers", [1, 24, 1 << 24])
 def test_equal_scores_come_in_the_order_of_the_rows(monkeypatch, numbers):
-    monkeypatch.setattr(module, "_BLOCK", numbers)
+    monkeypatch.setattr(module, "BLOCK", numbers)
     index = plain(np.ones((9, 8), np.float32))
     assert index.search(np.ones((1, 8), np.float32), k=4)[0].tolist() == [[0, 1, 2, 3]]
 

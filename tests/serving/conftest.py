@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.export.versions import publishing
-from vsemb.serving import Server
+from vsemb.serving.server import Server
 
 
 def _spec(dtype: tf.DType, *shape: int | None, name: str) -> tf.TensorSpec:

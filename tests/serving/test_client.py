@@ -14,8 +14,8 @@ from tensorflow_serving.apis import (
 from tests.label_signature import Labels
 from tests.serving.rpc import rpc_server
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.serving import Server
 from vsemb.serving.client import Client, ServingError, SignatureInfo, TensorInfo
+from vsemb.serving.server import Server
 
 PROTOCOLS = ("http", "grpc")
 ODD = ["a red circle", "", "blue\nsquare\t", b"a \xff\xfe circle", "ÜBER 圆", "\ud800", "x" * 5000]
@@ -46,7 +46,7 @@ def server(run, scenes, tmp_path_factory):
 
 
 def url_of(server, protocol: str) -> str:
-    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.grpc_port}"
+    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.port}"
 
 
 @pytest.fixture(params=PROTOCOLS)

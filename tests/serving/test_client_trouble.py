@@ -22,8 +22,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.serving.rpc import rpc_server
-from vsemb.serving.client import Client, ServingError
-from vsemb.serving.transports import attempted
+from vsemb.serving.client import Client, ServingError, attempted
 
 PROTOCOLS = ("http", "grpc")
 METADATA = {
@@ -263,7 +262,7 @@ def test_pauses_grow_and_end_with_the_timeout(monkeypatch):
         raise ServingError("UNAVAILABLE", "busy")
 
     left: list[float] = []
-    monkeypatch.setattr("vsemb.serving.transports.time", SimpleNamespace(sleep=pause, monotonic=lambda: clock[0]))
+    monkeypatch.setattr("vsemb.serving.client.time", SimpleNamespace(sleep=pause, monotonic=lambda: clock[0]))
     with pytest.raises(ServingError, match="busy"):
         attempted(attempt, 5.0, 100)
     assert clock[0] <= 5.0 and len(pauses) >= 4 and pauses[2] > pauses[0]

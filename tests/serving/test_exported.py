@@ -18,7 +18,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tests.serving.asking import ask
 from vsemb.runs.indexing import build_index
 from vsemb.runs.serve import export_run
-from vsemb.serving import Server
+from vsemb.serving.server import Server
 
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
 
@@ -48,7 +48,7 @@ def test_both_protocols_give_what_the_model_gives(server: Server, exported: Path
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = "scenes", "encode_text"
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(TEXTS))
-    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         outputs = prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request).outputs
     np.testing.assert_array_equal(tf.make_ndarray(outputs["embedding"]), expected["embedding"].numpy())
 
@@ -86,7 +86,7 @@ def test_the_python_of_the_readme_runs(
     printed = io.StringIO()
     with Server({"flickr8k": exported.parent}, port=0, rest_port=0, poll=0) as server:
         assert '"grpc://localhost:8500"' in code and "# or http://localhost:8501" in code
-        port = server.grpc_port if scheme == "grpc" else server.rest_port
+        port = server.port if scheme == "grpc" else server.rest_port
         code = code.replace("grpc://localhost:8500", f"{scheme}://127.0.0.1:{port}")
         with contextlib.redirect_stdout(printed):
             exec(compile(code, str(README), "exec"), {})

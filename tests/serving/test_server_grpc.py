@@ -20,12 +20,12 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from vsemb.serving import Server
+from vsemb.serving.server import Server
 
 
 @pytest.fixture(scope="module")
 def channel(server: Server):
-    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+    with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
 
 
@@ -185,7 +185,7 @@ def test_what_is_not_implemented_says_so(channel) -> None:
 def test_a_message_above_the_limit_is_refused(everything) -> None:
     with (
         Server({"everything": everything}, port=0, rest_port=0, poll=0, max_body=1000) as server,
-        grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         with pytest.raises(grpc.RpcError) as caught:
             prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(request(x=floats(*range(500))))

@@ -19,8 +19,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.asking import ask
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.serving import Server
 from vsemb.serving.models import LoadedModel
+from vsemb.serving.server import Server
 
 PREDICT = "/v1/models/everything:predict"
 
@@ -74,7 +74,7 @@ def test_beyond_the_limit_requests_are_refused_at_once(everything: Path, gate: G
     with (
         serving(everything, concurrency=1) as server,
         ThreadPoolExecutor(1) as pool,
-        grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         first = pool.submit(post, server)
         gate.wait_begun()
@@ -97,7 +97,7 @@ def test_a_deadline_takes_waiting_work_away(everything: Path, gate: Gate) -> Non
     with (
         serving(everything, threads=1) as server,
         ThreadPoolExecutor(1) as pool,
-        grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel,
+        grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         first = pool.submit(post, server)
         gate.wait_begun()
@@ -125,7 +125,7 @@ def _until(condition) -> None:
 
 def test_stopping_finishes_what_is_in_flight_and_refuses_the_rest(everything: Path, gate: Gate) -> None:
     server = serving(everything).start()
-    with ThreadPoolExecutor(2) as pool, grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+    with ThreadPoolExecutor(2) as pool, grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         running = [pool.submit(post, server)]
         gate.wait_begun()
         stopping = threading.Thread(target=server.stop)
@@ -159,7 +159,7 @@ def test_stopping_waits_no_longer_than_the_grace_time(everything: Path, gate: Ga
 
 def test_two_servers_in_one_process(everything: Path) -> None:
     with serving(everything) as one, serving(everything) as other:
-        assert one.rest_port != other.rest_port and one.grpc_port != other.grpc_port
+        assert one.rest_port != other.rest_port and one.port != other.port
         post(one)
         assert post(other)[0] == 200
         labels = 'code="OK",model="everything",protocol="rest",signature="serving_default"'

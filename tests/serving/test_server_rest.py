@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.serving.asking import ask
-from vsemb.serving import Server
+from vsemb.serving.server import Server
 
 MODEL = "/v1/models/everything"
 OK = {"error_code": "OK", "error_message": ""}

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tests.serving.asking import ask
 from tests.serving.conftest import publish_plus
 from vsemb.errors import DataError
-from vsemb.serving import Server
 from vsemb.serving.models import WARMUP
+from vsemb.serving.server import Server
 
 
 def serving(base: Path, **options) -> Server:

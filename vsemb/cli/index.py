@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
         rows = list(tqdm(compared, "backends", len(COMPARED), unit="backend", disable=None, leave=False))
         print(f"{len(index):,} {index.source.kind}s of {', '.join(index.source.splits)}, captions as queries")
         print(_table(rows))
-        return {"items": len(index), "dim": int(index.embeddings.shape[1]), "rows": [row.to_json() for row in rows]}
+        return {"items": len(index), "dim": int(index.embeddings.shape[1]), "rows": [asdict(row) for row in rows]}
 
 
 def _table(rows: list[Compared]) -> str:

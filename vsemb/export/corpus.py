@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument, unknown_name
 from vsemb.search import SearchIndex
-from vsemb.search.index import EACH, FEWEST
-from vsemb.search.source import KINDS, items_are_images
+from vsemb.search.index import EACH, FEWEST, KINDS, items_are_images
 from vsemb.similarities import Similarity
 
 #: The most items that a corpus may hold; more belong into an index of their own.

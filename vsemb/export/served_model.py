@@ -203,7 +203,7 @@ class ServedModel(Exportable):
         image_input: from bytes to the model's image input; None where images cannot be embedded.
         corpus: what is searched, if anything.
         extras: functions of this object that make further signatures, such as
-            `vsemb.systems.zero_shot.signature.ClassPrompts.signature`.
+            `vsemb.systems.zero_shot.classify.ClassPrompts.signature`.
 
     Raises:
         InvalidArgumentError: for a corpus of another size of embedding than the model's, and for a model of sets with

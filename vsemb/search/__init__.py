@@ -2,8 +2,7 @@
 
 from vsemb.search.arithmetic import abstract, combine, compose, resort_by_mean
 from vsemb.search.comparison import candidate_recall
-from vsemb.search.index import SearchIndex, check_candidates
-from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
+from vsemb.search.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError, check_candidates
 from vsemb.search.storage import check_index_directory, is_index, read_index, stored_settings, write_index
 
 __all__ = [

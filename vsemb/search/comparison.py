@@ -16,13 +16,11 @@ import timeit
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from vsemb.errors import MissingExtraError, invalid_argument
-from vsemb.search.index import SearchIndex
-from vsemb.search.source import IndexSettings
+from vsemb.search.index import IndexSettings, SearchIndex
 from vsemb.search.storage import BACKEND, write_index
 
 #: What is compared.
@@ -70,10 +68,6 @@ class Compared:
     reranked: tuple[float, float] | None = None
     retrieval: tuple[float, float] | None = None
     change: tuple[float, float] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
-        return dataclasses.asdict(self)
 
 
 def compare(

@@ -20,15 +20,142 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from vsemb.errors import invalid_argument, unknown_name
+from vsemb import similarities
+from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.parts import Count, require
+from vsemb.search import backends
 from vsemb.search.arithmetic import resort_by_mean
 from vsemb.search.backends import Backend
 from vsemb.search.scan import BLOCK, FEWEST_QUERIES, Rounding, best_of, best_of_blocks, rounding, scan
-from vsemb.search.source import KINDS, IndexSettings, IndexSource, Item, items_are_images
 from vsemb.similarities import Similarity
-from vsemb.similarities import get as get_similarity
 
-_BLOCK = BLOCK
+KINDS = ("image", "text")
+DTYPES = ("float32", "float16", "int8", "binary")
+#: The dtypes that embeddings themselves are kept in; the others are codes beside them.
+KEPT = ("float32", "float16")
+
+
+def items_are_images(kind: str, query_kind: str | None) -> bool:
+    """Whether items are scored as images and queries as texts, see `SearchIndex.search`."""
+    return kind == "image" or query_kind == "text"
+
+
+class StaleIndexError(DataError):
+    """An index was made from other weights, another dataset or other splits than those at hand."""
+
+
+@dataclass(frozen=True)
+class IndexSource:
+    """What an index was made from.
+
+    Attributes:
+        run: fingerprint of the run: its weights and recipe.
+        dataset: fingerprint of the dataset.
+        splits: names of the splits, in order.
+        kind: what the items are: `"image"` or `"text"`.
+        similarity: the similarity that compares them with queries, as `Similarity.to_json` returns it; given
+            as that or by its kind, which stands for default fields.
+    """
+
+    run: str
+    dataset: str
+    splits: tuple[str, ...]
+    kind: str
+    similarity: dict[str, Any] | str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown_name("kind", self.kind, KINDS)
+        object.__setattr__(self, "similarity", self.scored_by.to_json())
+
+    @cached_property
+    def scored_by(self) -> Similarity:
+        """The similarity itself."""
+        if isinstance(self.similarity, str):
+            return similarities.get(self.similarity)
+        return Similarity.from_json(self.similarity)
+
+
+@dataclass(frozen=True)
+class Item:
+    """What one row of an index stands for.
+
+    Attributes:
+        id: of the image.
+        key: of the image; of a caption, the image's with `#` and the caption's number, from 0.
+        split: the split's name.
+        image_key: of the image.
+        caption: the caption; of an image, its longest, which tells most.
+    """
+
+    id: int
+    key: str
+    split: str
+    image_key: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """How an index is stored and searched.
+
+    Attributes:
+        backend: one of `vsemb.search.backends.NAMES`. All but `exact` find candidates, which are then scored
+            exactly.
+        dtype: one of `DTYPES`. Embeddings are kept as float32, or as float16 where that is asked for. With
+            int8 and binary, which `exact` alone takes, candidates are found among codes of that size.
+        parameters: the backend's own, see its class; those left out have defaults.
+
+    Raises:
+        InvalidArgumentError: for a name that is not there, or parts that do not fit each other.
+
+    Example:
+
+    >>> IndexSettings("exact", "binary").candidate_backend.__name__
+    'BinaryCodes'
+    """
+
+    backend: str = "exact"
+    dtype: str = "float32"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.backend not in backends.NAMES:
+            raise unknown_name("backend", self.backend, backends.NAMES)
+        if self.dtype not in DTYPES:
+            raise unknown_name("dtype", self.dtype, DTYPES)
+        if self.backend != "exact" and self.dtype not in KEPT:
+            raise invalid_argument(
+                "dtype",
+                self.dtype,
+                f"one of {', '.join(KEPT)} with the backend {self.backend!r}",
+                "It has codes of its own; the dtype is that of the embeddings kept beside them.",
+            )
+        known = self.candidate_backend.parameters if self.candidate_backend else ()
+        for name in self.parameters:
+            if name not in known:
+                raise invalid_argument(
+                    "parameter",
+                    name,
+                    f"{'one of ' + ', '.join(known) if known else 'none'} with {self.label}",
+                )
+
+    @property
+    def candidate_backend(self) -> type[backends.Backend] | None:
+        """The backend that finds candidates; None where all items are scored exactly."""
+        return backends.BACKENDS.get(self.dtype if self.backend == "exact" else self.backend)
+
+    @property
+    def kept(self) -> str:
+        """The dtype of the embeddings themselves."""
+        return self.dtype if self.dtype in KEPT else "float32"
+
+    @property
+    def label(self) -> str:
+        """Backend and dtype, as tables show them."""
+        return f"{self.backend} {self.dtype}"
+
+
 # Fewer are scored faster than their rounding is measured.
 _FEWEST_ITEMS = 10_000
 
@@ -126,8 +253,7 @@ class SearchIndex:
             InvalidArgumentError: for k < 1, fewer candidates than k, candidates that
                 `check_candidates` refuses, or queries of another size or not finite.
         """
-        if k < 1:
-            raise invalid_argument("k", k, "an integer >= 1")
+        require("k", k, Count)
         if query_kind not in (None, *KINDS):
             raise unknown_name("query_kind", str(query_kind), KINDS)
         queries = np.asarray(queries, np.float32)
@@ -167,7 +293,7 @@ class SearchIndex:
             (queries, n) float32, -inf where the row is -1.
         """
         similarity, exact = self.source.scored_by, np.zeros(rows.shape, np.float32)
-        block = max(1, _BLOCK // max(1, rows.shape[1] * queries.shape[1]))
+        block = max(1, BLOCK // max(1, rows.shape[1] * queries.shape[1]))
         for start in range(0, len(queries), block):
             here = slice(start, start + block)
             items = np.asarray(self.embeddings[rows[here]], np.float32)
@@ -208,7 +334,7 @@ class SearchIndex:
             found[:, here - start] = -np.inf
             return found
 
-        return best_of_blocks(block, len(self), len(queries), k, queries.shape[1], _BLOCK)
+        return best_of_blocks(block, len(self), len(queries), k, queries.shape[1], BLOCK)
 
     def _scores(self, items: np.ndarray, queries: np.ndarray, query_kind: str | None) -> np.ndarray:
         similarity = self.source.scored_by
@@ -239,7 +365,7 @@ def check_candidates(candidates: int, k: int, similarity: str | Similarity, *, a
         InvalidArgumentError: for a similarity whose scores are inner products, where those choose them, one
             for which they choose none, or fewer candidates than k.
     """
-    similarity = get_similarity(similarity)
+    similarity = similarities.get(similarity)
     why = None
     if not similarity.candidates_by_inner_product:
         why = "Inner products find no candidates for it, and all items are scored: leave it out."

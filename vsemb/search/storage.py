@@ -25,8 +25,7 @@ import numpy as np
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
 from vsemb.files import read_json, replacing_directory, sha256_file, write_json
 from vsemb.search.backends import BACKENDS, Backend
-from vsemb.search.index import SearchIndex
-from vsemb.search.source import IndexSettings, IndexSource, Item, StaleIndexError
+from vsemb.search.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
 
 FORMAT, VERSION = "vsemb-index", 2
 MANIFEST, BACKEND = "manifest.json", "backend"

@@ -44,6 +44,7 @@ class _Group:
         return sum(item.rows for item in self.items)
 
 
+@dataclass(eq=False)
 class Batcher:
     """Runs requests in a few threads, merged where that changes no result.
 
@@ -59,18 +60,13 @@ class Batcher:
         on_batch: called, in a thread, with the model's name, the signature's and the rows of each batch.
     """
 
-    def __init__(
-        self,
-        batch_size: int,
-        timeout: float,
-        threads: int,
-        on_batch: Callable[[str, str, int], None] = lambda model, signature, rows: None,
-    ) -> None:
-        self.batch_size = batch_size
-        self.timeout = timeout
-        self._threads = threads
-        self._on_batch = on_batch
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="vsemb-serving")
+    batch_size: int
+    timeout: float
+    threads: int
+    on_batch: Callable[[str, str, int], None] = lambda model, signature, rows: None
+
+    def __post_init__(self) -> None:
+        self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="vsemb-serving")
         self._groups: dict[tuple[Any, ...], _Group] = {}
         self._running = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +106,7 @@ class Batcher:
         for group in self._groups.values():
             group.items = deque(item for item in group.items if not item.future.done())
         self._groups = {key: group for key, group in self._groups.items() if group.items}
-        while self._running < self._threads and self._groups:
+        while self._running < self.threads and self._groups:
             now = time.monotonic()
             key, group = min(self._groups.items(), key=lambda entry: self._due(entry[1]))
             if (wait := self._due(group) - now) > 0:
@@ -158,7 +154,7 @@ class Batcher:
                 # One of them is to blame; alone, each gets its own answer.
                 outputs = {}
             if outputs and all(array.shape[0] == total for array in outputs.values()):
-                self._on_batch(group.model.name, group.signature.name, total)
+                self.on_batch(group.model.name, group.signature.name, total)
                 ends = np.cumsum([item.rows for item in items])[:-1]
                 parts = {name: np.split(array, ends) for name, array in outputs.items()}
                 return [{name: parts[name][i] for name in parts} for i in range(len(items))]
@@ -166,7 +162,7 @@ class Batcher:
         for item in items:
             try:
                 results.append(group.model.run(group.signature.name, item.inputs))
-                self._on_batch(group.model.name, group.signature.name, item.rows)
+                self.on_batch(group.model.name, group.signature.name, item.rows)
             except Exception as error:
                 results.append(error)
         return results

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import prometheus_client as prometheus
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from vsemb.serving.batching import Batcher
-from vsemb.serving.metrics import Metrics
-from vsemb.serving.models import Arrays, LoadedModel, Signature
+from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
-from vsemb.serving.versions import ModelVersions, not_served
 
 # Requests and answers of more bytes are converted in a thread, so that others need not wait for it.
 _LARGE = 64 * 1024
@@ -36,6 +36,7 @@ class Call:
     signature: str = ""
 
 
+@dataclass(eq=False)
 class Predictor:
     """Admits requests, finds their model and runs them.
 
@@ -46,17 +47,16 @@ class Predictor:
         concurrency: requests at a time; more are refused at once.
     """
 
-    def __init__(
-        self, models: Mapping[str, ModelVersions], batcher: Batcher, metrics: Metrics, concurrency: int
-    ) -> None:
-        self.models = models
-        self.metrics = metrics
-        self._batcher = batcher
-        self._concurrency = concurrency
+    models: Mapping[str, ModelVersions]
+    batcher: Batcher
+    metrics: Metrics
+    concurrency: int
+
+    def __post_init__(self) -> None:
         self._in_flight = 0
         self.draining = False
-        metrics.in_flight.set_function(lambda: self._in_flight)
-        metrics.waiting.set_function(lambda: batcher.waiting)
+        self.metrics.in_flight.set_function(lambda: self._in_flight)
+        self.metrics.waiting.set_function(lambda: self.batcher.waiting)
 
     @contextlib.contextmanager
     def admitted(self, protocol: str) -> Iterator[Call]:
@@ -70,8 +70,8 @@ class Predictor:
         try:
             if self.draining:
                 raise RequestError(Code.UNAVAILABLE, "The server is shutting down.")
-            if self._in_flight >= self._concurrency:
-                busy = f"The server is working on {self._concurrency} requests already. Try again."
+            if self._in_flight >= self.concurrency:
+                busy = f"The server is working on {self.concurrency} requests already. Try again."
                 raise RequestError(Code.RESOURCE_EXHAUSTED, busy, 503)
             admitted = True
             self._in_flight += 1
@@ -157,7 +157,7 @@ class Predictor:
                 )
             if name in wanted[:place]:
                 raise invalid(f"duplicate output tensor alias: {name}")
-        outputs = await self._batcher.run(model, signature, signature.check(inputs))
+        outputs = await self.batcher.run(model, signature, signature.check(inputs))
         return {name: outputs[name] for name in wanted or signature.outputs}
 
 
@@ -166,3 +166,40 @@ async def aside(size: int, function: Any, *arguments: Any) -> Any:
     if size <= _LARGE:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """The server's metrics in a registry of their own, so that a process may hold several servers.
+
+    Args:
+        models: name -> versions.
+    """
+
+    def __init__(self, models: Mapping[str, ModelVersions]) -> None:
+        self._models = models
+        self.registry = prometheus.CollectorRegistry()
+        counter = functools.partial(prometheus.Counter, registry=self.registry)
+        gauge = functools.partial(prometheus.Gauge, registry=self.registry)
+        histogram = functools.partial(prometheus.Histogram, registry=self.registry)
+        labels = ["model", "signature", "protocol"]
+        self.requests = counter("vsemb_requests", "Predict requests answered.", [*labels, "code"])
+        answering = "Time from a request's arrival to its answer."
+        self.seconds = histogram("vsemb_request_seconds", answering, labels, buckets=_SECONDS)
+        self.rows = histogram("vsemb_batch_rows", "Rows of each batch that ran.", labels[:2], buckets=_ROWS)
+        self.in_flight = gauge("vsemb_requests_in_flight", "Requests being answered.")
+        self.waiting = gauge("vsemb_requests_waiting", "Requests that wait for a thread.")
+        self._versions = gauge("vsemb_model_available", "1 for each version that is served.", ["model", "version"])
+
+    def text(self) -> bytes:
+        """Returns all metrics in Prometheus' text format."""
+        self._versions.clear()
+        for name, model in self._models.items():
+            for number in model.available:
+                self._versions.labels(name, str(number)).set(1)
+        return prometheus.generate_latest(self.registry)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import shlex
@@ -17,12 +16,15 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Annotated
 
 import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
+from vsemb.parts import Count, NonNegative, between, require_fields
 
 with needs_extra("aiohttp", "serving"):
     import aiohttp.web
@@ -34,13 +36,14 @@ with needs_extra("tensorflow-serving-api", "serving"):
 
 from vsemb.serving.batching import Batcher
 from vsemb.serving.grpc_api import GrpcApi
-from vsemb.serving.metrics import Metrics
-from vsemb.serving.models import DEFAULT_SIGNATURE, LoadedModel
-from vsemb.serving.request_handler import Predictor
+from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy
+from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
-from vsemb.serving.versions import LOG, ModelVersions, Policy
+
+Port = Annotated[int, between(0, 65535)]
 
 
+@dataclass(eq=False, repr=False)
 class Server:
     """Serves models over gRPC and REST, in a thread of its own.
 
@@ -70,56 +73,34 @@ class Server:
             print(f"http://127.0.0.1:{server.rest_port}/v1/models/pets")
     """
 
-    def __init__(
-        self,
-        models: Mapping[str, str | os.PathLike[str]],
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8500,
-        rest_port: int = 8501,
-        max_body: int = 32 * 2**20,
-        concurrency: int = 256,
-        batch_size: int = 64,
-        batch_timeout: float = 0.001,
-        threads: int | None = None,
-        versions: Policy = "latest",
-        labels: Mapping[str, int] | None = None,
-        poll: float = 1.0,
-        grace: float = 30.0,
-    ) -> None:
-        threads = os.cpu_count() or 1 if threads is None else threads
-        if not models:
-            raise invalid_argument("models", dict(models), "at least one model's name and directory")
-        for name in models:
+    models: Mapping[str, str | os.PathLike[str]]
+    _: KW_ONLY
+    host: str = "127.0.0.1"
+    port: Port = 8500
+    rest_port: Port = 8501
+    max_body: Count = 32 * 2**20
+    concurrency: Count = 256
+    batch_size: Count = 64
+    batch_timeout: NonNegative = 0.001
+    threads: Count | None = None
+    versions: Policy = "latest"
+    labels: Mapping[str, int] = field(default_factory=dict)
+    poll: NonNegative = 1.0
+    grace: NonNegative = 30.0
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if not self.models:
+            raise invalid_argument("models", dict(self.models), "at least one model's name and directory")
+        for name in self.models:
             if not name or set("/:") & set(name):
                 raise invalid_argument("models", name, "names without `/` and `:`")
-        for name, number in {"port": port, "rest_port": rest_port}.items():
-            if not 0 <= number <= 65535:
-                raise invalid_argument(name, number, "a port from 0 to 65535")
-        counts = {"max_body": max_body, "concurrency": concurrency, "batch_size": batch_size, "threads": threads}
-        for name, count in counts.items():
-            if count < 1:
-                raise invalid_argument(name, count, "an integer >= 1")
-        for name, seconds in {"batch_timeout": batch_timeout, "poll": poll, "grace": grace}.items():
-            if not seconds >= 0:
-                raise invalid_argument(name, seconds, "a number of seconds >= 0")
-        numbers = not isinstance(versions, str) and all(isinstance(one, int) for one in versions)
-        if not numbers and versions not in ("latest", "all"):
-            raise invalid_argument("versions", versions, "`latest`, `all`, or numbers of versions")
-        self.host = host
-        self.grpc_port = port
-        self.rest_port = rest_port
-        self._max_body, self._concurrency = max_body, concurrency
-        self._poll, self._grace = poll, grace
-        self.models = {name: ModelVersions(name, base, versions, labels) for name, base in models.items()}
-        self.metrics = Metrics(self.models)
-        self._batcher = functools.partial(
-            Batcher,
-            batch_size,
-            batch_timeout,
-            threads,
-            lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
-        )
+        numbers = not isinstance(self.versions, str) and all(isinstance(one, int) for one in self.versions)
+        if not numbers and self.versions not in ("latest", "all"):
+            raise invalid_argument("versions", self.versions, "`latest`, `all`, or numbers of versions")
+        given = self.models.items()
+        self.served = {name: ModelVersions(name, Path(base), self.versions, self.labels) for name, base in given}
+        self.metrics = Metrics(self.served)
         self._thread: threading.Thread | None = None
 
     def start(self) -> Server:
@@ -171,16 +152,21 @@ class Server:
     async def _serve(self, started: Future[None]) -> None:
         """Serves until `stop` is called; `started` is done when requests are answered."""
         self._loop, self._stopping, self._refreshing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
-        batcher = self._batcher()
-        self.predictor = Predictor(self.models, batcher, self.metrics, self._concurrency)
+        batcher = Batcher(
+            self.batch_size,
+            self.batch_timeout,
+            self.threads or os.cpu_count() or 1,
+            lambda model, signature, rows: self.metrics.rows.labels(model, signature).observe(rows),
+        )
+        self.predictor = Predictor(self.served, batcher, self.metrics, self.concurrency)
         runner = aiohttp.web.AppRunner(
-            RestApi(self.predictor, self._max_body).application(),
+            RestApi(self.predictor, self.max_body).application(),
             access_log=None,
             logger=HTTP_LOG,
             auto_decompress=False,
             handle_signals=False,
             handler_cancellation=True,
-            shutdown_timeout=self._grace,
+            shutdown_timeout=self.grace,
         )
         rpc = self._grpc_server()
         watcher = None
@@ -189,14 +175,14 @@ class Server:
             with self._bind_rest() as listener:
                 self._bind_grpc(rpc)
                 await self._refresh()
-                for name, model in self.models.items():
+                for name, model in self.served.items():
                     if not model.available:
                         errors = [version.error for _, version in sorted(model.versions.items()) if version.error]
                         raise DataError(errors[-1] if errors else f"{model.base} has no version to serve as {name}.")
                 await runner.setup()
                 await aiohttp.web.SockSite(runner, listener.dup(), backlog=1024).start()
             await rpc.start()
-            if self._poll:
+            if self.poll:
                 watcher = asyncio.create_task(self._watch())
             started.set_result(None)
             await self._stopping.wait()
@@ -204,9 +190,9 @@ class Server:
             self.predictor.draining = True
             if watcher is not None:
                 watcher.cancel()
-            await asyncio.gather(runner.cleanup(), rpc.stop(self._grace))
+            await asyncio.gather(runner.cleanup(), rpc.stop(self.grace))
             await asyncio.to_thread(batcher.close)
-            for model in self.models.values():
+            for model in self.served.values():
                 model.close()
 
     def _bind_rest(self) -> socket.socket:
@@ -225,11 +211,11 @@ class Server:
             options=[
                 # Two servers on one port would share its requests.
                 ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", self._max_body),
+                ("grpc.max_receive_message_length", self.max_body),
                 ("grpc.max_send_message_length", -1),
             ],
             # Questions about a model's status are answered while predictions take all of their places.
-            maximum_concurrent_rpcs=self._concurrency + 16,
+            maximum_concurrent_rpcs=self.concurrency + 16,
         )
         api = GrpcApi(self.predictor)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(api, server)
@@ -239,9 +225,9 @@ class Server:
     def _bind_grpc(self, server: grpc.aio.Server) -> None:
         address = f"[{self.host}]" if ":" in self.host else self.host
         try:
-            self.grpc_port = server.add_insecure_port(f"{address}:{self.grpc_port}")
+            self.port = server.add_insecure_port(f"{address}:{self.port}")
         except RuntimeError as error:
-            raise self._taken("port", self.grpc_port) from error
+            raise self._taken("port", self.port) from error
 
     def _taken(self, name: str, port: int, reason: str | None = None) -> DataError:
         # What `create_server` adds names the address again.
@@ -252,12 +238,12 @@ class Server:
 
     async def _refresh(self) -> None:
         async with self._refreshing:
-            for model in self.models.values():
+            for model in self.served.values():
                 await model.refresh()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._poll)
+            await asyncio.sleep(self.poll)
             try:
                 await self._refresh()
             except (OSError, VsembError) as error:
@@ -313,10 +299,10 @@ def serve_until_stopped(server: Server) -> None:
 def _greeting(server: Server) -> str:
     host = f"[{server.host}]" if ":" in server.host else server.host
     rest = f"http://{host}:{server.rest_port}"
-    lines = [f"gRPC  {host}:{server.grpc_port}", f"REST  {rest}"]
-    for name, versions in server.models.items():
+    lines = [f"gRPC  {host}:{server.port}", f"REST  {rest}"]
+    for name, versions in server.served.items():
         lines.append(f"model {name}, version {', '.join(map(str, versions.available))}")
-    name, versions = next(iter(server.models.items()))
+    name, versions = next(iter(server.served.items()))
     with versions.lease() as (_, model):
         body = json.dumps(_example(model))
     url = shlex.quote(f"{rest}/v1/models/{name}:predict")

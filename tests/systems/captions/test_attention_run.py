@@ -12,7 +12,7 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
-from vsemb.systems.captions.attentive_rnn import AttentiveRNN
+from vsemb.systems.captions.multimodal_rnn import AttentiveRNN
 
 ATTENTION = (
     *("decoder.heads=2", "decoder.units=16", "image.size=32", "text.words.dim=16", "text.tokenizer.min_count=1"),

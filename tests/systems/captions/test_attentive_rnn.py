@@ -12,8 +12,7 @@ import tensorflow as tf
 from tests.contract import BFLOAT16, SAME
 from vsemb.encoders import ImageEncoder, PixelEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.attentive_rnn import AttentiveRNN, SpatialFeatureEncoder
-from vsemb.systems.captions.multimodal_rnn import GATES
+from vsemb.systems.captions.multimodal_rnn import GATES, AttentiveRNN, SpatialFeatureEncoder
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
 
 WORDS, DIM, UNITS, HEADS, CELLS, CHANNELS = 7, 3, 4, 2, 3, 5

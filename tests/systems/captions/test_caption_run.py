@@ -21,7 +21,8 @@ from vsemb.cli.__main__ import main
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
-from vsemb.systems.captions import cut_snippets, region_recipe
+from vsemb.systems.captions import recipe as captions_recipe
+from vsemb.systems.captions import snippets
 from vsemb.systems.captions.sentences import Sentences, sentence_batches
 from vsemb.systems.captions.task import NextWordJob
 from vsemb.systems.captions.validation import PerplexityValidation
@@ -118,8 +119,8 @@ def test_an_alignment_that_does_not_work_leaves_no_run(
         train(recipe, region_scenes, out, inputs={"alignment": broken})
     assert not out.exists()
     # Before any caption is cut.
-    monkeypatch.setattr(cut_snippets, "find_snippets", None)
-    monkeypatch.setattr(region_recipe, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
+    monkeypatch.setattr(snippets, "find_snippets", None)
+    monkeypatch.setattr(captions_recipe, "regions_of", lambda run, dataset: SimpleNamespace(fingerprint="c0ffee"))
     with pytest.raises(DataError, match="of the regions c0ffee, not of.*--set image.fingerprint=c0ffee"):
         train(recipe, region_scenes, out, inputs={"alignment": region_run})
     assert not out.exists()

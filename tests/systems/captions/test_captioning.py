@@ -12,15 +12,13 @@ import tensorflow as tf
 from vsemb import recipes
 from vsemb.data.sources import FeatureImages
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.captioner import NeuralCaptioner
 from vsemb.systems.captions.captioning import (
     CaptionOptions,
     caption_images,
     caption_split,
-    captioner_of,
     open_captioning_run,
 )
-from vsemb.systems.captions.decoding import SearchOptions
+from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +98,7 @@ def test_options_go_before_the_recipe(caption_run, scenes) -> None:
 )
 def test_options_that_are_not_read_are_refused(caption_run, options, said) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        captioner_of(caption_run, CaptionOptions(**options))
+        caption_run.recipe.captioner(caption_run, CaptionOptions(**options))
 
 
 def test_runs_that_write_no_captions_are_refused(tmp_path) -> None:

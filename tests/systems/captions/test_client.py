@@ -17,10 +17,10 @@ from tests.serving.asking import ask
 from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import export_savedmodel
-from vsemb.serving import Server
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
+from vsemb.serving.server import Server
 from vsemb.systems.captions.client import Caption, ImageCaptions, captions_of
 from vsemb.systems.captions.signature import ServedCaptioner
 
@@ -40,7 +40,7 @@ def server(base):
 
 
 def url_of(server, protocol: str) -> str:
-    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.grpc_port}"
+    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.port}"
 
 
 @pytest.fixture(params=["http", "grpc"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions import cut_snippets as module
-from vsemb.systems.captions.cut_snippets import (
+from vsemb.systems.captions import snippets as module
+from vsemb.systems.captions.snippets import (
     find_snippets,
     snippets_fingerprint,
     stored_snippets,

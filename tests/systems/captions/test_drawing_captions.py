@@ -8,7 +8,7 @@ from PIL import Image, ImageColor
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.pictures import PAPER
-from vsemb.systems.captions.drawing_captions import _stacked, draw_captions
+from vsemb.systems.captions.region_captions import _stacked, draw_captions
 from vsemb.systems.regions.drawing import COLOURS
 
 WHITE = Image.new("RGB", (100, 80), "white")

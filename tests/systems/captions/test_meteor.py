@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError
-from vsemb.systems.captions import meteor
+from vsemb.systems.captions import caption_metrics as meteor
 
 pytest.importorskip("pycocoevalcap", reason="the extra `captions` is not installed")
 
@@ -98,6 +98,6 @@ def test_no_java_and_no_jar_are_told(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(meteor.shutil, "which", lambda name: str(tmp_path / "java"))
     with pytest.raises(DataError, match="does not start"):
         meteor.meteor_of_tokens(["a"], [["a"]])
-    monkeypatch.setattr(meteor, "_JAR", "none.jar")
+    monkeypatch.setattr(meteor, "_METEOR", "none.jar")
     with pytest.raises(DataError, match=r"without none\.jar"):
         meteor.meteor_of_tokens(["a"], [["a"]])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracles import TOLERANCE, oracle
 from vsemb.errors import DataError
-from vsemb.systems.captions.perplexity import Likelihood, uniform_likelihood, unigram_likelihood
+from vsemb.systems.captions.validation import Likelihood, uniform_likelihood, unigram_likelihood
 
 
 def test_oracle() -> None:

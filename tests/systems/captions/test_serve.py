@@ -10,7 +10,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export.contract import Contract, contract_path
 from vsemb.export.reference_outputs import compare
 from vsemb.runs.serve import export_run, model_facts
-from vsemb.systems.captions.captioning import CaptionOptions, captioner_of
+from vsemb.systems.captions.captioning import CaptionOptions
 from vsemb.systems.captions.signature import TIES, ServedCaptioner
 
 SEVERAL = CaptionOptions(beam=3, n_best=2, max_words=8)
@@ -18,7 +18,7 @@ SEVERAL = CaptionOptions(beam=3, n_best=2, max_words=8)
 
 def compared(run, dataset, out):
     """Compares captions of a split's images as the dataset has them with those of the SavedModel."""
-    split, captioner = dataset.split("val"), captioner_of(run, SEVERAL)
+    split, captioner = dataset.split("val"), run.recipe.captioner(run, SEVERAL)
     encoded = tf.constant([split.read_image(row) for row in range(6)] + [b"no image"])
     path = export_run(run, out, options=SEVERAL)
     function = tf.saved_model.load(str(path)).signatures["caption"]

@@ -18,7 +18,7 @@ from vsemb.export.contract import Contract, contract_path
 from vsemb.export.reference_outputs import compare, golden_images
 from vsemb.export.verify import verify_model
 from vsemb.image.backbones import BackboneConfig
-from vsemb.systems.captions.captioner import Captions
+from vsemb.systems.captions.decoding import Captions
 from vsemb.systems.captions.signature import TIES, ServedCaptioner, golden_pictures
 
 SIGNATURES = {"serving_default", "caption"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import SAME
 from vsemb.errors import InvalidArgumentError
-from vsemb.systems.captions.attentive_rnn import SpatialFeatureEncoder
+from vsemb.systems.captions.multimodal_rnn import SpatialFeatureEncoder
 
 
 def test_by_hand() -> None:

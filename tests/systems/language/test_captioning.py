@@ -22,7 +22,6 @@ from vsemb.systems.captions.captioning import (
     CaptionOptions,
     caption_images,
     caption_split,
-    captioner_of,
     open_captioning_run,
 )
 from vsemb.systems.captions.signature import ServedCaptioner
@@ -43,7 +42,7 @@ def test_language_models_write_for_their_encoder(language_run, tagged_scenes) ->
     ]
     for refused in ({"sample": "random"}, {"max_words": 5}, {"length_penalty": 1.0}):
         with pytest.raises(InvalidArgumentError, match=f"{next(iter(refused))}=.*sc-nlm"):
-            captioner_of(language_run, CaptionOptions(**refused))
+            language_run.recipe.captioner(language_run, CaptionOptions(**refused))
 
 
 def test_a_model_that_sees_no_image_writes_no_captions(tmp_path) -> None:
@@ -75,7 +74,7 @@ def test_a_language_model_writes_by_its_encoder(language_run, tmp_path):
     with pytest.raises(DataError, match="must hold an image network"):
         export_run(run, tmp_path / "captions")
     options = CaptionOptions(n_best=2)
-    captioner = captioner_of(run, options)
+    captioner = run.recipe.captioner(run, options)
     taken = PixelFeatures(BackboneConfig("SmallConvNet"), dim=encoder_of(run).info["feature_dim"])
     facts = {"words": len(run.vocabulary.words), **captioner.facts}
     path = export_savedmodel(ServedCaptioner(captioner, taken, facts), tmp_path / "sc-nlm", card=model_facts(run))

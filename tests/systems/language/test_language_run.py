@@ -19,9 +19,8 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.files import write_json
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
-from vsemb.systems.captions.perplexity import LikelihoodMeasure
 from vsemb.systems.captions.sentences import sentence_batches
-from vsemb.systems.captions.validation import PerplexityValidation
+from vsemb.systems.captions.validation import LikelihoodMeasure, PerplexityValidation
 from vsemb.systems.language.conditioning import (
     check_encoder,
     encoder_of,

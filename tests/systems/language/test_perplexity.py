@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.captions.perplexity import LikelihoodMeasure, PerplexityRow, difference_of, measure_perplexities
 from vsemb.systems.captions.sentences import Sentences, sentence_batches
+from vsemb.systems.captions.validation import LikelihoodMeasure, PerplexityRow, difference_of, measure_perplexities
 from vsemb.systems.language.log_bilinear import LogBilinear
 
 

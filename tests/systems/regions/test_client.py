@@ -18,10 +18,10 @@ from tests.serving.asking import ask
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import ServedModel
-from vsemb.serving import Server
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client, ServingError
 from vsemb.serving.models import LoadedModel
+from vsemb.serving.server import Server
 from vsemb.systems.regions.client import Alignment, alignments_of, to_affinities, to_boxes
 
 PREDICT = "/v1/models/sets:predict"
@@ -35,7 +35,7 @@ def server(region_models):
 
 
 def url_of(server, protocol: str) -> str:
-    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.grpc_port}"
+    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.port}"
 
 
 @pytest.fixture(params=["http", "grpc"])

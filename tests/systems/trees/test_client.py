@@ -17,8 +17,8 @@ from tests.serving.asking import ask
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import ServedModel, export_savedmodel
-from vsemb.serving import Server
 from vsemb.serving.client import Client
+from vsemb.serving.server import Server
 from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts
 from vsemb.systems.trees.signature import TreeInput
 from vsemb.systems.trees.trees import Tree
@@ -52,7 +52,7 @@ def server(parts, tmp_path_factory):
 
 
 def url_of(server, protocol: str) -> str:
-    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.grpc_port}"
+    return f"{protocol}://127.0.0.1:{server.rest_port if protocol == 'http' else server.port}"
 
 
 @pytest.fixture(params=["http", "grpc"])

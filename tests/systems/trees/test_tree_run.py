@@ -23,8 +23,8 @@ from vsemb.runs.searching import Query, embed_text, search_run
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
 from vsemb.search import StaleIndexError
-from vsemb.serving import Server
 from vsemb.serving.client import Client
+from vsemb.serving.server import Server
 from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser
 from vsemb.systems.trees.parses import Parses, write_parses
 from vsemb.systems.trees.trees import Tree, is_parsed

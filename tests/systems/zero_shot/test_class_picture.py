@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.systems.zero_shot.class_picture import SIDE, check_picture, class_points, draw_classes
+from vsemb.systems.zero_shot.recognition import SIDE, check_picture, class_points, draw_classes
 
 
 def two_groups(each: int = 6) -> np.ndarray:

@@ -14,13 +14,13 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.classify import (
+    ClassPrompts,
     class_prompts,
     classify_images,
     classify_split,
     embed_classes,
     read_classes,
 )
-from vsemb.systems.zero_shot.signature import ClassPrompts
 
 TEMPLATES = ["a {}", "there is a {} above"]
 

@@ -13,8 +13,7 @@ from tests.class_scenes import train_on_classes, write_class_scenes
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
-from vsemb.systems.zero_shot.class_picture import SIDE
-from vsemb.systems.zero_shot.recognition import ZeroShotTask
+from vsemb.systems.zero_shot.recognition import SIDE, ZeroShotTask
 from vsemb.text.vocabulary import Vocabulary
 
 

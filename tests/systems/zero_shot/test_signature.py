@@ -17,7 +17,7 @@ from vsemb.export.reference_outputs import golden_texts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer
-from vsemb.systems.zero_shot.signature import ClassNamesInput, ClassPrompts
+from vsemb.systems.zero_shot.classify import ClassNamesInput, ClassPrompts
 from vsemb.systems.zero_shot.text_encoders import CHARACTER_STAGES, AttributeEncoder, ConvolutionalSentenceEncoder
 from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
 

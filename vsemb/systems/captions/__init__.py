@@ -11,12 +11,12 @@ SYSTEM = System(
     parts={
         "task": {
             "captions": "vsemb.systems.captions.recipe",
-            "region-captions": "vsemb.systems.captions.region_recipe",
+            "region-captions": "vsemb.systems.captions.recipe",
         },
-        "image tower": {"snippet-regions": "vsemb.systems.captions.region_recipe"},
+        "image tower": {"snippet-regions": "vsemb.systems.captions.recipe"},
         "decoder": {
             "recurrent": "vsemb.systems.captions.multimodal_rnn",
-            "attentive": "vsemb.systems.captions.attentive_rnn",
+            "attentive": "vsemb.systems.captions.multimodal_rnn",
         },
         "caption validation": dict.fromkeys(("perplexity", "cider"), "vsemb.systems.captions.validation"),
     },

@@ -21,12 +21,12 @@ import tensorflow as tf
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
+from vsemb.parts import Count, require
 from vsemb.runs.run import Run
 from vsemb.search.scan import best_of_blocks
-from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
-from vsemb.systems.captions.captioner import CaptionOptions
+from vsemb.systems.captions.caption_metrics import CaptionMetrics, NearestSentences, TrainingCaptions, evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
-from vsemb.systems.captions.novelty import NearestSentences, TrainingCaptions
+from vsemb.systems.captions.decoding import CaptionOptions
 from vsemb.systems.captions.scene_truth import background_of, has_truth, is_true
 
 _TRAIN = "train"
@@ -156,8 +156,7 @@ def measure_captions(
     """
     if not runs:
         raise invalid_argument("runs", [], "one run or more")
-    if limit is not None and limit < 1:
-        raise invalid_argument("limit", limit, "an integer >= 1")
+    require("limit", limit, Count | None)
     part = dataset.split(split)
     rows = np.arange(len(part) if limit is None else min(limit, len(part)))
     wanted = [part.entries[row]["captions"] for row in rows]

@@ -1,22 +1,29 @@
 """Captions measured in the definitions of the COCO caption evaluation (Chen et al. 2015).
 
 BLEU, ROUGE-L and CIDEr-D are computed by `pycocoevalcap`, the evaluation's own code, and METEOR by its own
-Java program; words are split as there, see `vsemb.systems.captions.caption_tokens`. Beside them stands what
-the captions repeat of those trained on, see `vsemb.systems.captions.novelty`.
+Java program; words are split as there, see `caption_tokens`. Beside them stands what the captions repeat of those
+trained on, see `TrainingCaptions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import importlib.resources
+import math
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from vsemb.errors import DataError, invalid_argument, needs_extra
-from vsemb.systems.captions.caption_tokens import caption_tokens
-from vsemb.systems.captions.meteor import meteor_of_tokens
-from vsemb.systems.captions.novelty import TrainingCaptions
+from vsemb.errors import DataError, invalid_argument, missing_extra, needs_extra, one_line
 from vsemb.text.normalize import words_of
 
 Tokens = dict[int, list[str]]
@@ -192,3 +199,324 @@ def _scorer(module: str, name: str) -> Any:
 
     with needs_extra("pycocoevalcap", "captions"):
         return getattr(importlib.import_module(f"pycocoevalcap.{module}"), name)
+
+
+_METEOR = "meteor-1.5.jar"
+_METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")  # As the COCO evaluation calls it.
+_JAVA = ("-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en")
+# Seconds without an answer: the first one comes when the tables are read, ten seconds on an idle machine.
+_PATIENCE = 300.0
+
+
+def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, np.ndarray]:
+    """Computes METEOR 1.5 (Denkowski and Lavie 2014), by the Java program that comes with `pycocoevalcap`.
+
+    Args:
+        candidates: the caption of each image, tokenised (`caption_tokens`), words
+            joined by single spaces.
+        references: the references of each image, the same way.
+
+    Returns:
+        corpus: the score of all, in [0, 1], which is not the mean of each.
+        each: (images,) float64.
+
+    Raises:
+        DataError: without Java, or if the Java program fails or stops answering.
+        MissingExtraError: if `pycocoevalcap` is not installed.
+
+    Example:
+
+        score, each = meteor_of_tokens(["a dog runs"], [["a dog is running", "the dog runs"]])
+    """
+    with _program() as process:
+        statistics = [
+            _ask(process, " ||| ".join(["SCORE", *map(_one_line, texts), _one_line(candidate)]))
+            for candidate, texts in zip(candidates, references, strict=True)
+        ]
+        first = _ask(process, " ||| ".join(["EVAL", *statistics]))
+        answers = [first, *(_ask(process) for _ in candidates)]
+    try:
+        *each, corpus = map(float, answers)
+    except ValueError as error:
+        raise DataError(f"METEOR answered no numbers: {one_line(' '.join(answers), 100)}") from error
+    return corpus, np.asarray(each, np.float64)
+
+
+def _one_line(text: str) -> str:
+    # What the program takes for the end of a caption or of a line.
+    return " ".join(text.replace("|||", " ").encode(errors="replace").decode().split())
+
+
+def _command() -> list[str]:
+    """Returns how the program is started."""
+    try:
+        jar = importlib.resources.files("pycocoevalcap") / "meteor" / _METEOR
+    except ModuleNotFoundError as error:
+        raise missing_extra("pycocoevalcap", "captions") from error
+    java = shutil.which("java")
+    if java is None:
+        raise DataError("It needs Java, and there is no `java` on the PATH; install a Java runtime.")
+    if not jar.is_file():
+        raise DataError(f"The installed pycocoevalcap is without {_METEOR}; install pycocoevalcap again.")
+    return [java, *_JAVA, "-jar", str(jar), *_METEOR_OPTIONS]
+
+
+@contextlib.contextmanager
+def _program() -> Iterator[subprocess.Popen[bytes]]:
+    """Starts the program and ends it, whatever happens in between."""
+    try:
+        process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError as error:
+        raise DataError(f"Java does not start: {error.strerror}.") from error
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _ask(process: subprocess.Popen[bytes], line: str | None = None) -> str:
+    """Writes a line to the program, if there is one, and returns the next line it answers."""
+    assert process.stdin is not None and process.stdout is not None
+    # Reading with a time limit: the end of the program is the end of what is read.
+    began, late = time.monotonic(), threading.Timer(_PATIENCE, process.kill)
+    late.start()
+    try:
+        if line is not None:
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+        answer = process.stdout.readline()
+    except OSError:
+        answer = b""
+    finally:
+        late.cancel()
+    if answer:
+        return answer.decode(errors="replace").strip()
+    if time.monotonic() - began >= _PATIENCE:
+        raise DataError(f"Its Java program gave no answer for {_PATIENCE:g} seconds.")
+    raise DataError("Its Java program ended early; it needs 2 GB of memory and Java 8 or later: java -version")
+
+
+_ASCII = str.maketrans({"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "--", "—": "--", "…": "...", "\0": " "})
+_DOUBLE_QUOTES = re.compile("[\"“”„«»]|``|''")
+_BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
+
+# Tokens that do not count: the list of the COCO evaluation, as far as it is met there. Its brackets are not,
+# since it writes them in capitals and looks them up in lower-cased text; so brackets count.
+_DROPPED = frozenset(["'", "`", ".", "?", "!", ",", ":", "-", "--", ";"])
+
+# Words that the treebank writes as two.
+_SPLIT = {
+    "cannot": "can not",
+    "gonna": "gon na",
+    "gotta": "got ta",
+    "wanna": "wan na",
+    "gimme": "gim me",
+    "lemme": "lem me",
+    "'tis": "'t is",
+    "'twas": "'t was",
+}
+
+# Words whose full stop belongs to them.
+_ABBREVIATIONS = (
+    *("mr", "mrs", "ms", "dr", "prof", "rev", "gen", "sgt", "capt", "lt", "col", "gov", "sen", "st", "jr"),
+    *("sr", "inc", "co", "corp", "ltd", "vs", "etc", "ave", "mt", "ft", "blvd", "dept", "approx"),
+)
+
+_TOKEN = re.compile(
+    rf"""
+      (?:{"|".join(_ABBREVIATIONS)})\.(?!\w)  # mr.
+    | (?:[^\W\d_]\.)+(?!\w)                   # u.s.
+    | '(?:tis|twas)\b
+    | '?n'(?!\w)                              # rock 'n' roll
+    | '(?:s|m|d|re|ve|ll|em|til|cause)\b  # what stands apart from its word
+    | n't\b
+    | (?-i:[A-Z]+&[A-Z]+)                     # A&M, where small letters would be three words
+    | \d+(?:[.,:/]\d+)+                       # 3,000 and 5:30
+    # A word: t-shirt, o'clock, end.of, black/white; don't, dog's and we'll are cut in front of their end.
+    | \w(?:(?!n't\b)\w)*(?:[-./@](?=\w)(?:(?!n't\b)\w)+|'(?!(?:s|m|d|re|ve|ll)\b)(?=\w\w)\w+)*
+    | ---*
+    | \.\.\.*
+    | [!?]+
+    | \S
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def caption_tokens(text: str) -> list[str]:
+    """Splits a caption into the words that metrics count, without Java.
+
+    The evaluation of COCO captions tokenises candidates and references by Stanford's PTBTokenizer, a Java program:
+    words of the Penn treebank in lower case, without punctuation. Here the same is done by regular expressions, and
+    never by Java, so that a score does not depend on what is installed where it is measured. The two split each of the
+    35,000 captions of Flickr8k's train and val alike.
+
+    Lower case; `don't` is `do n't` and `dog's` is `dog 's`; words with hyphens stay whole; punctuation goes.
+
+    Args:
+        text: a caption.
+
+    Returns:
+        its words, none of them empty or with white space; no words for a caption without any.
+
+    Example:
+
+    >>> caption_tokens("The dog's T-shirt isn't red, it's blue!")
+    ['the', 'dog', "'s", 't-shirt', 'is', "n't", 'red', 'it', "'s", 'blue']
+    """
+    text = _DOUBLE_QUOTES.sub(" ", text.translate(_ASCII))
+    tokens = []
+    for token in map(str.lower, _TOKEN.findall(text)):
+        if token in _DROPPED or not token.strip("."):
+            continue
+        tokens += _SPLIT.get(token, _BRACKETS.get(token, token)).split()
+    return tokens
+
+
+class NearestSentences(NamedTuple):
+    """The training sentence most similar to each caption.
+
+    Attributes:
+        rows: (captions,) int64, the first of equally similar ones; -1 where none shares a word.
+        similarities: (captions,) float64, the cosine, in [0, 1].
+    """
+
+    rows: np.ndarray
+    similarities: np.ndarray
+
+
+class TrainingCaptions:
+    """The captions a model was trained on, to compare others with.
+
+    They are compared as the words that models read and write, see `vsemb.text.normalize.split_words`: no model can
+    write the hyphens and apostrophes of those trained on.
+
+    Args:
+        captions: raw, one or more.
+
+    Raises:
+        InvalidArgumentError: for none.
+
+    Example:
+
+    >>> train = TrainingCaptions(["two cats sleep", "A dog runs fast.", "a cat"])
+    >>> train.novelty(["a dog runs fast", "a dog runs"]), train.vocabulary
+    (50.0, 8)
+    >>> nearest = train.nearest(["a dog runs"])
+    >>> train.captions[nearest.rows[0]], nearest.similarities.round(2).tolist()
+    ('A dog runs fast.', [0.83])
+    """
+
+    def __init__(self, captions: Sequence[str]) -> None:
+        if isinstance(captions, str) or not len(captions):
+            raise invalid_argument("captions", captions, "training captions, one or more")
+        self.captions = captions
+        self._words = [tuple(words) for words in words_of(captions)]
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Number of distinct words."""
+        return len({word for words in self._words for word in words})
+
+    @cached_property
+    def _known(self) -> set[tuple[str, ...]]:
+        return set(self._words)
+
+    def novelty(self, captions: Sequence[str]) -> float:
+        """Returns the percent of captions that are no training caption, compared as words.
+
+        Args:
+            captions: raw, one or more.
+
+        Raises:
+            InvalidArgumentError: for none.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog"]).novelty(["A dog!", "dogs"])
+        50.0
+        """
+        if isinstance(captions, str) or not len(captions):
+            raise invalid_argument("captions", captions, "captions, one or more")
+        return 100 * float(np.mean([tuple(words) not in self._known for words in words_of(captions)]))
+
+    def nearest(self, captions: Sequence[str]) -> NearestSentences:
+        """Finds the training sentence most similar to each caption by its words.
+
+        Similarity is the cosine of tf-idf vectors over words and pairs of adjacent words, where idf is
+        1 + ln(n / df) for a feature that df of the n training sentences have.
+
+        Args:
+            captions: raw.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog", "the dog"]).nearest(["the dog runs", "cats"]).rows.tolist()
+        [1, -1]
+        """
+        numbers, sentences, weights, bounds, _ = self._index
+        found = np.full(len(captions), -1, np.int64)
+        similarities = np.zeros(len(captions))
+        for row, vector in enumerate(map(self._vector, words_of(captions))):
+            scores = np.zeros(len(self.captions))
+            for feature, weight in vector.items():
+                number = numbers.get(feature)
+                if number is not None:
+                    own = slice(bounds[number], bounds[number + 1])
+                    scores[sentences[own]] += weight * weights[own]
+            best = int(scores.argmax())
+            if scores[best] > 0:
+                # Rounding may leave a copy above 1.
+                found[row], similarities[row] = best, min(scores[best], 1.0)
+        return NearestSentences(found, similarities)
+
+    def similarities(self, captions: Sequence[str]) -> np.ndarray:
+        """Returns how similar captions are to one another, see `nearest`: (captions, captions) float64.
+
+        Args:
+            captions: raw.
+
+        Example:
+
+        >>> TrainingCaptions(["a dog", "a cat"]).similarities(["a dog", "a dog", "cats"]).round(6).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+        """
+        vectors = [self._vector(words) for words in words_of(captions)]
+        return np.array(
+            [
+                [sum(weight * other.get(feature, 0.0) for feature, weight in one.items()) for other in vectors]
+                for one in vectors
+            ]
+        )
+
+    def _vector(self, words: Sequence[str]) -> dict[object, float]:
+        """Returns the weights of a caption's features, scaled to length 1."""
+        numbers, _, _, _, idf = self._index
+        unseen = 1 + math.log(len(self.captions))
+        weights: dict[object, float] = {}
+        for feature in (*words, *pairwise(words)):
+            number = numbers.get(feature)
+            weights[feature] = weights.get(feature, 0.0) + (unseen if number is None else float(idf[number]))
+        length = math.hypot(*weights.values())
+        return {feature: weight / length for feature, weight in weights.items()}
+
+    @cached_property
+    def _index(self) -> tuple[dict[object, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Which sentences have a feature: numbers, sentences and weights by feature, their bounds, idf."""
+        numbers: dict[object, int] = {}
+        flat: list[int] = []
+        lengths = []
+        for words in self._words:
+            features = (*words, *pairwise(words))
+            flat += [numbers.setdefault(feature, len(numbers)) for feature in features]
+            lengths.append(len(features))
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        pairs, counts = np.unique(np.asarray(flat, np.int64) * len(lengths) + rows, return_counts=True)
+        found, sentences = np.divmod(pairs, len(lengths))
+        frequencies = np.bincount(found, minlength=len(numbers))
+        idf = 1 + np.log(len(lengths) / np.maximum(frequencies, 1))
+        weights = counts * idf[found]
+        norms = np.sqrt(np.bincount(sentences, weights=weights**2, minlength=len(lengths)))
+        bounds = np.concatenate([[0], np.cumsum(frequencies)])
+        return numbers, sentences, weights / norms[sentences], bounds, idf

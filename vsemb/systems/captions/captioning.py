@@ -19,7 +19,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, printable
 from vsemb.runs.images import find_key, read_image_file
 from vsemb.runs.run import Run, read_recipe
-from vsemb.systems.captions.captioner import Captioner, CaptionOptions, Captions
+from vsemb.systems.captions.decoding import Captioner, CaptionOptions, Captions
 from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.task import NextWordTask
 
@@ -51,15 +51,6 @@ def open_captioning_run(path: str | os.PathLike[str]) -> Run:
     )
 
 
-def captioner_of(run: Run, options: CaptionOptions = _DEFAULT) -> Captioner:
-    """Returns what writes captions of a run's images; images are rows of its model's input.
-
-    Raises:
-        InvalidArgumentError: for an option out of range, or one that the run does not read.
-    """
-    return run.recipe.captioner(run, options)
-
-
 class CaptionWriter:
     """A run and its captioner, compiled once and asked often.
 
@@ -68,7 +59,7 @@ class CaptionWriter:
         options: how captions are looked for.
 
     Raises:
-        InvalidArgumentError: as `captioner_of`.
+        InvalidArgumentError: for an option out of range, or one that the run does not read.
 
     Example:
 
@@ -77,7 +68,8 @@ class CaptionWriter:
     """
 
     def __init__(self, run: Run, options: CaptionOptions = _DEFAULT) -> None:
-        self.run, self.captioner = run, captioner_of(run, options)
+        self.run = run
+        self.captioner: Captioner = run.recipe.captioner(run, options)
         #: The run that says how images become what the captioner reads.
         self.images: Run = run.recipe.image_run(run)
         self._compiled: Callable[[tf.Tensor], Captions] | None = None
@@ -187,7 +179,7 @@ def caption_split(
         For each image its captions with their log-probabilities, best first.
 
     Raises:
-        InvalidArgumentError: as `captioner_of`.
+        InvalidArgumentError: for an option out of range, or one that the run does not read.
         DataError: if run and dataset do not fit, or the split is not there.
 
     Example:
@@ -249,7 +241,7 @@ def caption_images(
         options: how captions are looked for.
 
     Raises:
-        InvalidArgumentError: as `captioner_of`.
+        InvalidArgumentError: for an option out of range, or one that the run does not read.
 
     Example:
 

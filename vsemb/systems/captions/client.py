@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from vsemb.errors import invalid_argument
-from vsemb.serving.client import Client, TensorInfo, is_integer, to_images
+from vsemb.parts import Range, at_least, between, require
+from vsemb.serving.client import Client, TensorInfo, to_images
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,6 @@ def check_n(n: int | None, outputs: Mapping[str, TensorInfo]) -> None:
     """
     shape = outputs["captions"].shape
     most = shape[1] if shape is not None and len(shape) == 2 else None
-    if n is not None and not is_integer(n, 1, math.inf if most is None else most):
-        allowed = "an integer >= 1" if most is None else f"an integer from 1 to {most}"
-        raise invalid_argument("n", n, allowed, "How many captions an image gets is fixed by: vsemb export --n-best")
+    span = at_least(1) if most is None else between(1, most)
+    allowed = f"{span.allowed}; how many captions an image gets is fixed by: vsemb export --n-best"
+    require("n", n, Annotated[int, Range(allowed, span.holds)] | None)

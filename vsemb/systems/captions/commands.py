@@ -24,7 +24,7 @@ from vsemb.systems.regions.commands import box_text, check_files, save_files
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
     from vsemb.systems.captions.caption_measure import CaptionTable
-    from vsemb.systems.captions.perplexity import PerplexityRow
+    from vsemb.systems.captions.validation import PerplexityRow
 
 _SEARCH = ("beam", "n_best", "length_penalty", "max_words", "candidates")
 _RECIPES = ("vsemb.systems.captions.task:NextWordTask",)
@@ -155,7 +155,7 @@ def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
         InvalidArgumentError: for a run that writes no captions, or a precision for one that does.
     """
     from vsemb.errors import invalid_argument
-    from vsemb.systems.captions.captioner import CaptionOptions
+    from vsemb.systems.captions.decoding import CaptionOptions
     from vsemb.systems.captions.task import NextWordTask
 
     given = {name: value for name, value in picked(arguments, *_SEARCH).items() if value is not None}
@@ -271,7 +271,7 @@ def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str
     """Measure the perplexity of the captions of a split."""
     from vsemb.errors import DataError
     from vsemb.runs.run import Run
-    from vsemb.systems.captions.perplexity import difference_of, measure_perplexities
+    from vsemb.systems.captions.validation import difference_of, measure_perplexities
 
     runs = [opened, *map(Run.open, arguments.beside)]
     for run in runs:
@@ -290,7 +290,7 @@ def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str 
     """Lays out perplexities, a row per run or baseline.
 
     Args:
-        rows: see `vsemb.systems.captions.perplexity.measure_perplexities`.
+        rows: see `vsemb.systems.captions.validation.measure_perplexities`.
         split: its name.
         difference: why the rows do not compare, if they do not.
     """

@@ -8,14 +8,14 @@
 | section 3.2 | the cost, -log p of every word and END | `vsemb.systems.captions.next_word.NextWordCrossEntropy` |
 | section 3.2 | START, END, beam search | `vsemb.systems.captions.decoding` |
 | section 3.3 | b_o starts at log frequencies | `vsemb.systems.captions.next_word.frequency_bias` |
-| 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.cut_snippets` |
+| 10-12 | captions cut into snippets of regions | `vsemb.systems.captions.snippets` |
 
 Variant `paper` is sections 3.2 and 3.3: 512 units with ReLU, the image at the first step alone, RMSprop, batches of
 100, gradients cut elementwise at 5, dropout everywhere but in the recurrence, words seen at least five times. Variant
 `tuned` (the default) keeps all of that and has an LSTM in the place of equation 14, where the image goes to all gates
 (`--set decoder.cell=gru` for a GRU), dropout on the image too, and Adam for RMSprop, at a rate that falls to 0 over 12
 epochs. Variant `attention` looks at the grid cells of the image's map again at every word
-(`vsemb.systems.captions.attentive_rnn.AttentiveRNN`; Xu et al. 2015, arXiv:1502.03044, Luong et al. 2015,
+(`vsemb.systems.captions.multimodal_rnn.AttentiveRNN`; Xu et al. 2015, arXiv:1502.03044, Luong et al. 2015,
 arXiv:1508.04025), so it trains the image network too: a small one, or another with `--fine-tune`; and it wants many
 images. It is smaller and its batches are, since it is steps that teach a network to see. Deviations and gaps we filled:
 
@@ -41,10 +41,14 @@ from vsemb.encoders.image import Affine, NoProjection
 from vsemb.encoders.text_encoder import WordVectors
 from vsemb.recipes.schema import Training
 from vsemb.recipes.towers import Features, Pixels
-from vsemb.systems.captions.attentive_rnn import AttentiveDecoder
-from vsemb.systems.captions.multimodal_rnn import RecurrentDecoder
-from vsemb.systems.captions.recipe import Captioning, CaptionText, PairBatchesOfCaptions
-from vsemb.systems.captions.region_recipe import RegionCaptioning, SnippetRegions
+from vsemb.systems.captions.multimodal_rnn import AttentiveDecoder, RecurrentDecoder
+from vsemb.systems.captions.recipe import (
+    Captioning,
+    CaptionText,
+    PairBatchesOfCaptions,
+    RegionCaptioning,
+    SnippetRegions,
+)
 from vsemb.systems.captions.task import WordBatches
 from vsemb.text.tokenizers import Words
 from vsemb.training.optimizers import Adam, Cosine, RMSprop

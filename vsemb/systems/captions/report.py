@@ -10,16 +10,16 @@ import numpy as np
 from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
+from vsemb.parts import Count, require
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
-from vsemb.systems.captions.caption_metrics import CaptionMetrics, evaluate_captions
+from vsemb.systems.captions.caption_metrics import CaptionMetrics, TrainingCaptions, evaluate_captions
 from vsemb.systems.captions.captioning import Written, caption_split
-from vsemb.systems.captions.novelty import TrainingCaptions
+from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.captions.region_captions import caption_regions
-from vsemb.systems.captions.region_recipe import RegionCaptioning
 from vsemb.systems.captions.task import NextWordTask
 
 # Images captioned where each takes seconds, unless more are asked for.
@@ -63,8 +63,7 @@ def sections(view: View) -> list[Section]:
     if view.arithmetic:
         raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for a run that writes captions")
     limit = view.options.get("limit")
-    if limit is not None and limit < 1:
-        raise invalid_argument("limit", limit, "an integer >= 1")
+    require("limit", limit, Count | None)
     templates = page_template(__package__, "report.html.jinja").module
     order = np.random.default_rng(view.seed).permutation(len(part))
     rows = order[: limit or (_SLOW if run.recipe.ranks_candidates else None)]

@@ -23,7 +23,7 @@ from vsemb.export.reference_outputs import Arrays, Tie, golden_images
 from vsemb.image.decode import MAX_PIXELS
 
 if TYPE_CHECKING:
-    from vsemb.systems.captions.captioner import Captioner
+    from vsemb.systems.captions.decoding import Captioner
 
 # Golden pictures that are good ones, and how many are looked at until so many are found.
 _PICTURES, _LOOKED_AT = 2, 12
@@ -38,7 +38,7 @@ class ServedCaptioner(Exportable):
 
     Args:
         captioner: takes images as a model does, (batch, ...) float32, and gives
-            `vsemb.systems.captions.captioner.Captions` of as many columns as its `n_best`; works in a graph.
+            `vsemb.systems.captions.decoding.Captions` of as many columns as its `n_best`; works in a graph.
         image_input: from bytes to those images, one row an image.
         facts: how it writes, for the contract and the model card: `words`, how many it knows, and `beam`,
             `length_penalty`, `max_words` or `candidates`, whatever of them it has.

@@ -13,12 +13,11 @@ from vsemb.parts import Count, NonNegative, Part
 from vsemb.recipes.retrieval import described, first_captions
 from vsemb.recipes.schema import Job, Recipe
 from vsemb.runs.run import Run
-from vsemb.systems.captions.captioner import Captioner, CaptionOptions
+from vsemb.systems.captions.decoding import Captioner, CaptionOptions
 from vsemb.systems.captions.next_word import NextWordCrossEntropy
-from vsemb.systems.captions.perplexity import Likelihood
 from vsemb.systems.captions.sentences import Sentences
 from vsemb.systems.captions.signature import ServedCaptioner
-from vsemb.systems.captions.validation import Perplexity
+from vsemb.systems.captions.validation import Likelihood, Perplexity
 from vsemb.text.tokenizers import Words
 
 

@@ -20,8 +20,7 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument
 from vsemb.models import DualEncoder
 from vsemb.parts import NonNegative, Part
-from vsemb.systems.captions.captioner import Captioner, Captions, detokenize
-from vsemb.systems.captions.decoding import SearchOptions, beam_search
+from vsemb.systems.captions.decoding import Captioner, Captions, SearchOptions, beam_search, detokenize
 from vsemb.systems.captions.next_word import NextWordModel
 from vsemb.systems.language.kneser_ney import KneserNeyTrigram
 from vsemb.text.vocabulary import Vocabulary

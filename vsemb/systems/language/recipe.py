@@ -21,11 +21,10 @@ from vsemb.data.batches import BatchSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
 from vsemb.runs.run import Run
-from vsemb.systems.captions.captioner import Captioner, CaptionOptions
-from vsemb.systems.captions.perplexity import Likelihood, LikelihoodMeasure
+from vsemb.systems.captions.decoding import Captioner, CaptionOptions
 from vsemb.systems.captions.sentences import SentenceBatches, Sentences, sentence_batches
 from vsemb.systems.captions.task import CaptionBatches, NextWordJob, NextWordTask
-from vsemb.systems.captions.validation import PerplexityValidation
+from vsemb.systems.captions.validation import Likelihood, LikelihoodMeasure, PerplexityValidation
 from vsemb.systems.language.conditioning import (
     ENCODER,
     check_encoder,

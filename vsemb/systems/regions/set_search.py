@@ -23,8 +23,8 @@ from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import captions_read, index_items, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
+from vsemb.search.index import items_are_images
 from vsemb.search.scan import best_of
-from vsemb.search.source import items_are_images
 
 # Numbers in a block of embeddings, or of the features they are made from, and captions in one.
 _BLOCK, _TEXTS = 1 << 23, 512

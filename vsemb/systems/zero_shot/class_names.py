@@ -107,7 +107,7 @@ class ClassNames(TokenizerPart, kind="classes"):
         return ClassTokenizer(vocabulary)
 
     def text_input(self, tokenizer: ClassTokenizer, reader: TextReader) -> Any:
-        from vsemb.systems.zero_shot.signature import ClassNamesInput
+        from vsemb.systems.zero_shot.classify import ClassNamesInput
 
         return ClassNamesInput(tokenizer)
 

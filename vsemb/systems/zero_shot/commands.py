@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import (
@@ -130,7 +131,7 @@ def _classify(arguments: argparse.Namespace) -> int:
                 f"\naccuracy {found.accuracy:.1f} % (mean over classes), {found.accuracy_images:.1f} % (plain), "
                 f"of the {found.labelled} of {found.images} images whose class is among these"
             )
-        measured, status = found.to_json(), 0
+        measured, status = asdict(found), 0
     templates = arguments.template or ["{}"]
     save_json(arguments, {"classes": list(prompts.names), "templates": templates, **measured})
     return status
@@ -170,8 +171,9 @@ def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str,
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
     """Refuses what cannot be measured or drawn before anything is."""
     from vsemb.errors import invalid_argument
+    from vsemb.parts import require
     from vsemb.systems.zero_shot.class_names import ClassTokenizer
-    from vsemb.systems.zero_shot.metrics import check_seed
+    from vsemb.systems.zero_shot.metrics import Seed
     from vsemb.systems.zero_shot.recognition import ZeroShotTask
 
     shares = arguments.typos or []
@@ -181,7 +183,7 @@ def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
     if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
         fix = "It reads no text, so there is nothing to mistype."
         raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
-    check_seed(arguments.seed)
+    require("seed", arguments.seed, Seed)
     task = ZeroShotTask(opened, opened.open_data(arguments.data), arguments.split, seen=arguments.seen)
     if arguments.picture is not None:
         task.check_drawable(arguments.picture)

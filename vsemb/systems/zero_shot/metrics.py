@@ -9,37 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from keras import ops
 
 from vsemb.errors import DataError, invalid_argument
+from vsemb.parts import Count, Range, require
 from vsemb.similarities import Similarity
 
 # Scores held at a time.
 _SCORES = 1 << 22
 #: Numbers of texts per class in figure 4b.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
-# What NumPy's and scikit-learn's generators both take.
-_SEEDS = 1 << 32
-
-
-def check_seed(seed: int) -> None:
-    """Refuses what is no seed.
-
-    Args:
-        seed: of draws or of a layout.
-
-    Raises:
-        InvalidArgumentError: unless it is from 0 to 2**32 - 1.
-
-    Example:
-
-    >>> check_seed(7)
-    """
-    if not 0 <= seed < _SEEDS:
-        raise invalid_argument("seed", seed, "an integer from 0 to 2**32 - 1")
+#: What NumPy's and scikit-learn's generators both take.
+Seed = Annotated[int, Range("an integer from 0 to 2**32 - 1", lambda value: 0 <= value < 1 << 32)]
 
 
 @dataclass(frozen=True)
@@ -281,8 +265,7 @@ def evaluate_zero_shot(
     >>> metrics.top1, round(metrics.top1_images, 1), metrics.chance
     (75.0, 66.7, 50.0)
     """
-    if top < 1:
-        raise invalid_argument("top", top, "an integer >= 1")
+    require("top", top, Count)
     if not len(names):
         raise DataError("There are no classes to measure.")
     image_classes, text_classes = (np.asarray(classes, np.int64) for classes in (image_classes, text_classes))
@@ -371,11 +354,10 @@ def text_curve(
         points = text_curve(lambda rows: evaluate_zero_shot(..., texts[rows], classes[rows], ...), classes)
         print([(point.texts, point.top1, point.top1_deviation) for point in points])
     """
-    if repeats < 1:
-        raise invalid_argument("repeats", repeats, "an integer >= 1")
+    require("repeats", repeats, Count)
+    require("seed", seed, Seed)
     if any(count < 1 for count in counts):
         raise invalid_argument("counts", list(counts), "integers >= 1")
-    check_seed(seed)
     # All texts come first, since that checks what is given.
     everything = measure(np.arange(len(text_classes)))
     generator = np.random.default_rng(seed)

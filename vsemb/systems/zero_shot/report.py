@@ -5,7 +5,7 @@ from __future__ import annotations
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.report.page import MEASURED, Section, View
 from vsemb.runs.templates import page_template
-from vsemb.systems.zero_shot.metrics import ZeroShotMetrics, evaluate_zero_shot
+from vsemb.systems.zero_shot.metrics import evaluate_zero_shot
 
 
 def sections(view: View) -> list[Section]:
@@ -19,9 +19,6 @@ def sections(view: View) -> list[Section]:
     names, classes = space.part.class_ids()
     grouped = (space.images, classes, space.texts, classes[space.text_rows])
     found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
+    summary = f"{found.top1_images:.0f} % of {found.images:,} images are recognised among {found.classes:,} classes."
     template = page_template(__package__, "report.html.jinja")
-    return [Section(MEASURED, template.render(recognition=found), summary=_summary(found))]
-
-
-def _summary(found: ZeroShotMetrics) -> str:
-    return f"{found.top1_images:.0f} % of {found.images:,} images are recognised among {found.classes:,} classes."
+    return [Section(MEASURED, template.render(recognition=found), summary=summary)]

@@ -212,14 +212,10 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
     if not values.is_file():
         return None, []
     classes = _numbered(root / "classes.txt")
-    rows = []
-    for number, line in enumerate(text_lines(values), 1):
-        if not line.strip():
-            continue
-        try:
-            rows.append([float(value) / 100 for value in line.split()])
-        except ValueError as error:
-            raise DataError(f"{values}, line {number}: not numbers ({error}).") from error
+    try:
+        rows = np.loadtxt(text_lines(values), comments=None, ndmin=2) / 100
+    except ValueError as error:
+        raise DataError(f"{values} holds more than rows of numbers, all of one length: {error}.") from error
     if len(rows) != len(classes):
         raise DataError(f"{values} has {len(rows)} lines for the {len(classes)} classes of classes.txt.")
     files = [root / "classes.txt", values]
@@ -232,9 +228,7 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
         names = _numbered(found)
         files.append(found)
     return (
-        ClassAttributes(
-            tuple(names), {class_name(name): np.array(row) for name, row in zip(classes, rows, strict=True)}
-        ),
+        ClassAttributes(tuple(names), {class_name(name): row for name, row in zip(classes, rows, strict=True)}),
         files,
     )
 

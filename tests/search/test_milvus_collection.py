@@ -14,7 +14,7 @@ pytest.importorskip("milvus_lite")
 
 from vsemb.errors import DataError
 from vsemb.search import IndexSettings, IndexSource, read_index, write_index
-from vsemb.search.backends.milvus_collection import TOKEN, MilvusCollection
+from vsemb.search.backends import TOKEN, MilvusCollection
 
 SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
 

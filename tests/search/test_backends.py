@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from vsemb.errors import DataError, InvalidArgumentError, MissingExtraError
-from vsemb.search.backends import BACKENDS, NAMES
-from vsemb.search.backends.codes import bit_thresholds, pack_bits
+from vsemb.search.backends import BACKENDS, NAMES, bit_thresholds, pack_bits
 
 NEEDS = {"faiss": "faiss", "scann": "scann", "milvus": "milvus_lite"}
 
