@@ -88,15 +88,15 @@ def test_images_are_bytes_or_paths(client, scenes, tmp_path):
 
 
 def test_systems_add_methods(client, monkeypatch):
-    methods = {"label": "tests.serving.test_client:label"}
+    methods = {"mark": "tests.serving.test_client:mark"}
     monkeypatch.setattr("vsemb.registry.entries", lambda name: methods if name == "client_methods" else {})
-    asked = client.label(3, more=4)
-    assert asked == (client, 3, 4) and "label" in dir(client) and "encode_text" in dir(client)
-    with pytest.raises(AttributeError, match="'Client' object has no attribute 'labels'"):
-        client.labels  # noqa: B018
+    asked = client.mark(3, more=4)
+    assert asked == (client, 3, 4) and "mark" in dir(client) and "encode_text" in dir(client)
+    with pytest.raises(AttributeError, match="'Client' object has no attribute 'marks'"):
+        client.marks  # noqa: B018
 
 
-def label(client: Client, value: int, more: int) -> tuple:
+def mark(client: Client, value: int, more: int) -> tuple:
     """A method that a system adds."""
     return client, value, more
 
