@@ -95,7 +95,9 @@ class Modes:
     def __init__(
         self, parser: argparse.ArgumentParser, command: str, own: Mode | None = None, *, word: str | None = None
     ) -> None:
-        named: dict[str, Mode] = {name: registry.load(mode) for name, mode in registry.modes(command).items()}
+        named: dict[str, Mode] = {
+            name: registry.load(mode) for name, mode in registry.entries("modes", command).items()
+        }
         self.modes = {"": own, **named} if own is not None else named
         self._names, self._word = list(named), word
         # Name of an argument -> the mode that it belongs to, and itself.
@@ -304,13 +306,11 @@ def say_store(store: Any, **more: str) -> dict[str, Any]:
     }
     for name, value in lines.items():
         print(f"{name:<13}{value}")
-    return {
-        "fingerprint": store.fingerprint,
-        "directory": str(store.directory),
-        "shape": list(store.shape),
-        "images_computed": store.images_computed,
-        "images_per_second": speed,
-    }
+    return {**_store_values(store), "images_computed": store.images_computed, "images_per_second": speed}
+
+
+def _store_values(store: Any) -> dict[str, Any]:
+    return {"fingerprint": store.fingerprint, "shape": list(store.shape), "directory": str(store.directory)}
 
 
 def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]:
@@ -326,7 +326,7 @@ def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]
     """
     if not stores:
         raise DataError(f"{data} has no {kind} that could be verified. Make them first: vsemb {kind} {data}")
-    found = [{"fingerprint": s.fingerprint, "shape": list(s.shape), "directory": str(s.directory)} for s in stores]
+    found = [_store_values(store) for store in stores]
     rows = [[each["fingerprint"], " x ".join(map(str, each["shape"])), each["directory"]] for each in found]
     print(table(["as written", "shape", "where"], rows, text=(0, 1, 2)))
     return {"verified": found}

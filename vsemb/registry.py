@@ -242,13 +242,22 @@ def load(reference: str) -> Any:
     return found[key] if key else found
 
 
-def entries(name: str) -> dict[str, Any]:
-    """Merges one of the mappings of all systems.
+def entries(name: str, group: str | None = None) -> dict[str, Any]:
+    """Merges one of the mappings of all systems, those of the base first.
 
     Args:
         name: attribute of `System`, e.g. `"recipes"`.
+        group: key of an attribute whose values are mappings, e.g. a subcommand of `"modes"`.
+
+    Example:
+
+    >>> entries("modes", "evaluate")["retrieval"]
+    'vsemb.cli.evaluate:RETRIEVAL'
     """
-    return {key: value for system in systems() for key, value in getattr(system, name).items()}
+    mappings = [getattr(system, name) for system in systems()]
+    if group is not None:
+        mappings = [mapping.get(group, {}) for mapping in mappings]
+    return {key: value for mapping in mappings for key, value in mapping.items()}
 
 
 def references(name: str) -> list[str]:
@@ -260,17 +269,6 @@ def references(name: str) -> list[str]:
     return [reference for system in systems() for reference in getattr(system, name)]
 
 
-def modes(command: str) -> dict[str, str]:
-    """Returns the modes of a subcommand, name -> reference, those of the base first.
-
-    Example:
-
-    >>> modes("evaluate")["retrieval"]
-    'vsemb.cli.evaluate:RETRIEVAL'
-    """
-    return {name: module for system in systems() for name, module in system.modes.get(command, {}).items()}
-
-
 def kinds(family: str) -> list[str]:
     """Returns the kinds of a family of parts, those of the base first.
 
@@ -279,7 +277,8 @@ def kinds(family: str) -> list[str]:
     >>> kinds("similarity")[:3]
     ['cosine', 'dot', 'order']
     """
-    declared = [kind for system in systems() for kind in system.parts.get(family, {})]
+    # First, since a file that is loaded as a system registers its classes.
+    declared = entries("parts", family)
     loaded = [kind for of, kind in _CLASSES if of == family]
     return list(dict.fromkeys([*declared, *loaded]))
 
@@ -297,7 +296,7 @@ def find_part(family: str, kind: str, path: str) -> type:
         DataError: if the module that a system declares for the kind does not define it.
     """
     if (family, kind) not in _CLASSES:
-        modules = {kind: name for system in systems() for kind, name in system.parts.get(family, {}).items()}
+        modules = entries("parts", family)
         if kind not in modules:
             error = unknown_name(path, kind, kinds(family))
             fix = f"A part of your own: name its module or file in {VARIABLE}."

@@ -69,7 +69,7 @@ def test_protocols_that_cannot_be_are_refused_before_anything_is_embedded(tiny_r
 
 
 def test_protocols_refuse_runs_that_they_do_not_measure(tiny_run, capsys):
-    for name, module in registry.modes("evaluate").items():
+    for name, module in registry.entries("modes", "evaluate").items():
         if not registry.load(module).measures(tiny_run.recipe):
             assert main(["evaluate", str(tiny_run.path), f"--{name}"]) == 1
             error = capsys.readouterr().err
@@ -79,4 +79,4 @@ def test_protocols_refuse_runs_that_they_do_not_measure(tiny_run, capsys):
 
 def test_a_protocol_measures_recipes_below_its_task():
     own = type("Own", (Retrieval,), {})()
-    assert registry.load(registry.modes("evaluate")["retrieval"]).measures(own)
+    assert registry.load(registry.entries("modes", "evaluate")["retrieval"]).measures(own)

@@ -80,15 +80,15 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
 
 
 def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, monkeypatch):
-    from vsemb.runs.indexing import compare_backends
     from vsemb.search import IndexSettings
     from vsemb.search.backends import BACKENDS
+    from vsemb.search.comparison import compare
 
     def missing():
         raise missing_extra("faiss-cpu", "index")
 
     some = [IndexSettings(dtype="float16"), IndexSettings(dtype="binary"), IndexSettings("faiss-flat")]
-    monkeypatch.setitem(compare_backends.__kwdefaults__, "settings", some)
+    monkeypatch.setitem(compare.__kwdefaults__, "settings", some)
     monkeypatch.setattr(BACKENDS["faiss-flat"], "check", missing)
     run, out, path = tmp_path / "run", tmp_path / "val", tmp_path / "compared.json"
     shutil.copytree(tiny_run.path, run)

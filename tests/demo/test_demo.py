@@ -13,7 +13,7 @@ from PIL import Image
 
 from vsemb.demo import Answer, Demo
 from vsemb.demo.answers import _shares
-from vsemb.demo.cards import Cards, hint, notes
+from vsemb.demo.page import Cards, hint, notes
 from vsemb.demo.tabs import label
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run

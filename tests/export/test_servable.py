@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from vsemb.errors import DataError
 from vsemb.export import servable
-from vsemb.export.isolated_checks import known_operations
-from vsemb.export.servable import check_servable, foreign_operations, signature_table
+from vsemb.export.servable import check_servable, foreign_operations, known_operations, signature_table
 
 
 def save(path, function, *extra):

@@ -11,7 +11,7 @@ import pytest
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.export import ServedModel, export_savedmodel
 from vsemb.export.contract import contract_path, hashes, version_contract_path
-from vsemb.export.isolated_checks import PROBES
+from vsemb.export.servable import PROBES
 from vsemb.export.verify import verify_model
 
 C_LIBRARY = {"TensorFlow's C library": PROBES["TensorFlow's C library"]}

@@ -20,8 +20,7 @@ from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.report import write_report
-from vsemb.report.gallery import Gallery
-from vsemb.report.space import Space
+from vsemb.report.space import Gallery, Space
 from vsemb.report.words import FAMILIES
 from vsemb.runs.measure import evaluate_run
 from vsemb.runs.run import Run

@@ -28,9 +28,9 @@ class StopAt(keras.callbacks.Callback):
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Trainings in this context end so."""
 
-    def fit(recipe: Any, job: Any, *arguments: Any, **options: Any) -> None:
+    def fit(job: Any, *arguments: Any, **options: Any) -> None:
         job.checks = lambda batch_size: [StopAt()]
-        fit_run(recipe, job, *arguments, **options)
+        fit_run(job, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr("vsemb.runs.train.fit_run", fit)

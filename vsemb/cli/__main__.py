@@ -43,7 +43,7 @@ def commands() -> dict[str, tuple[str, str]]:
     own = {
         name: (f"vsemb.cli.{name}", summary)
         for name, summary in _SUMMARIES.items()
-        if name != "annotate" or registry.modes(name)
+        if name != "annotate" or registry.entries("modes", name)
     }
     return own | registry.entries("commands")
 

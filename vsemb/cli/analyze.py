@@ -47,15 +47,14 @@ def _analyze_lengths(arguments: argparse.Namespace) -> None:
     others? Ranks start at 1, and ties count against the model. Give a run with an order and its symmetric twin to see
     the effect of the order.
     """
-    from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
-    from vsemb.runs.lengths import compare_lengths
+    from vsemb.runs.measure import compare_lengths
     from vsemb.runs.run import Run
 
     if arguments.examples < 0:
         raise invalid_argument("examples", arguments.examples, "an integer >= 0")
     opened = [Run.open(path, "retrieval") for path in arguments.runs]
-    dataset = Dataset.open(arguments.data or opened[0].data_path)
+    dataset = opened[0].open_data(arguments.data)
     found = compare_lengths(opened, dataset, arguments.split, **picked(arguments, "pairs", "images"))
     names = [run.path.name for run in opened]
     if len(set(names)) < len(names):

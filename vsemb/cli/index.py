@@ -56,7 +56,6 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> dict[str, Any]:
-    from vsemb.data.store import Dataset
     from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
     from vsemb.runs.run import Run
     from vsemb.search import IndexSettings, check_candidates
@@ -64,7 +63,7 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run, "retrieval")
     check_indexable(opened)
-    dataset = Dataset.open(arguments.data or opened.data_path)
+    dataset = opened.open_data(arguments.data)
     kind, split = "text" if arguments.captions else "image", arguments.split or "all"
     for count in arguments.candidates:  # Before the work of embedding.
         approximate = settings.candidate_backend is not None
@@ -111,7 +110,6 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
 def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     from tqdm import tqdm
 
-    from vsemb.data.store import Dataset
     from vsemb.errors import DataError, invalid_argument
     from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.runs.run import Run
@@ -132,7 +130,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     else:
         opened = Run.open(arguments.run, "retrieval")
         check_indexable(opened)
-        dataset = Dataset.open(arguments.data or opened.data_path)
+        dataset = opened.open_data(arguments.data)
         kind = "text" if arguments.captions else "image"
         index = open_index(opened, dataset, arguments.split or "all", kind)
     with closing(index):

@@ -35,14 +35,13 @@ def run(arguments: argparse.Namespace) -> None:
     """
     import shlex
 
-    from vsemb.data.store import Dataset
     from vsemb.runs.projector import project_run
     from vsemb.runs.run import Run
 
     opened = Run.open(arguments.run, "retrieval")
     path, shapes = project_run(
         opened,
-        Dataset.open(arguments.data or opened.data_path),
+        opened.open_data(arguments.data),
         arguments.split,
         arguments.out,
         **picked(arguments, "images", "sentences", "words", "seed"),

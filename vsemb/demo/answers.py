@@ -1,18 +1,19 @@
-"""What the tabs of the demonstration compute: a run, a dataset and its index, opened once and asked often."""
+"""What a run shows over the images of a dataset, and what tabs compute: all is opened once and asked often."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from vsemb.data.store import Dataset
-from vsemb.demo.demonstration import Demonstration, Written
 from vsemb.errors import InvalidArgumentError, invalid_argument
-from vsemb.runs.images import embed_new_image
-from vsemb.runs.indexing import ALL
+from vsemb.files import sha256_bytes
+from vsemb.runs.images import embed_new_image, stored_image
+from vsemb.runs.indexing import ALL, index_items
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
 from vsemb.runs.serve import run_encoders
@@ -22,6 +23,8 @@ MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 # Bytes of embeddings that no index holds, those of images and of captions each: more are made anew for every answer.
 _KEPT = 2 << 30
 _OPERATIONS = {"compose": compose, "abstract": abstract}
+#: A caption and the natural logarithm of its probability.
+Written = tuple[str, float]
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,68 @@ class Answer:
     notes: tuple[str, ...] = ()
     written: tuple[Written, ...] | None = None
     sentences: tuple[ComparedSentence, ...] = ()
+
+
+class Demonstration:
+    """What a run shows, over the images of some splits of a dataset; subclasses add tabs.
+
+    Args:
+        dataset: the dataset.
+        splits: their names.
+
+    Attributes:
+        dataset: the dataset.
+        items: the images, in order.
+        places: split and row in it of each image.
+
+    Raises:
+        VsembError: if a split is not there.
+    """
+
+    def __init__(self, dataset: Dataset, splits: Sequence[str]) -> None:
+        self.dataset = dataset
+        self.items = index_items(dataset, tuple(splits), "image")
+        parts = [dataset.split(name) for name in splits]
+        self.places = [(part, row) for part in parts for row in range(len(part))]
+        self._by_key: dict[str, int] = {}
+        self._by_digest: dict[str, list[int]] = {}
+        for place, (part, row) in enumerate(self.places):
+            self._by_key.setdefault(part.keys[row], place)
+            self._by_digest.setdefault(part.entries[row].get("sha256", ""), []).append(place)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def facts(self) -> str:
+        """What the page says of the run, a phrase."""
+        raise NotImplementedError
+
+    def add(self, page: Any) -> None:
+        """Adds tabs, or what stands in their place, to a `vsemb.demo.page.Page` that is being built."""
+        raise NotImplementedError
+
+    def written(self, image: bytes | str) -> tuple[Written, ...] | None:
+        """Returns captions of an image, by its bytes or key, best first; None for a run that writes none."""
+        return None
+
+    def close(self) -> None:
+        """Closes what is open."""
+
+    def place_of(self, key: str) -> int:
+        """Returns the place of the image with a key.
+
+        Raises:
+            InvalidArgumentError: if there is none.
+        """
+        if key not in self._by_key:
+            allowed = f"the key of an image of {self.dataset.name}, such as {self.items[0].key!r}"
+            raise invalid_argument("image", key, allowed)
+        return self._by_key[key]
+
+    def same_as(self, encoded: bytes) -> list[int]:
+        """Returns the places of the images that are stored as these bytes."""
+        return self._by_digest.get(sha256_bytes(encoded), [])
 
 
 class Demo(Demonstration):
@@ -266,7 +331,7 @@ class Demo(Demonstration):
         if isinstance(image, str):
             place = self.place_of(image)
             return self._images.embedding(place), [place]
-        encoded = self.as_stored(image)
+        encoded = stored_image(image, self.dataset).encoded
         vector = embed_new_image(self.run, self._encoders, encoded, "the image")
         return vector, self.same_as(encoded)
 

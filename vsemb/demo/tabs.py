@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vsemb.data.store import Dataset
-from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo
-from vsemb.demo.demonstration import Demonstration
+from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, Demonstration
 from vsemb.demo.page import Page
 from vsemb.errors import invalid_argument
 from vsemb.recipes.retrieval import Retrieval

@@ -3,9 +3,8 @@
 from vsemb.export.card import ModelFacts
 from vsemb.export.contract import About
 from vsemb.export.corpus import Corpus
-from vsemb.export.exportable import Exportable, Signature
 from vsemb.export.savedmodel import export_savedmodel
-from vsemb.export.served_model import ImageInput, ServedModel, TextInput
+from vsemb.export.served_model import Exportable, ImageInput, ServedModel, Signature, TextInput
 
 __all__ = [
     "About",

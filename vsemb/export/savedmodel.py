@@ -23,9 +23,9 @@ from vsemb import __version__
 from vsemb.errors import DataError
 from vsemb.export.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.export.contract import Contract, Golden, hashes, publish_contract, version_contract_path
-from vsemb.export.exportable import REASON, Exportable, tensors
 from vsemb.export.reference_outputs import Arrays, compare, part
 from vsemb.export.servable import check_servable, signature_specs
+from vsemb.export.served_model import REASON, Exportable, tensors
 from vsemb.export.versions import publishing
 from vsemb.files import write_text
 

@@ -1,23 +1,33 @@
 """What every TensorFlow Serving can load and batch: checked on the written file, before it is published.
 
 Outputs are of types that any client knows, the batch is the 0th dimension everywhere, and the graph holds
-core TensorFlow operations only.
+core TensorFlow operations only. What TensorFlow has by itself is asked of a process of its own, see
+`vsemb.export.probe`.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import op_def_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
 from vsemb.errors import DataError
+from vsemb.export import probe
 from vsemb.export.contract import SIDES, Signatures, written_shape
-from vsemb.export.isolated_checks import known_operations
 
+#: What a probe is called in reports -> its script.
+PROBES = dict.fromkeys(probe.PROBES, Path(probe.__file__))
 #: Types of inputs and outputs. No bfloat16, which few clients can read.
 DTYPES = ("float32", "int64", "int32", "string", "bool")
 
@@ -136,3 +146,50 @@ def foreign_operations(directory: Path) -> list[str]:
     names = {node.op for node in nodes} - {function.signature.name for function in graph.library.function}
     known = known_operations()
     return sorted(name for name in names if name not in known or name.startswith(_NOT_SERVABLE))
+
+
+def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """Runs a probe and returns what it found.
+
+    Args:
+        script: the probe.
+        job: see `vsemb.export.probe`.
+        timeout: seconds.
+
+    Raises:
+        DataError: if the process ends badly, not at all within `timeout`, or says nothing readable.
+    """
+    # Isolated: neither the directory at hand nor the environment decides what is imported.
+    command = [sys.executable, "-I", str(script)]
+    given = json.dumps({**job, "path": [entry for entry in sys.path if entry]}).encode()
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, timeout=timeout, env=environment)
+    except subprocess.TimeoutExpired:
+        raise DataError(f"took more than {timeout:g} seconds") from None
+    if done.returncode < 0:
+        raise DataError(f"crashed with {signal.Signals(-done.returncode).name}")
+    if done.returncode:
+        raise DataError(f"failed: {_reason(done.stderr.decode(errors='replace'), done.returncode)}")
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise DataError("wrote no result") from None
+
+
+def _reason(said: str, status: int) -> str:
+    """Returns the first line of the error that ended a process, without its traceback."""
+    _, found, last = said.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in last.splitlines() if line and not line.startswith(" ")]
+    return lines[0][:200] if found and lines else f"exit status {status}"
+
+
+@cache
+def known_operations() -> frozenset[str]:
+    """Returns the names of the operations that TensorFlow's C library has when nothing else is loaded.
+
+    Raises:
+        DataError: if there is no C library.
+    """
+    listed = base64.b64decode(run_probe(Path(probe.__file__), {}, timeout=300)["operations"])
+    return frozenset(operation.name for operation in op_def_pb2.OpList.FromString(listed).op)

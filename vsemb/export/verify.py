@@ -16,10 +16,9 @@ from tqdm import tqdm
 
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.export.contract import Contract, Golden, contract_path, differences, hashes, version_contract_path
-from vsemb.export.isolated_checks import PROBES, run_probe
 from vsemb.export.probe import decode, encode
 from vsemb.export.reference_outputs import Arrays, compare
-from vsemb.export.servable import described_signatures, signature_specs
+from vsemb.export.servable import PROBES, described_signatures, run_probe, signature_specs
 from vsemb.export.versions import existing_versions
 
 # Packages that must not be imported in a probe, see its name.

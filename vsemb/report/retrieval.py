@@ -8,10 +8,9 @@ from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
 from vsemb.image.presets import display_name
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.gallery import Gallery
 from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
-from vsemb.report.plane import draw_plane
-from vsemb.report.words import check_arithmetic, choose_arithmetic, families, work_out
+from vsemb.report.space import Gallery
+from vsemb.report.words import check_arithmetic, choose_arithmetic, draw_plane, families, work_out
 from vsemb.runs.run import Run
 from vsemb.runs.searching import searcher_of
 from vsemb.runs.templates import page_template

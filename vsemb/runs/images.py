@@ -88,12 +88,25 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
         raise DataError(
             f"Cannot read the image {image!r}: {error.strerror or error}. Expected: an image file{key}."
         ) from error
+    return stored_image(data, dataset, f"image {image!r}")
+
+
+def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> StoredImage:
+    """Returns an image as a dataset would store it: upright, and in a format that is decoded in graph.
+
+    Args:
+        data: the bytes of its file.
+        dataset: the one by whose limit of size it is shrunk; None for none.
+        what: what it is called in an error.
+
+    Raises:
+        DataError: if it is no image.
+    """
     limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
     try:
-        # As it would be stored in the dataset: upright, and in a format that is decoded in graph.
         return sanitise_image(data, limit)
     except BadImage as error:
-        raise DataError(f"The image {image!r} is unreadable: {error}.") from error
+        raise DataError(f"The {what} is unreadable: {error}.") from error
 
 
 def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:

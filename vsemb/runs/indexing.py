@@ -32,10 +32,10 @@ from vsemb.search import (
     stored_settings,
     write_index,
 )
-from vsemb.search.comparison import COMPARED, Compared, compare
+from vsemb.search.comparison import Compared, compare
 
 ALL = "all"
-_TEXTS, _IMAGES = 4096, 64
+_TEXTS, _IMAGES, _COMPARED_WITH = 4096, 64, 1000
 
 
 def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
@@ -262,7 +262,6 @@ def measure_candidates(
     *,
     k: int = 10,
     queries: int = 500,
-    seed: int = 0,
 ) -> dict[int, float]:
     """Measures approximate search in an index, with captions of the dataset as queries.
 
@@ -273,7 +272,6 @@ def measure_candidates(
         candidates: numbers of items scored exactly for each query.
         k: results wanted.
         queries: captions drawn from the splits of the index, fewer where there are fewer.
-        seed: of the draw.
 
     Returns:
         number of candidates -> share of the exact k best that is found, see `candidate_recall`.
@@ -283,45 +281,32 @@ def measure_candidates(
     """
     for count in candidates:
         check_candidates(count, k, index.source.scored_by, approximate=index.backend is not None)
-    embedded, _ = _caption_queries(run, dataset, index, queries, seed)
+    embedded, _ = _caption_queries(run, dataset, index, queries)
     return {count: candidate_recall(index, embedded, count, k, query_kind="text") for count in candidates}
 
 
-def compare_backends(
-    run: Run,
-    dataset: Dataset,
-    index: SearchIndex,
-    *,
-    queries: int = 1000,
-    seed: int = 0,
-    settings: Sequence[IndexSettings] = COMPARED,
-) -> Iterator[Compared]:
-    """Measures every backend and size of embeddings on an index, with captions of its dataset as queries.
+def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator[Compared]:
+    """Measures every backend and size of embeddings on an index, with 1,000 captions of its dataset as queries.
 
     Args:
         run: the run.
         dataset: the dataset.
         index: of the run, over the dataset.
-        queries: captions drawn from the splits of the index, fewer where there are fewer.
-        seed: of the draw.
-        settings: what is compared.
 
     Yields:
-        A row for each, see `vsemb.search.comparison.compare`. Among captions a caption finds itself, so that
-        retrieval is measured among images alone.
+        A row for each of `vsemb.search.comparison.COMPARED`, see `vsemb.search.comparison.compare`. Among captions a
+        caption finds itself, so that retrieval is measured among images alone.
 
     Raises:
         StaleIndexError: if the index was made with another run.
     """
     check_run(index, run)
-    embedded, own = _caption_queries(run, dataset, index, queries, seed)
+    embedded, own = _caption_queries(run, dataset, index, _COMPARED_WITH)
     truth = own if index.source.kind == "image" else None
-    yield from compare(index, embedded, own=truth, query_kind="text", settings=settings)
+    yield from compare(index, embedded, own=truth, query_kind="text")
 
 
-def _caption_queries(
-    run: Run, dataset: Dataset, index: SearchIndex, queries: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: int) -> tuple[np.ndarray, np.ndarray]:
     """Draws captions from the splits of an index: their embeddings, and the ids of their images."""
     captions: list[str] = []
     own = np.empty(0, np.int64)
@@ -329,7 +314,7 @@ def _caption_queries(
         texts, rows = run.texts_of(part)
         captions += texts
         own = np.append(own, part.ids[rows])
-    drawn = np.sort(np.random.default_rng(seed).permutation(len(captions))[:queries])
+    drawn = np.sort(np.random.default_rng(0).permutation(len(captions))[:queries])
     embedded = Embedder(run.model).texts(*run.encode([captions[row] for row in drawn]))
     return np.asarray(embedded), own[drawn]
 

@@ -1,46 +1,250 @@
-"""Measuring a run by the field's protocols."""
+"""Measuring runs: by the field's protocols, and on captions of very different lengths for one image.
+
+The latter as in Vendrov et al. 2016, section 4.6, figure 3. A symmetric similarity must put a short caption and a long
+one close to the same image, and so close to each other; an order lets the short one lie far above. Length stands in
+for the level of detail.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from keras import ops
+
 from vsemb.data.store import Dataset
-from vsemb.evaluation import Embedder, RetrievalMetrics, evaluate_retrieval
-from vsemb.evaluation.retrieval import RECALLS, check_protocol
+from vsemb.errors import DataError, invalid_argument
+from vsemb.evaluation import Embedder, RetrievalMetrics, evaluate_retrieval, retrieval_ranks
+from vsemb.evaluation.retrieval import check_protocol
+from vsemb.runs.indexing import captions_read
 from vsemb.runs.run import Run
+from vsemb.similarities import Similarity
+from vsemb.text.normalize import words_of
+
+# Queries scored at a time.
+_BLOCK = 100
 
 
-def evaluate_run(
-    run: Run,
-    dataset: Dataset,
-    split: str = "val",
-    *,
-    folds: int = 1,
-    bootstrap: int = 0,
-    recalls: Sequence[int] = RECALLS,
-    pairs: int | None = None,
-) -> RetrievalMetrics:
+def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any) -> RetrievalMetrics:
     """Measures image-sentence retrieval on a split.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: name of the split.
-        folds: see `evaluate_retrieval`.
-        bootstrap: see `evaluate_retrieval`.
-        recalls: see `evaluate_retrieval`.
-        pairs: see `evaluate_retrieval`; images are in the order of the dataset's index, captions in the
-            order in which the image has them.
+        **protocol: `folds`, `bootstrap`, `recalls` and `pairs` of `evaluate_retrieval`; for pairs, images are in the
+            order of the dataset's index, captions in the order in which the image has them.
 
     Raises:
         VsembError: if run and dataset do not fit, the split is not there, or the protocol cannot be.
     """
     part = dataset.split(split)
-    protocol: dict[str, Any] = {"folds": folds, "bootstrap": bootstrap, "recalls": recalls, "pairs": pairs}
     check_protocol(len(part), **protocol)
     embedder = Embedder(run.model)
     images = embedder.images(run.images_of(dataset, part), len(part))
     captions, rows = run.texts_of(part)
     texts = embedder.texts(*run.encode(captions))
     return evaluate_retrieval(images, texts, part.ids, part.ids[rows], run.model.similarity, **protocol)
+
+
+@dataclass(frozen=True, eq=False)
+class LengthAnalysis:
+    """Ranks of one model over pairs of captions; all from 1, ties counted against the model.
+
+    Attributes:
+        pairs: (pairs, 2) int64, rows of the shorter and of the longer caption.
+        image_ranks: (captions,) int64, the rank of its image with each caption as query.
+        longer_ranks: (pairs,) int64, the rank of the longer caption among all others with the shorter one as
+            query.
+    """
+
+    pairs: np.ndarray
+    image_ranks: np.ndarray
+    longer_ranks: np.ndarray
+
+    def to_json(self) -> dict[str, float]:
+        """Returns the mean ranks; a caption counts once in each, in however many pairs it is."""
+        return {
+            "image_all": float(self.image_ranks.mean()),
+            "image_pairs": self._mean(self.pairs),
+            "image_shorter": self._mean(self.pairs[:, 0]),
+            "image_longer": self._mean(self.pairs[:, 1]),
+            "longer_by_shorter": float(self.longer_ranks.mean()),
+        }
+
+    def _mean(self, captions: np.ndarray) -> float:
+        return float(self.image_ranks[np.unique(captions)].mean())
+
+
+def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100) -> np.ndarray:
+    """Finds the pairs of captions of one image that differ most in length.
+
+    Args:
+        words: (captions,) int, the length of each caption.
+        text_image_ids: (captions,) int64, the image that each describes; an image's captions stand together.
+        count: pairs wanted.
+
+    Returns:
+        (count, 2) int64, rows of the shorter and of the longer caption, the biggest difference first, equal
+        ones in the order of the data; fewer where there are fewer pairs of different lengths.
+
+    Raises:
+        InvalidArgumentError: for count < 1.
+        DataError: if no two captions of an image differ in length.
+
+    Example: the second image's captions have 9, 2 and 4 words.
+
+    >>> length_pairs(np.array([3, 5, 9, 2, 4]), np.array([7, 7, 8, 8, 8]), 2).tolist()
+    [[3, 2], [4, 2]]
+    """
+    if count < 1:
+        raise invalid_argument("pairs", count, "an integer >= 1")
+    starts = np.flatnonzero(np.append(True, text_image_ids[1:] != text_image_ids[:-1]))
+    found = [
+        pair
+        for start, stop in itertools.pairwise([*starts, len(words)])
+        for pair in itertools.combinations(range(start, stop), 2)
+        if words[pair[0]] != words[pair[1]]
+    ]
+    if not found:
+        raise DataError("No image has two captions of different lengths, so there are no pairs to compare.")
+    pairs = np.array(found, np.int64)
+    lengths = np.asarray(words)[pairs]
+    order = np.argsort(-np.abs(lengths[:, 0] - lengths[:, 1]), kind="stable")[:count]
+    pairs, lengths = pairs[order], lengths[order]
+    return np.take_along_axis(pairs, np.argsort(lengths, axis=1), axis=1)
+
+
+def analyse_lengths(
+    images: np.ndarray,
+    texts: np.ndarray,
+    image_ids: np.ndarray,
+    text_image_ids: np.ndarray,
+    pairs: np.ndarray,
+    similarity: Similarity,
+) -> LengthAnalysis:
+    """Ranks images and captions for captions of very different lengths.
+
+    The shorter caption finds the longer one as a text finds images: with an order, E(candidate, query), so
+    that the query is the general side.
+
+    Args:
+        images: (n, dim) float32 embeddings.
+        texts: (m, dim) float32 embeddings.
+        image_ids: (n,) int64, distinct.
+        text_image_ids: (m,) int64.
+        pairs: (pairs, 2) int64 from `length_pairs`.
+        similarity: compares the embeddings.
+
+    Raises:
+        DataError: as `retrieval_ranks`.
+    """
+    _, image_ranks = retrieval_ranks(images, texts, image_ids, text_image_ids, similarity)
+    candidates = ops.convert_to_tensor(texts)
+    longer = []
+    for start in range(0, len(pairs), _BLOCK):
+        queries, wanted = pairs[start : start + _BLOCK].T
+        scores: Any = similarity.scores(candidates, ops.convert_to_tensor(texts[queries]))
+        scores = np.array(ops.convert_to_numpy(scores))  # (m, queries)
+        columns = np.arange(len(queries))
+        scores[queries, columns] = -np.inf
+        # What reaches its score, itself included.
+        longer.append((scores >= scores[wanted, columns]).sum(axis=0))
+    return LengthAnalysis(pairs, image_ranks + 1, np.concatenate(longer))
+
+
+@dataclass(frozen=True, eq=False)
+class LengthComparison:
+    """The result of `compare_lengths`.
+
+    Attributes:
+        split: name of the split.
+        keys: (images,) names of the images ranked.
+        captions: (captions,) their captions.
+        caption_rows: (captions,) int64, the row of each caption's image.
+        words: (captions,) int64, their lengths.
+        pairs: (pairs, 2) int64, rows of the shorter and of the longer caption.
+        runs: one analysis a run.
+    """
+
+    split: str
+    keys: list[str]
+    captions: list[str]
+    caption_rows: np.ndarray
+    words: np.ndarray
+    pairs: np.ndarray
+    runs: list[LengthAnalysis]
+
+    @property
+    def differences(self) -> np.ndarray:
+        """(pairs,) by how many words the captions of each pair differ."""
+        return self.words[self.pairs[:, 1]] - self.words[self.pairs[:, 0]]
+
+    def examples(self, count: int) -> list[dict[str, Any]]:
+        """Returns the most dramatic pairs, as figure 3 shows some.
+
+        Those where the runs differ most in the rank that the shorter caption gives its image, whichever run
+        is the better one; for a single run, where the ranks of the two captions differ most. An image is
+        shown once.
+        """
+        shorter, longer = (np.stack([run.image_ranks[side] for run in self.runs]) for side in self.pairs.T)
+        spread = np.ptp(shorter, axis=0) if len(self.runs) > 1 else np.abs(shorter - longer)[0]
+        order = np.argsort(-spread, kind="stable")
+        rows = self.caption_rows[self.pairs[order, 0]]
+        order = order[np.sort(np.unique(rows, return_index=True)[1])]
+        return [
+            {
+                "key": self.keys[self.caption_rows[self.pairs[place, 0]]],
+                "longer": self.captions[self.pairs[place, 1]],
+                "shorter": self.captions[self.pairs[place, 0]],
+                "longer_ranks": longer[:, place].tolist(),
+                "shorter_ranks": shorter[:, place].tolist(),
+            }
+            for place in order[:count]
+        ]
+
+
+def compare_lengths(
+    runs: Sequence[Run], dataset: Dataset, split: str = "val", *, pairs: int = 100, images: int | None = None
+) -> LengthComparison:
+    """Measures how runs cope with captions of very different lengths for one image.
+
+    Args:
+        runs: the runs.
+        dataset: a dataset that fits all of them.
+        split: name of the split.
+        pairs: see `length_pairs`.
+        images: take only so many images of the split, the first, with their captions; None takes all.
+
+    Raises:
+        InvalidArgumentError: for no runs, pairs < 1, or images < 1 or more than there are.
+        VsembError: if a run and the dataset do not fit, or the split is not there.
+
+    Example:
+
+        order, symmetric = Run.open("runs/order"), Run.open("runs/symmetric")
+        found = compare_lengths([order, symmetric], Dataset.open("data/flickr8k"), images=1000)
+        print(found.runs[0].to_json()["image_pairs"], found.runs[1].to_json()["image_pairs"])
+    """
+    if not runs:
+        raise invalid_argument("runs", [], "at least one run")
+    part = dataset.split(split)
+    count = len(part) if images is None else images
+    if not 1 <= count <= len(part):
+        raise invalid_argument("images", images, f"an integer from 1 to {len(part)}, the images of {split!r}")
+    rows = part.caption_rows[part.caption_rows < count]
+    captions = part.captions[: len(rows)]
+    # As the tokenizer splits them, of whole captions even where it cuts them.
+    words = np.array([len(each) for each in words_of(captions)], np.int64)
+    ids = part.ids[:count]
+    chosen = length_pairs(words, ids[rows], pairs)
+    analyses = []
+    for run in runs:
+        embedder = Embedder(run.model)
+        embedded = embedder.images(run.images_of(dataset, part), count)
+        texts = embedder.texts(*run.encode(captions_read(run, part)[: len(rows)]))
+        analyses.append(analyse_lengths(embedded, texts, ids, ids[rows], chosen, run.model.similarity))
+    return LengthComparison(part.name, part.keys[:count], captions, rows, words, chosen, analyses)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
 
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
@@ -195,10 +195,7 @@ def thumbnail(split: Split, row: int, side: int) -> Image.Image:
 
 def square_thumbnail(split: Split, row: int, side: int) -> Image.Image:
     """Returns an image of a split in the middle of a black square of `side` pixels."""
-    small = thumbnail(split, row, side)
-    square = Image.new("RGB", (side, side))
-    square.paste(small, ((side - small.width) // 2, (side - small.height) // 2))
-    return square
+    return ImageOps.pad(thumbnail(split, row, side), (side, side))
 
 
 def text_tile(text: str, side: int) -> Image.Image:

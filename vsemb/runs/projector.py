@@ -233,13 +233,12 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
         DataError: if it does.
     """
     out = Path(out)
-    if not out.exists():
-        return
-    ours = out.is_dir() and all(
+    entries = list(out.iterdir()) if out.is_dir() else [out] if out.exists() else []
+    ours = (out / CONFIG).exists() and all(
         entry.is_file() and (entry.suffix in (".tsv", ".jpg", ".pbtxt") or entry.name.startswith(_EVENTS))
-        for entry in out.iterdir()
+        for entry in entries
     )
-    if not ours or (any(out.iterdir()) and not (out / CONFIG).exists()):
+    if entries and not ours:
         raise DataError(f"{out} exists and is no folder of the projector. Choose another --out.")
 
 

@@ -92,7 +92,6 @@ def train(
     # Only now, so that a recipe that does not work leaves no run behind.
     info = devices.first_worker_first(enter)
     fit_run(
-        recipe,
         job,
         model,
         batches,
@@ -113,7 +112,6 @@ def _finished(recipe: Recipe, data: Any, out: Path, devices: DistributionContext
 
 
 def fit_run(
-    recipe: Recipe,
     job: Job,
     model: keras.Model,
     batches: BatchSource,
@@ -127,7 +125,6 @@ def fit_run(
     """Trains a compiled model in its run directory, from where an earlier call stopped.
 
     Args:
-        recipe: what is trained.
         job: what the recipe made of its data; the best value of its `monitor` is kept in `run.json` under the same
             name with `best` for `val`.
         model: the model, built, started and compiled.
@@ -141,7 +138,7 @@ def fit_run(
     Raises:
         DataError: if the loss is not finite any more, or no epoch was measured.
     """
-    training, monitor, steps = recipe.training, job.monitor, batches.steps_per_epoch
+    training, monitor, steps = job.recipe.training, job.monitor, batches.steps_per_epoch
     select = SelectBest(out / BEST, monitor, patience=training.patience, writes=devices.writes)
     finite = RefuseNaN()
     state = TrainingState(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import DataError, InvalidArgumentError, VsembError
-from vsemb.files import read_json, replacing_directory, sha256_file, write_json
+from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
 from vsemb.search.backends import BACKENDS, Backend
 from vsemb.search.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
 
@@ -92,10 +92,8 @@ def read_index(directory: str | os.PathLike[str], expected: IndexSource | None =
     if expected is not None:
         _refuse_stale(directory, source, expected)
     for name, digest in digests.items():
-        try:
+        with reading(directory / name, "index file"):
             damaged = sha256_file(directory / name) != digest
-        except OSError as error:
-            raise DataError(f"The index file {directory / name} cannot be read: {error.strerror}.") from error
         if damaged:
             raise DataError(f"The index file {directory / name} is damaged. Make the index again.")
     # Nothing is written; but memory that may not be written, TensorFlow copies.

@@ -7,8 +7,7 @@ import shutil
 import pytest
 
 from vsemb.demo import Demo, serve_demo
-from vsemb.demo.cards import Cards
-from vsemb.demo.page import build_page, open_tabs
+from vsemb.demo.page import Cards, build_page, open_tabs
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionOptions, caption_images

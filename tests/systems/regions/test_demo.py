@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vsemb.demo import Demo
-from vsemb.demo.cards import Cards
+from vsemb.demo.page import Cards
 from vsemb.errors import InvalidArgumentError
 from vsemb.runs.searching import Query, search_run
 

@@ -14,9 +14,8 @@ from vsemb.errors import InvalidArgumentError
 from vsemb.export import Corpus, ImageInput, ServedModel, export_savedmodel
 from vsemb.export.card import card_path
 from vsemb.export.contract import Contract, contract_path
-from vsemb.export.isolated_checks import PROBES
 from vsemb.export.reference_outputs import compare
-from vsemb.export.servable import check_servable
+from vsemb.export.servable import PROBES, check_servable
 from vsemb.export.verify import verify_model
 from vsemb.systems.regions.signature import golden_alignments
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from vsemb.data.store import Dataset
-from vsemb.demo.demonstration import Demonstration, Written
+from vsemb.demo.answers import Demonstration, Written
 from vsemb.demo.page import Page
 from vsemb.errors import invalid_argument
+from vsemb.runs.images import stored_image
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionWriter
@@ -58,7 +59,7 @@ class CaptionDemo(Demonstration):
         """
         if isinstance(image, str):
             return tuple(self._writer.of_split_row(self.dataset, *self.places[self.place_of(image)]))
-        return tuple(self._writer.of_bytes(self.as_stored(image)))
+        return tuple(self._writer.of_bytes(stored_image(image, self.dataset).encoded))
 
     def add(self, page: Page) -> None:
         dropped, key = page.image_inputs("caption")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 from vsemb.export import About, Exportable, ImageInput, Signature
-from vsemb.export.exportable import (
+from vsemb.export.reference_outputs import Arrays, Tie, golden_images
+from vsemb.export.served_model import (
     Outputs,
     first_rows,
     kernels_for_any_device,
@@ -19,7 +20,6 @@ from vsemb.export.exportable import (
     tables_of,
     tolerance_of,
 )
-from vsemb.export.reference_outputs import Arrays, Tie, golden_images
 from vsemb.image.decode import MAX_PIXELS
 
 if TYPE_CHECKING:
@@ -57,9 +57,6 @@ class ServedCaptioner(Exportable):
         served = ServedCaptioner(captioner, image_input)
         served.caption(tf.constant([open("dog.jpg", "rb").read()]))["captions"]
     """
-
-    invalid: ClassVar[str] = 'captions that are ""'
-    made: ClassVar[str] = "captions that are written"
 
     def __init__(
         self, captioner: Captioner, image_input: ImageInput, facts: Mapping[str, int | float] | None = None
@@ -138,8 +135,8 @@ class ServedCaptioner(Exportable):
         return About(
             what=f"Looks at images and writes {each}{words}.",
             reading=self._reading(),
-            made=self.made,
-            invalid=self.invalid,
+            made="captions that are written",
+            invalid='captions that are ""',
             limits=limits,
             cannot=[
                 "It embeds and compares nothing: what it makes are sentences.",

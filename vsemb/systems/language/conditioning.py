@@ -61,13 +61,10 @@ def keep_encoder(encoder: Run, out: Path) -> None:
     for part in (BACKBONE, KEPT):
         files = (path for path in (encoder.path / part).rglob("*") if path.is_file())
         names += sorted(path.relative_to(encoder.path).as_posix() for path in files)
-    try:
-        with replacing_directory(out / ENCODER) as folder:
-            for name in names:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                hard_link_or_copy(encoder.path / name, folder / name)
-    except OSError as error:
-        raise DataError(f"{encoder.path} cannot be kept in {out}: {error.strerror or error}.") from error
+    with replacing_directory(out / ENCODER) as folder:
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            hard_link_or_copy(encoder.path / name, folder / name)
 
 
 def encoder_of(run: Run) -> Run | None:

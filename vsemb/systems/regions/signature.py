@@ -13,9 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.export import ImageInput, ServedModel, Signature
-from vsemb.export.exportable import Outputs, embedding_rows, filled_up, first_rows, one_row_at_least, tensors
 from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_texts
-from vsemb.export.served_model import score_scale
+from vsemb.export.served_model import (
+    Outputs,
+    embedding_rows,
+    filled_up,
+    first_rows,
+    one_row_at_least,
+    score_scale,
+    tensors,
+)
 from vsemb.similarities import Similarity
 from vsemb.systems.regions.extractor import ImageRegions, RegionExtractor
 from vsemb.systems.regions.similarities import item_mask

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from vsemb.errors import invalid_argument
 from vsemb.export import TextInput
-from vsemb.export.exportable import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.export.reference_outputs import Arrays
+from vsemb.export.served_model import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_texts
 
 

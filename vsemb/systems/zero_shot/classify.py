@@ -24,8 +24,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
 from vsemb.export import ServedModel, Signature, TextInput
-from vsemb.export.exportable import Outputs
-from vsemb.export.served_model import score_scale
+from vsemb.export.served_model import Outputs, score_scale
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run
