@@ -351,13 +351,10 @@ def write_tags(
     write_tags(dataset, {"train": [["DT", "NN"]], "val": [["NNS"]]}, source={"tagger": "by hand"})
     ```
     """
-    _check_tags(dataset, tags)
+    CaptionTags.check_given(dataset, tags)
     texts = {name: "".join(" ".join(some) + "\n" for some in tags[name]) for name in dataset.splits}
     fingerprint = sha256_bytes("".join(f"{name}\n{text}" for name, text in texts.items()).encode())
-    present = _present_tags(dataset, source, overwrite)
-    if present is not None:
-        if present.fingerprint != fingerprint:
-            raise _other_tags(present)
+    if (present := _present_tags(dataset, source, overwrite)) is not None:
         return present
     described = {"fingerprint": fingerprint, "source": dict(source)}
     with CaptionTags.writing(dataset, described, overwrite) as (folder, splits):
@@ -380,27 +377,9 @@ def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) 
     """
     present = None if overwrite else find(dataset)
     if present is not None and present.source != source:
-        raise _other_tags(present)
+        origin = f"of {present.source['tagger']}" if "tagger" in present.source else "from a file"
+        raise DataError(f"{present.path} already holds tags {origin}; replace them with --overwrite.")
     return present
-
-
-def _other_tags(present: CaptionTags) -> DataError:
-    origin = f"of {present.source['tagger']}" if "tagger" in present.source else "from a file"
-    return DataError(f"{present.path} already holds tags {origin}; replace them with --overwrite.")
-
-
-def _check_tags(dataset: Dataset, tags: Mapping[str, Sequence[Sequence[str]]]) -> None:
-    CaptionTags.check_given(dataset, tags)
-    for name in dataset.splits:
-        split = dataset.split(name)
-        for caption, words, some in zip(split.caption_ids, words_of(split.captions), tags[name], strict=True):
-            if len(some) != len(words):
-                raise DataError(
-                    f"{len(some)} tags for the {len(words)} words of the caption {caption!r} of the split "
-                    f"{name!r}; each word needs one."
-                )
-            if any(tag.split() != [tag] for tag in some):
-                raise DataError(f"The caption {caption!r} has a tag that is empty or holds white space.")
 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def _find_regions(arguments: argparse.Namespace) -> None:
         raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
     if file is not None and not file.suffix and not file.exists():
         raise unknown_name("from", arguments.source, ("grid", "selective-search", "FILE.json"))
-    options = {"count": arguments.count, "pooling": arguments.pooling, "rank": arguments.rank}
+    options = picked(arguments, "count", "pooling", "rank")
     if arguments.overlap is not None:
         options["overlap"] = arguments.overlap
     regions = RegionConfig("detections" if file else arguments.source, **options)
@@ -139,8 +139,8 @@ def _find_regions(arguments: argparse.Namespace) -> None:
     with lent_backbone(arguments.weights, picked(arguments, "backbone", "size")) as (backbone, weights):
         found = {"weights": weights, "detections": detections, "batch_size": arguments.batch_size}
         store = cache_regions(dataset, backbone, regions, **found)
-    others = list(store.directory.parent.glob("[!.]*/manifest.json"))
-    named = f" --set image.fingerprint={store.fingerprint}" if len(others) > 1 else ""
+    several = len(RegionStore.folders(dataset)) > 1
+    named = f" --set image.fingerprint={store.fingerprint}" if several else ""
     command = f"vsemb train dvsa --data {arguments.data} --out runs/dvsa{named}"
     mean = f"{store.mean_count:.1f} per image on average, the whole image included"
     values = say_store(store, regions=mean, next=command)
