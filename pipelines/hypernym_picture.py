@@ -148,7 +148,7 @@ def embed(closure: np.ndarray, concepts: int, *, starts: int = STARTS, seed: int
     from vsemb.losses.max_margin import MaxMargin
     from vsemb.systems.hypernymy.metrics import pair_energies
     from vsemb.systems.hypernymy.model import HypernymModel
-    from vsemb.systems.hypernymy.pairs import PairSet
+    from vsemb.systems.hypernymy.wordnet import PairSet
 
     every = np.array([(u, v) for u in range(concepts) for v in range(concepts) if u != v], np.int32)
     labels = PairSet(closure, concepts).contains(every).astype(np.float32)

@@ -6,7 +6,7 @@
 | --- | --- | --- |
 | equation 2 | E(x, y) = ||max(0, y - x)||² | `vsemb/ops/order.py` |
 | equation 4 | sum of E(u, v) + max(0, margin - E(u', v')) | `vsemb/losses/max_margin.py` |
-| section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/pairs.py`, `corrupt` |
+| section 3.1 | (u', v'), one end drawn anew | `vsemb/systems/hypernymy/wordnet.py`, `corrupt` |
 | section 3.1 | f, a non-negative vector a concept | `vsemb/systems/hypernymy/model.py`, `HypernymModel` |
 | section 3.2 | transitive closure, 4,000 + 4,000 held out | `wordnet.py` and `pairs.py` beside it |
 | section 3.3 | Adam 0.01, 500 + 500 pairs a batch, early stopping | `vsemb/systems/hypernymy/training.py` |
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 
     from vsemb.systems.hypernymy.metrics import PairMetrics, Reconstruction
     from vsemb.systems.hypernymy.model import HypernymModel
-    from vsemb.systems.hypernymy.pairs import PairSet, PairSplit
-    from vsemb.systems.hypernymy.wordnet import WordNet
+    from vsemb.systems.hypernymy.wordnet import PairSet, PairSplit, WordNet
 
 CLOSURE = "closure"
 
@@ -134,8 +133,7 @@ def make_task(wordnet: WordNet, edges: str, negatives: str, held_out: int, seed:
     """Builds the closure, the split and the corrupted pairs."""
     import numpy as np
 
-    from vsemb.systems.hypernymy.pairs import PairSet, labelled_pairs, split_pairs
-    from vsemb.systems.hypernymy.wordnet import transitive_closure
+    from vsemb.systems.hypernymy.wordnet import PairSet, labelled_pairs, split_pairs, transitive_closure
 
     concepts = len(wordnet.names)
     closure = transitive_closure(wordnet.edges)

@@ -11,9 +11,8 @@ from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import COMPARISONS, HypernymModel
-from vsemb.systems.hypernymy.pairs import PairSet, labelled_pairs
 from vsemb.systems.hypernymy.training import EpochLoop, train_hypernymy
-from vsemb.systems.hypernymy.wordnet import transitive_closure
+from vsemb.systems.hypernymy.wordnet import PairSet, labelled_pairs, transitive_closure
 
 CONCEPTS, DIM, BATCH, MARGIN = 9, 3, 4, 0.7
 # Ten pairs: batches of 4, 4 and 2. Concepts come up in several places of a batch, and 8 in none.

@@ -11,8 +11,7 @@ import pytest
 
 from pipelines import wordnet_hypernymy as pipeline
 from tests.data.wordnet_files import write_wordnet
-from vsemb.systems.hypernymy.pairs import PairSet
-from vsemb.systems.hypernymy.wordnet import read_wordnet, transitive_closure
+from vsemb.systems.hypernymy.wordnet import PairSet, read_wordnet, transitive_closure
 
 REAL = os.environ.get("VSEMB_WORDNET")
 

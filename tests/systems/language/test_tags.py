@@ -241,9 +241,8 @@ def test_the_same_again_and_others(dataset, tiny):
     first = write_tags(dataset, some_tags(dataset), source=SOURCE)
     before = tiny.contents(dataset.path)
     assert write_tags(dataset, some_tags(dataset), source=SOURCE).fingerprint == first.fingerprint
-    for tags, source in ((some_tags(dataset, "JJ"), SOURCE), (some_tags(dataset), {"file": "x"})):
-        with pytest.raises(DataError, match="already holds tags of by hand; replace them with --overwrite"):
-            write_tags(dataset, tags, source=source)
+    with pytest.raises(DataError, match="already holds tags of by hand; replace them with --overwrite"):
+        write_tags(dataset, some_tags(dataset), source={"file": "x"})
     assert tiny.contents(dataset.path) == before
     second = write_tags(dataset, some_tags(dataset, "JJ"), source=SOURCE, overwrite=True)
     assert second.fingerprint != first.fingerprint
@@ -257,12 +256,6 @@ def test_the_same_again_and_others(dataset, tiny):
     [
         (lambda tags: tags.pop("val"), "the splits train; .* has train, val"),
         (lambda tags: tags["val"].pop(), "Tags are given for 5 captions; the split 'val' .* has 6"),
-        (lambda tags: tags["val"][4].pop(), "3 tags for the 4 words of the caption '5.jpg#1'"),
-        (lambda tags: tags["val"][4].__setitem__(0, ""), "'5.jpg#1' has a tag that is empty"),
-        (
-            lambda tags: tags["val"][4].__setitem__(0, "N N"),
-            "'5.jpg#1' has a tag that is empty or holds white",
-        ),
     ],
 )
 def test_tags_that_do_not_fit(dataset, change, message):

@@ -131,7 +131,7 @@ def cycle(trees):
             lambda trees: trees | {"val": trees["val"][1:]},
             "Parses are given for 5 captions; the split 'val' .* has 6",
         ),
-        (cycle, "The parse of caption '5.jpg#1' of the split 'val': .*cycle"),
+        (cycle, "Sentence 5 .*'5.jpg#1'.*cycle"),
     ],
     ids=["a split less", "none", "a split more", "one less", "cycle"],
 )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def _evaluate(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
     """Accuracy of entailment at the threshold that is best on validation."""
-    from vsemb.systems.entailment.task import evaluate_entailment_run
+    from vsemb.systems.entailment.recipe import evaluate_entailment_run
 
     data = opened.open_data(arguments.data)
     metrics = evaluate_entailment_run(opened, data, arguments.split)
@@ -36,4 +36,4 @@ def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
     return table([f"{split}: {metrics.pairs} pairs, {metrics.entailed} entailed", ""], rows)
 
 
-ENTAILMENT = Mode(_evaluate, recipes=("vsemb.systems.entailment.task:Entailment",))
+ENTAILMENT = Mode(_evaluate, recipes=("vsemb.systems.entailment.recipe:Entailment",))

@@ -12,8 +12,7 @@ from tqdm import tqdm
 from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
 from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.pairs import PairSet
-from vsemb.systems.hypernymy.wordnet import transitive_closure
+from vsemb.systems.hypernymy.wordnet import PairSet, transitive_closure
 
 _PAIRS = 1 << 16  # pairs whose energies are computed at a time
 _QUERIES = 256  # concepts ranked at a time: 84 MB of energies for WordNet's 82,115 candidates

@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from vsemb.errors import DataError, invalid_argument, unknown_name
+from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
+from vsemb.parts import Count, Positive, Seed, require
 from vsemb.systems.hypernymy.metrics import pair_energies
 from vsemb.systems.hypernymy.model import HypernymModel
-from vsemb.systems.hypernymy.pairs import PairSet, corrupt
+from vsemb.systems.hypernymy.wordnet import PairSet, corrupt
 from vsemb.training.optimizers import adam_step, adam_step_of_rows
 
 Tensor = Any
@@ -183,13 +184,11 @@ def train_hypernymy(
         InvalidArgumentError: for an argument out of range.
         DataError: if there is no pair to train on, or the loss is no longer finite.
     """
-    for argument, value in (("epochs", epochs), ("batch", batch), ("patience", patience)):
-        if value is not None and value < 1:
-            raise invalid_argument(argument, value, "an integer >= 1")
-    if not 0 < learning_rate < np.inf:
-        raise invalid_argument("learning_rate", learning_rate, "a finite number > 0")
-    if seed < 0:
-        raise invalid_argument("seed", seed, "an integer >= 0")
+    counts = {"epochs": epochs, "batch": batch, "patience": patience}
+    for argument, value in counts.items():
+        require(argument, value, Count | None)
+    require("learning_rate", learning_rate, Positive)
+    require("seed", seed, Seed)
     if not len(train):
         raise DataError("There are no true pairs to train on.")
     loop, history = EpochLoop(model, adam, margin), HypernymHistory()

@@ -10,7 +10,7 @@ SYSTEM = System(
         "sc-nlm": "vsemb.systems.language.kiros2014_language:SC_NLM",
     },
     parts={
-        "task": {"language": "vsemb.systems.language.recipe"},
+        "task": {"language": "vsemb.systems.language.kiros2014_language"},
         "language model": {
             "log-bilinear": "vsemb.systems.language.log_bilinear",
             "multiplicative": "vsemb.systems.language.log_bilinear",

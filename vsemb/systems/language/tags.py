@@ -330,7 +330,7 @@ def write_tags(
 ) -> CaptionTags:
     """Writes the tags of a dataset's captions into its directory, whole or not at all.
 
-    Where these tags are there already, nothing happens.
+    Where tags of this source are there already, nothing happens.
 
     Args:
         dataset: the dataset; its annotation `tags` are these from then on.
@@ -342,8 +342,8 @@ def write_tags(
         The tags, opened.
 
     Raises:
-        DataError: if a caption has none or another number of words, a tag is none, other tags are there and
-            `overwrite` is false, or the file system refuses.
+        DataError: if a caption has none, tags of another source are there and `overwrite` is false, or the file
+            system refuses.
 
     Example:
 

@@ -10,8 +10,8 @@ from keras import ops
 Tensor = Any
 
 
-def valid_trees(heads: Tensor, mask: Tensor) -> Tensor:
-    """Tells which rows hold one tree over all their tokens.
+def valid_trees(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Tells which rows hold one tree over all their tokens, and how deep each token is in it.
 
     A row does if its tokens come before its padding, exactly one token has head 0, every other head is the
     number of a token, and going from head to head every token reaches the root. Trees need not be
@@ -23,19 +23,15 @@ def valid_trees(heads: Tensor, mask: Tensor) -> Tensor:
         mask: (batch, steps) bool, true where a token stands.
 
     Returns:
-        (batch,) bool.
+        valid: (batch,) bool.
+        depth: (batch, steps) int32, how many heads stand above a token, 0 for the root.
 
     Example:
 
     >>> heads = ops.convert_to_tensor([[2, 0, 2], [2, 1, 0], [2, 0, 4]])
-    >>> valid_trees(heads, ops.ones((3, 3), "bool")).numpy().tolist()  # a tree, a cycle, no such token
+    >>> valid_trees(heads, ops.ones((3, 3), "bool"))[0].numpy().tolist()  # a tree, a cycle, no such token
     [True, False, False]
     """
-    return _valid_and_depth(heads, mask)[0]
-
-
-def _valid_and_depth(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """`valid_trees`, and (batch, steps) int32 how many heads stand above a token, 0 for the root."""
     mask = ops.cast(mask, "bool")
     heads = ops.where(mask, ops.cast(heads, "int32"), 0)
     steps = ops.shape(heads)[1]
@@ -210,7 +206,7 @@ def _shape(heads: Tensor, mask: Tensor, per_side: int) -> tuple[Tensor, Tensor, 
 
     Without slots on either side, all children are in slot 0.
     """
-    valid, depth = _valid_and_depth(heads, mask)
+    valid, depth = valid_trees(heads, mask)
     mask = ops.cast(mask, "bool") & ops.expand_dims(valid, 1)
     heads = ops.where(mask, ops.cast(heads, "int32"), 0)
     slots = child_slots(heads, mask, per_side) if per_side else ops.zeros_like(heads)

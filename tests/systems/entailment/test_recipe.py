@@ -22,8 +22,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.similarities import Cosine, OrderViolation
 from vsemb.systems.entailment.data import EntailmentData
-from vsemb.systems.entailment.recipe import ENTAILMENT
-from vsemb.systems.entailment.task import evaluate_entailment_run
+from vsemb.systems.entailment.recipe import ENTAILMENT, evaluate_entailment_run
 
 LINEAR = (
     *(one for one in SMALL if not one.startswith("text.encoder.units")),
