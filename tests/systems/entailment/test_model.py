@@ -153,5 +153,3 @@ def test_mixed_precision_compares_in_float32() -> None:
 def test_similarities_that_do_not_do() -> None:
     with pytest.raises(InvalidArgumentError, match="similarity='ordr'.*Did you mean 'order'"):
         make_model("ordr")
-    with pytest.raises(InvalidArgumentError, match="similarity='dot'.*best score"):
-        make_model("dot")

@@ -9,13 +9,12 @@ import pytest
 import tensorflow as tf
 
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
-from vsemb.errors import InvalidArgumentError
 from vsemb.export import ServedModel, export_savedmodel
 from vsemb.export.contract import Contract, contract_path
 from vsemb.export.reference_outputs import compare, golden_k
 from vsemb.export.servable import check_servable
 from vsemb.export.verify import verify_model
-from vsemb.systems.trees.signature import TreeInput, from_the_left, golden_trees, refuse_raw
+from vsemb.systems.trees.signature import from_the_left, golden_trees
 from vsemb.systems.trees.tree_tokenizer import parsed_texts
 
 SENTENCES = {"encode_tree", "search_tree", "serving_default"}
@@ -59,9 +58,6 @@ def test_texts_that_need_it_are_parsed_at_once():
     found = parsed_texts(texts, record)
     assert found == ["the\t2\ndog\t0", "", "a\t0", "", "runs\t2\n�\t0", "x" * 4096 + "\t0"]
     assert calls == [["the dog", "runs �", "x" * 4096]]
-    assert parsed_texts(["", "a\t0"], refuse_raw) == ["", "a\t0"]
-    with pytest.raises(InvalidArgumentError, match=r"text='the dog'.*--parser.*vsemb annotate"):
-        parsed_texts(["", "the dog"], refuse_raw)
 
 
 def test_a_model_of_trees_offers_no_texts(served):
@@ -120,13 +116,6 @@ def test_texts_are_parsed_in_python(served):
     wanted = answers(served.functions["encode_tree"], *rows_of(*(chain(text) for text in TEXTS)))
     np.testing.assert_allclose(found["embedding"][found["valid"]], wanted["embedding"], atol=1e-6)
     assert answers(served.encode_text, np.array([], object))["embedding"].shape == (0, DIM)
-    without = ServedModel(served.model, TreeInput(served.tokenizer))
-    assert answers(without.encode_text, tf.constant(["", parse(TEXTS[:1])[0]]))["valid"].tolist() == [
-        False,
-        True,
-    ]
-    with pytest.raises(InvalidArgumentError, match="--parser"):
-        without.encode_text(tf.constant(TEXTS))
 
 
 def test_the_embeddings_are_those_of_the_model(served):

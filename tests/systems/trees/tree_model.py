@@ -40,7 +40,7 @@ def tree_parts(similarity: str = "dot", parse: Any = None, **options: Any):
     text = TreeLSTMEncoder(words, DIM, units=4, **options)
     model = DualEncoder(ImageEncoder(DIM), text, similarity)
     model.build({"image": (None, 8), "text": (None, None, 2)})
-    return model, TreeInput(tokenizer) if parse is None else TreeInput(tokenizer, parse)
+    return model, TreeInput(tokenizer, parse)
 
 
 def tree_corpus(items: int = 5):

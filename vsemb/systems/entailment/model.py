@@ -8,7 +8,6 @@ from typing import Any
 import keras
 
 from vsemb.configured import Configured, build_layers
-from vsemb.errors import invalid_argument
 from vsemb.models.replicated import ReplicatedModel
 from vsemb.similarities import Similarity, get
 
@@ -40,7 +39,7 @@ class EntailmentModel(Configured, ReplicatedModel):
         (n,) float32 energies.
 
     Raises:
-        InvalidArgumentError: for a similarity that is not known or has no best score.
+        InvalidArgumentError: for a similarity that is not known.
 
     Example:
 
@@ -57,9 +56,6 @@ class EntailmentModel(Configured, ReplicatedModel):
         super().__init__(**kwargs)
         self.keep_arguments(locals())
         self.similarity = get(similarity)
-        if self.similarity.self_score is None:
-            allowed = "one with a best score, such as order or cosine"
-            raise invalid_argument("similarity", self.similarity.kind, allowed)
 
     def build(self, input_shape: Any = None) -> None:
         # Token ids of any number and length.

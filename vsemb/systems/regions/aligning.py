@@ -210,11 +210,10 @@ def candidate_boxes(
         split, row = given.found
         try:
             cached = regions_of(run, dataset).boxes(split.ids[[row]])[0]
+            # The whole image is added anew.
+            return cached[1:][np.any(cached[1:] != 0, axis=1)]
         except DataError:
             if regions.source == "detections":
                 raise
-        else:
-            # The whole image is added anew.
-            return cached[1:][np.any(cached[1:] != 0, axis=1)]
     fix = "Name its results with --boxes FILE, or give"
     return propose_boxes(regions, np.asarray(given.picture), given.name, fix)

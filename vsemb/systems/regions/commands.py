@@ -75,7 +75,8 @@ def _configure_regions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", default="grid", metavar="SOURCE", help=source)
     parser.add_argument("--images", type=Path, metavar="FILE", help="names and sizes of the images of a detector's ids")
     parser.add_argument("--count", type=int, default=19, help="boxes per image, besides the whole image (%(default)s)")
-    parser.add_argument("--overlap", type=float, help="highest intersection over union of boxes that are kept (0.5)")
+    overlap = "highest intersection over union of boxes that are kept (%(default)s)"
+    parser.add_argument("--overlap", type=float, default=0.5, help=overlap)
     pooling = "average the last map over each box, or embed its crop (%(default)s)"
     parser.add_argument("--pooling", choices=("map", "crops"), default="map", help=pooling)
     rank = "keep boxes by contrast or by score (objectness; confidence for detectors)"
@@ -127,9 +128,7 @@ def _find_regions(arguments: argparse.Namespace) -> None:
         raise invalid_argument("images", str(arguments.images), "none unless --from names a file")
     if file is not None and not file.suffix and not file.exists():
         raise unknown_name("from", arguments.source, ("grid", "selective-search", "FILE.json"))
-    options = picked(arguments, "count", "pooling", "rank")
-    if arguments.overlap is not None:
-        options["overlap"] = arguments.overlap
+    options = picked(arguments, "count", "overlap", "pooling", "rank")
     regions = RegionConfig("detections" if file else arguments.source, **options)
     detections = None
     if file is not None:
@@ -157,8 +156,8 @@ def _configure_align(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="draw it: a .png or .jpg file")
     affinity = "bonus for neighbouring words on one region, in units of scores (%(default)s)"
     parser.add_argument("--affinity", type=float, default=0.0, metavar="B", help=affinity)
-    fade = "words below this share of the best score are grey (0.25)"
-    parser.add_argument("--fade", type=float, metavar="SHARE", help=fade)
+    fade = "words below this share of the best score are grey (%(default)s)"
+    parser.add_argument("--fade", type=float, default=0.25, metavar="SHARE", help=fade)
     parser.add_argument("--data", help="the dataset whose keys IMAGE may name (the training's)")
     parser.add_argument("--boxes", metavar="FILE", help=_BOXES)
     parser.add_argument("--json", metavar="FILE", help="also write the result to FILE as JSON")
@@ -176,17 +175,12 @@ def _align(arguments: argparse.Namespace) -> None:
       vsemb align runs/dvsa dog.jpg "a brown dog chases a child" --out aligned.png
       vsemb align runs/dvsa girl.jpg "a girl in a pink dress" --affinity 0.5 --json aligned.json
     """
-    import math
-
-    from vsemb.errors import invalid_argument
+    from vsemb.parts import NonNegative, require
     from vsemb.runs.pictures import decimals
     from vsemb.runs.run import Run
     from vsemb.systems.regions.aligning import align_image
-    from vsemb.systems.regions.drawing import FADE
 
-    fade = FADE if arguments.fade is None else arguments.fade
-    if not 0 <= fade < math.inf:
-        raise invalid_argument("fade", fade, "a number >= 0")
+    require("fade", arguments.fade, NonNegative)
     check_files(arguments, [arguments.image])
     opened = Run.open(arguments.run, "retrieval")
     dataset = open_keys(opened, arguments.data, [arguments.image])
@@ -199,7 +193,7 @@ def _align(arguments: argparse.Namespace) -> None:
         where = [str(phrase.region), box_text(phrase.box)]
         rows.append([" ".join(phrase.words), *where, f"{phrase.score:.{digits}f}", scores])
     print(table(["phrase", "region", "box (x y w h)", "score", "of its words"], rows, text=(0, 2, 4)))
-    save_files(arguments, found.to_json(), lambda: found.drawn(fade))
+    save_files(arguments, found.to_json(), lambda: found.drawn(arguments.fade))
 
 
 ALIGN = Command(_align, _configure_align)

@@ -202,11 +202,6 @@ def right_regions(regions: np.ndarray, objects: np.ndarray, named: Sequence[Sequ
     return np.asarray((names[:, None] & overlaps[None]).any(axis=-1))
 
 
-def _hits(right: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Returns which words chose a right region; -1, no region, is wrong."""
-    return right[np.arange(len(right)), chosen] & (chosen >= 0)
-
-
 def evaluate_pointing(
     right: np.ndarray,
     real: np.ndarray,
@@ -249,9 +244,9 @@ def evaluate_pointing(
             intervals = {name: _interval(values[part], images[part], bootstrap) for name, part in parts.items()}
         return PointingShare(**means, intervals=intervals)
 
-    regions = real.sum(axis=1)
+    words, regions = np.arange(len(right)), real.sum(axis=1)
     return PointingMetrics(
-        accuracy={affinity: share(_hits(right, region)) for affinity, region in chosen.items()},
+        accuracy={affinity: share(right[words, region] & (region >= 0)) for affinity, region in chosen.items()},
         chance=share(right.sum(axis=1) / np.maximum(regions, 1)),
         whole_image=share(right[:, 0]),
         ceiling=share(np.asarray(right.any(axis=1))),

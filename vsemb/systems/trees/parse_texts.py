@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +49,9 @@ def keep_parser(parses: Parses, run: Path) -> None:
         parses: the dataset's parses.
         run: the run's directory, while it is made.
     """
-    info = None
-    with contextlib.suppress(DataError):  # What others wrote of their parser need not be as ours.
-        info = ParserInfo.from_json(parses.parser)
-    if info is None:
+    try:
+        ParserInfo.from_json(parses.parser)
+    except DataError:  # What others wrote of their parser need not be as ours.
         return
     folder = run / PARSER
     folder.mkdir()

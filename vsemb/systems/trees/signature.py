@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument
 from vsemb.export import TextInput
 from vsemb.export.reference_outputs import Arrays
 from vsemb.export.served_model import Outputs, first_rows, function_of, one_row_at_least
 from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_texts
-
-
-def refuse_raw(texts: Sequence[str]) -> Sequence[str]:
-    """Refuses texts that have to be parsed, where there is no parser.
-
-    Raises:
-        InvalidArgumentError: always.
-    """
-    raise invalid_argument(
-        "text",
-        texts[0],
-        "a parsed text, since the model takes dependency trees and has no parser",
-        "Name a parser with --parser, or parse the texts before: vsemb annotate --dependencies.",
-    )
 
 
 class TreeInput(TextInput):
@@ -38,7 +23,7 @@ class TreeInput(TextInput):
 
     Args:
         tokenizer: of parsed texts.
-        parse: from raw texts to parsed texts; by default there is no parser.
+        parse: from raw texts to parsed texts.
         parser: what the parser of the training is called; "" where it is not known.
     """
 
@@ -50,7 +35,7 @@ class TreeInput(TextInput):
     max_bytes: ClassVar[int | None] = None
     instance: ClassVar[Any] = {"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}
 
-    def __init__(self, tokenizer: TreeTokenizer, parse: Parse = refuse_raw, parser: str = "") -> None:
+    def __init__(self, tokenizer: TreeTokenizer, parse: Parse, parser: str = "") -> None:
         super().__init__(tokenizer)
         self.parse = parse
         self.parser = parser
