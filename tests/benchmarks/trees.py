@@ -30,7 +30,7 @@ from tests.benchmarks.timing import median_seconds
 from vsemb.commands import table
 from vsemb.encoders import RecurrentSentenceEncoder, WordEmbedding
 from vsemb.files import write_json
-from vsemb.systems.trees import ops as trees
+from vsemb.systems.trees import tree_lstm as trees
 from vsemb.systems.trees.tree_lstm import TreeLSTMEncoder
 
 WORDS, WORD_DIM = 8000, 300

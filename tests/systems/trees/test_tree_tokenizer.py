@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.systems.trees.random_trees import WORDS, random_tree
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.systems.trees.ops import valid_trees
+from vsemb.systems.trees.tree_lstm import valid_trees
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer, tree_vocabulary
 from vsemb.systems.trees.trees import Tree
 from vsemb.text import Vocabulary

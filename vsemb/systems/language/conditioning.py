@@ -172,8 +172,8 @@ def read_sentences(
     dataset = split.dataset
     assert dataset is not None
     found = tag_ids(require_tags(dataset).of(split), names)
-    cut = [of_one[:length] for of_one, length in zip(found, np.diff(offsets).tolist(), strict=True)]
-    tags = np.array([tag for of_one in cut for tag in of_one], np.int32)
+    lengths = np.diff(offsets).tolist()
+    tags = np.array([tag for of_one, length in zip(found, lengths, strict=True) for tag in of_one[:length]], np.int32)
     if len(tags) != len(ids):
         raise DataError(
             f"{dataset.path} has {len(tags):,} parts of speech for the {len(ids):,} words of the split "

@@ -175,9 +175,7 @@ def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
     ('7', [('A', 'DT'), ('dog', 'NN'), ('1\\/2', 'CD')])
     """
     with reading(path, "file of tags"), open(path, "rb") as file:
-        packed = file.read(len(_GZIP)) == _GZIP
-        file.seek(0)
-        content = gzip.GzipFile(fileobj=file) if packed else file
+        content = gzip.GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
         lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline="\n")
         for number, line in enumerate(lines, 1):
             if line.strip():

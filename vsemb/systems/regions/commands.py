@@ -276,11 +276,10 @@ def _analyze_norms(arguments: argparse.Namespace) -> None:
     options = picked(arguments, "k", "min_count", "parts")
     found = measure_norms(opened, dataset, arguments.split, every=arguments.all_regions, **options)
     digits = decimals(word.norm for word in found.largest)
-    words = [
-        [[f"{word.norm:.{digits}f}", word.word, str(word.count)] for word in side]
-        for side in (found.smallest, found.largest)
+    pairs = zip(found.smallest, found.largest, strict=True)
+    rows = [
+        [text for each in pair for text in (f"{each.norm:.{digits}f}", each.word, str(each.count))] for pair in pairs
     ]
-    rows = [[*low, *high] for low, high in zip(*words, strict=True)]
     print(table(["smallest", "word", "places", "largest", "word", "places"], rows, text=(1, 4)))
     print(f"\n{regions_table(found.regions, 'norm')}")
     values = {"split": arguments.split, **found.to_json()}
@@ -334,12 +333,11 @@ def pointing_table(metrics: PointingMetrics, split: str, chosen: float | None) -
         if share.intervals is not None:
             bounds = (share.intervals[part] for part in ("words", "nouns"))
             rows.append(["  95 %", *(f"{low:.1f}–{high:.1f}" for low, high in bounds)])
-    header = [f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"]
-    header += [f"{metrics.words} words", f"{metrics.nouns} nouns"]
-    lines = [table(header, rows)]
+    images = f"{split}: {metrics.images} images, {metrics.regions:.1f} regions each"
+    text = table([images, f"{metrics.words} words", f"{metrics.nouns} nouns"], rows)
     if metrics.undecided:
-        lines.append(f"{metrics.undecided} words count as wrong, since the model does not read them.")
-    return "\n".join(lines)
+        text += f"\n{metrics.undecided} words count as wrong, since the model does not read them."
+    return text
 
 
 POINTING = Mode(

@@ -112,7 +112,7 @@ class RegionStore(FeatureFolder):
 
     def check_rows(self, dataset: Dataset) -> None:
         super().check_rows(dataset)
-        for path in (self.weights_path, self.classifier_path):
+        for path in (self.directory / WEIGHTS_NAME, self.classifier_path):
             if path is not None and not path.is_file():
                 why = f"are damaged: there is no {path.name}, which the regions of new images need"
                 raise self.unusable(self.directory, why)
@@ -162,11 +162,6 @@ class RegionStore(FeatureFolder):
     def regions(self) -> RegionConfig:
         """Which regions they are."""
         return RegionConfig.from_json(self.manifest["regions"])
-
-    @property
-    def weights_path(self) -> Path:
-        """The weights that the features were made with."""
-        return self.directory / WEIGHTS_NAME
 
     @property
     def count(self) -> int:

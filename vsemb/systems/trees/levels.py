@@ -30,7 +30,7 @@ def level_states(
     *,
     child_sum: bool,
 ) -> Tensor:
-    """Computes what `vsemb.systems.trees.ops.tree_lstm_states` promises.
+    """Computes what `vsemb.systems.trees.tree_lstm.tree_lstm_states` promises.
 
     Args:
         inputs: (batch, steps, 4 units) float32 or float64.

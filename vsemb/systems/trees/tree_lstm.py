@@ -1,4 +1,4 @@
-"""The dependency Tree-LSTM of imgcap, and the child-sum Tree-LSTM of Tai et al. 2015."""
+"""The dependency Tree-LSTM of imgcap and the child-sum Tree-LSTM of Tai et al. 2015, over trees as tensors of heads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,214 @@ from vsemb.configured import build_layers, uniform
 from vsemb.encoders.pooling import PooledSentenceEncoder
 from vsemb.encoders.text_encoder import TextSpec, WordEmbedding, WordEncoderPart, padding_mask
 from vsemb.parts import Count, Positive, Share, Size, between
-from vsemb.systems.trees.ops import root_states, tree_lstm_states
 
 Tensor = Any
 
 Children = Literal["slots", "sum"]
 TreePooling = Literal["root", "mean", "max", "mean+max"]
+
+
+def valid_trees(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Tells which rows hold one tree over all their tokens, and how deep each token is in it.
+
+    A row does if its tokens come before its padding, exactly one token has head 0, every other head is the
+    number of a token, and going from head to head every token reaches the root. Trees need not be
+    projective. A row without tokens holds none.
+
+    Args:
+        heads: (batch, steps) int, the 1-based number of each token's head, 0 for the root; padding may
+            hold anything.
+        mask: (batch, steps) bool, true where a token stands.
+
+    Returns:
+        valid: (batch,) bool.
+        depth: (batch, steps) int32, how many heads stand above a token, 0 for the root.
+
+    Example:
+
+    >>> heads = ops.convert_to_tensor([[2, 0, 2], [2, 1, 0], [2, 0, 4]])
+    >>> valid_trees(heads, ops.ones((3, 3), "bool"))[0].numpy().tolist()  # a tree, a cycle, no such token
+    [True, False, False]
+    """
+    mask = ops.cast(mask, "bool")
+    heads = ops.where(mask, ops.cast(heads, "int32"), 0)
+    steps = ops.shape(heads)[1]
+    number = ops.arange(1, steps + 1, dtype="int32")
+    length = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)  # (batch, 1)
+    in_range = ops.all((heads >= 0) & (heads <= length), axis=1)
+    is_prefix = ops.all(ops.equal(mask, number <= length), axis=1)
+    has_one_root = ops.equal(ops.sum(ops.cast(mask & ops.equal(heads, 0), "int32"), axis=1), 1)
+
+    # Place 0 is above the root, and above itself. Each round doubles how far up `above` points.
+    above = ops.pad(ops.clip(heads, 0, steps), ((0, 0), (1, 0)))  # (batch, steps + 1)
+    depth = ops.cast(above > 0, "int32")
+
+    def goes_on(reach: Tensor, above: Tensor, depth: Tensor) -> Tensor:
+        # In a cycle nothing ever reaches 0: the number of tokens ends it.
+        return ops.any(above > 0) & (reach < steps)
+
+    def double(reach: Tensor, above: Tensor, depth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        depth = depth + ops.take_along_axis(depth, above, axis=1)
+        return reach * 2, ops.take_along_axis(above, above, axis=1), depth
+
+    one = ops.convert_to_tensor(1, "int32")
+    _, above, depth = ops.while_loop(goes_on, double, (one, above, depth))
+    has_no_cycle = ops.logical_not(ops.any(above > 0, axis=1))
+    return is_prefix & in_range & has_one_root & has_no_cycle, depth[:, 1:]
+
+
+def child_slots(heads: Tensor, mask: Tensor, per_side: int) -> Tensor:
+    """Numbers the children of every head, those to its left and those to its right by themselves.
+
+    Args:
+        heads: (batch, steps) int, as in `valid_trees`.
+        mask: (batch, steps) bool.
+        per_side: slots of a side, p. Children beyond the p-th share the last slot.
+
+    Returns:
+        (batch, steps) int32: 0 to p - 1 for left children in the sentence's order, p to 2p - 1 for right
+        ones, 0 for roots and padding.
+
+    Example:
+
+    >>> heads = ops.convert_to_tensor([[4, 4, 4, 0, 4]])
+    >>> child_slots(heads, heads >= 0, 2).numpy().tolist()
+    [[0, 1, 1, 0, 2]]
+    """
+    steps = ops.shape(heads)[1]
+    number = ops.arange(1, steps + 1, dtype="int32")
+    heads = ops.where(mask, ops.cast(heads, "int32"), 0)
+    is_left = number < heads
+    # Equal for siblings on one side: their head, negative for right children.
+    family = ops.where(is_left, heads, -heads)
+    is_earlier = ops.expand_dims(number, 0) < ops.expand_dims(number, 1)  # (steps, steps)
+    siblings = ops.equal(ops.expand_dims(family, 2), ops.expand_dims(family, 1)) & is_earlier
+    rank = ops.minimum(ops.sum(ops.cast(siblings, "int32"), axis=2), per_side - 1)
+    return ops.where(heads > 0, ops.where(is_left, rank, rank + per_side), 0)
+
+
+def tree_lstm_states(
+    inputs: Tensor, recurrent: Tensor, heads: Tensor, mask: Tensor, *, child_sum: bool = False
+) -> Tensor:
+    """Computes the states of a dependency Tree-LSTM at all nodes, from the leaves up.
+
+    With p slots a side, slot s of a node holds the sums h_s and c_s of its children there, and
+
+        i = sigmoid(x_i + sum_s h_s U_s,i)      o and u likewise, u with tanh
+        f_t = sigmoid(x_f + sum_s h_s U_s,f_t)  of each slot t
+        c = i * u + sum_t f_t * c_t             h = o * tanh(c)
+
+    (imgcap, appendix A, equations 2 to 9). With `child_sum`, i, o and u read the sum of all children's h,
+    and each child has a forget gate of its own that reads only that child's h (Tai et al. 2015, equations
+    2 to 8).
+
+    On TensorFlow, nodes are computed depth by depth with a gradient of their own (`levels.py`);
+    on other backends by `tree_lstm_states_reference`. Half precision is computed in float32.
+
+    Args:
+        inputs: (batch, steps, 4 units) float, what each token adds to its gates i, o, u, f in this order,
+            biases included; f is for all forget gates.
+        recurrent: (2p, units, (3 + 2p) units) float: what the h of a child in slot s, multiplied by
+            matrix s, adds to its head's i, o, u and forget gates of slots 0 to 2p - 1, slots as
+            `child_slots` numbers them. With `child_sum`, (1, units, 4 units): i, o, u, and the child's own
+            forget gate.
+        heads: (batch, steps) int, as in `valid_trees`.
+        mask: (batch, steps) bool.
+        child_sum: whether children are summed instead of kept in slots.
+
+    Returns:
+        (batch, steps, units), h of each token in the sentence's order; 0 in padding and in rows that
+        hold no tree.
+
+    Example:
+
+    >>> inputs, recurrent = ops.ones((1, 3, 8)), ops.zeros((2, 2, 10))  # p = 1, 2 units
+    >>> heads = ops.convert_to_tensor([[2, 0, 0]])
+    >>> tree_lstm_states(inputs, recurrent, heads, ops.convert_to_tensor([[True, True, False]])).shape
+    TensorShape([1, 3, 2])
+    """
+    if keras.backend.backend() != "tensorflow":
+        return tree_lstm_states_reference(inputs, recurrent, heads, mask, child_sum=child_sum)
+    from vsemb.systems.trees.levels import level_states
+
+    dtype, inputs, recurrent = _wide(inputs, recurrent)
+    heads, mask, depth, slot = _shape(heads, mask, recurrent.shape[0] // 2)
+    return ops.cast(level_states(inputs, recurrent, heads, mask, depth, slot, child_sum=child_sum), dtype)
+
+
+def tree_lstm_states_reference(
+    inputs: Tensor, recurrent: Tensor, heads: Tensor, mask: Tensor, *, child_sum: bool = False
+) -> Tensor:
+    """The same as `tree_lstm_states`, short and slow: every round computes all nodes anew.
+
+    A node is right from the round on that its height says, and after `steps` rounds all are.
+    """
+    dtype, inputs, recurrent = _wide(inputs, recurrent)
+    slots, units = recurrent.shape[:2]
+    heads, mask, _, slot = _shape(heads, mask, slots // 2)
+    steps = ops.shape(heads)[1]
+    number = ops.arange(1, steps + 1, dtype="int32")
+    is_child = ops.equal(ops.expand_dims(heads, 1), ops.expand_dims(number, 1)) & ops.expand_dims(mask, 1)
+    in_slot = ops.equal(ops.expand_dims(slot, 1), ops.reshape(ops.arange(slots, dtype="int32"), (-1, 1)))
+    # (batch, slots, steps of heads, steps of children)
+    children = ops.cast(ops.expand_dims(is_child, 1) & ops.expand_dims(in_slot, 2), inputs.dtype)
+    keep = ops.expand_dims(ops.cast(mask, inputs.dtype), -1)
+    forget_inputs = ops.expand_dims(inputs[..., 3 * units :], 2)  # (batch, steps, 1, units)
+
+    def compute(_: Tensor, states: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, c = states
+        slot_h = ops.einsum("bsji,bid->bjsd", children, h)
+        if child_sum:
+            own = ops.matmul(h, recurrent[0, :, 3 * units :])
+            above = ops.einsum("bsji,bjd->bid", children, inputs[..., 3 * units :])
+            kept = ops.einsum("bsji,bid->bjd", children, ops.sigmoid(above + own) * c)
+            sums = ops.matmul(slot_h[:, :, 0], recurrent[0, :, : 3 * units])
+        else:
+            sums = ops.einsum("bjsd,sdg->bjg", slot_h, recurrent)
+            forget = ops.sigmoid(forget_inputs + ops.reshape(sums[..., 3 * units :], ops.shape(slot_h)))
+            kept = ops.sum(forget * ops.einsum("bsji,bid->bjsd", children, c), axis=2)
+        i, o, u = ops.split(inputs[..., : 3 * units] + sums[..., : 3 * units], 3, axis=-1)
+        c = (ops.sigmoid(i) * ops.tanh(u) + kept) * keep
+        return ops.sigmoid(o) * ops.tanh(c) * keep, c
+
+    zeros = ops.zeros_like(inputs[..., :units])
+    h, _ = ops.fori_loop(0, steps, compute, (zeros, zeros))
+    return ops.cast(h, dtype)
+
+
+def root_states(states: Tensor, heads: Tensor, mask: Tensor) -> Tensor:
+    """Takes the states of the roots.
+
+    Args:
+        states: (batch, steps, units) float.
+        heads: (batch, steps) int, as in `valid_trees`.
+        mask: (batch, steps) bool.
+
+    Returns:
+        (batch, units); 0 for a row without a root.
+    """
+    is_root = ops.cast(ops.cast(mask, "bool") & ops.equal(heads, 0), states.dtype)
+    return ops.sum(states * ops.expand_dims(is_root, -1), axis=1)
+
+
+def _wide(inputs: Tensor, recurrent: Tensor) -> tuple[str, Tensor, Tensor]:
+    """The dtype to return, and both tensors in float32 or float64."""
+    inputs = ops.convert_to_tensor(inputs)
+    dtype = keras.backend.standardize_dtype(inputs.dtype)
+    compute = "float64" if dtype == "float64" else "float32"
+    return dtype, ops.cast(inputs, compute), ops.cast(recurrent, compute)
+
+
+def _shape(heads: Tensor, mask: Tensor, per_side: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Heads, mask, depths and slots of the rows that hold a tree; the other rows are padding.
+
+    Without slots on either side, all children are in slot 0.
+    """
+    valid, depth = valid_trees(heads, mask)
+    mask = ops.cast(mask, "bool") & ops.expand_dims(valid, 1)
+    heads = ops.where(mask, ops.cast(heads, "int32"), 0)
+    slots = child_slots(heads, mask, per_side) if per_side else ops.zeros_like(heads)
+    return heads, mask, depth, slots
 
 
 @keras.saving.register_keras_serializable("vsemb")
@@ -29,14 +231,14 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
 
     | equation | here |
     | --- | --- |
-    | (2) children beyond the p-th of a side share a slot | `vsemb.systems.trees.ops.child_slots` |
+    | (2) children beyond the p-th of a side share a slot | `vsemb.systems.trees.tree_lstm.child_slots` |
     | W^(i), W^(o), W^(u), W^(f) of (5) to (9) | `kernel`, (word dim, 4 units), in the order i, o, u, f |
     | b^(i), b^(o), b^(u), b^(f) | `bias`, (4 units,) |
     | U_k^(i), U_k^(o), U_k^(u) of (7) to (9) | `recurrent_kernel[k - 1]`, columns 0 to 3 units |
     | V_k^(i), V_k^(o), V_k^(u) | `recurrent_kernel[p + k - 1]`, the same columns |
     | U_jk^(l), U_jk^(r) of (5), (6) | `recurrent_kernel[k - 1]`, gates 3 + j - 1 and 3 + p + j - 1 |
     | V_jk^(l), V_jk^(r) | `recurrent_kernel[p + k - 1]`, the same columns |
-    | (3) to (9) | `vsemb.systems.trees.ops.tree_lstm_states` |
+    | (3) to (9) | `vsemb.systems.trees.tree_lstm.tree_lstm_states` |
 
     The activations are sigmoids, and tanh for u. With `children="sum"`, equations 2 to 8 of Tai et al. 2015,
     and `recurrent_kernel` is (1, units, 4 units): what i, o and u read of the sum of the children's h, and
@@ -61,7 +263,7 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         training: whether dropout acts.
 
     Returns:
-        (batch, dim). A row that holds no tree (`vsemb.systems.trees.ops.valid_trees`) is embedded as if all its states
+        (batch, dim). A row that holds no tree (`valid_trees`) is embedded as if all its states
         were 0.
 
     Raises:

@@ -3,10 +3,10 @@
 | equation | what | where |
 | --- | --- | --- |
 | 1 | hinges over all contrastive pairs of the batch, margin 1 | `vsemb.losses.PairwiseRanking` |
-| 2 | h and c of children beyond the last slot are summed | `vsemb.systems.trees.ops` |
-| 3, 4 | h = o tanh(c); c = i u + a forget gate times each slot's c | `vsemb.systems.trees.ops` |
-| 5, 6 | forget gates, each with matrices of its own over all slots' h | `vsemb.systems.trees.ops` |
-| 7-9 | u, o and i, with a matrix for each slot | `vsemb.systems.trees.ops` |
+| 2 | h and c of children beyond the last slot are summed | `vsemb.systems.trees.tree_lstm` |
+| 3, 4 | h = o tanh(c); c = i u + a forget gate times each slot's c | `vsemb.systems.trees.tree_lstm` |
+| 5, 6 | forget gates, each with matrices of its own over all slots' h | `vsemb.systems.trees.tree_lstm` |
+| 7-9 | u, o and i, with a matrix for each slot | `vsemb.systems.trees.tree_lstm` |
 | section 3.1 | capitalisation by maximum vote over the corpus | `vsemb.systems.trees.tree_tokenizer` |
 | section 3.1 | words without a vector: from a normal distribution | `vsemb.text.word_vectors.read_word_vectors` |
 | section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `vsemb.encoders.ProjectionMLP` |

@@ -199,8 +199,7 @@ def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
         if file.peek(2)[:2] == _GZIP:
             content = io.BufferedReader(gzip.GzipFile(fileobj=file), _MAX_LINE)
         for first, lines in _blocks(path, content):
-            sentence = _sentence(path, first, lines)
-            if sentence is not None:
+            if (sentence := _sentence(path, first, lines)) is not None:
                 yield sentence
 
 
