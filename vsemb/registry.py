@@ -331,15 +331,13 @@ BASE = System(
         },
         "text encoder": {
             "recurrent": "vsemb.encoders.recurrent",
-            "sequence-and-bag": "vsemb.encoders.composite",
+            "sequence-and-bag": "vsemb.encoders.sequence_and_bag",
             "linear": "vsemb.encoders.bag",
             "transformer": "vsemb.encoders.transformer",
-            "projection-mlp": "vsemb.encoders.composite",
         },
         "image tower": dict.fromkeys(("features", "pixels"), "vsemb.recipes.towers"),
         "projection": {
             **dict.fromkeys(("affine", "none"), "vsemb.encoders.image"),
-            "mlp": "vsemb.encoders.composite",
         },
         "similarity": dict.fromkeys(("cosine", "dot", "order", "order-reversed"), "vsemb.similarities"),
         "loss": {

@@ -10,12 +10,8 @@ import tensorflow as tf
 from tests.contract import SAME, _without_shapes
 from tests.losses.slow import infonce_rows, ranking_rows
 from vsemb.encoders import (
-    BagOfWordsEncoder,
     ImageEncoder,
     LinearSentenceEncoder,
-    ProjectionMLP,
-    RecurrentSentenceEncoder,
-    SequenceAndBagEncoder,
     WordEmbedding,
 )
 from vsemb.errors import InvalidArgumentError
@@ -362,25 +358,6 @@ def test_l2_by_hand() -> None:
     for variable, before, after in zip(model.trainable_variables, *gradients, strict=True):
         added = 0.5 * variable.numpy() if variable.path.endswith("affine/kernel") else 0.0
         np.testing.assert_allclose(after, before + added, rtol=1e-5, atol=1e-6)
-
-
-def test_l2_of_every_matrix_and_of_nothing_else() -> None:
-    words = WordEmbedding(WORDS, 3)
-    sequence = RecurrentSentenceEncoder(words, DIM, units=5)
-    bag = BagOfWordsEncoder(WordEmbedding(WORDS, DIM))
-    column = ProjectionMLP(ImageEncoder(6, projection=False, standardize=True), DIM)
-    model = DualEncoder(column, SequenceAndBagEncoder(sequence, bag), l2=2.0)
-    model.build({"image": (None, 6), "text": (None, None)})
-    model.compile("sgd", loss=PairwiseRanking(0.2))
-    cell = sequence.recurrent.cell
-    # The GRU's bias has two rows and is none.
-    matrices = [column.first.kernel, column.second.kernel, cell.kernel, cell.recurrent_kernel]
-    matrices.append(sequence.projection.kernel)
-    batch = make_batch([3, 1, 4])
-    with_l2 = loss_of(model, batch)
-    model.l2 = 0.0
-    expected = sum(float(tf.reduce_sum(matrix**2)) for matrix in matrices)
-    np.testing.assert_allclose(with_l2 - loss_of(model, batch), expected, rtol=1e-5)
 
 
 def test_l2_is_kept_and_checked() -> None:

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tests.runs.stop_at import stopped
 from tests.training.test_resume import check_same_training
-from vsemb import recipes
+from vsemb import recipes, registry
 from vsemb.cli.__main__ import main
-from vsemb.encoders import ProjectionMLP, SequenceAndBagEncoder, TransformerSentenceEncoder
+from vsemb.encoders import TransformerSentenceEncoder
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.measure import evaluate_run
@@ -144,25 +144,27 @@ def test_one_line_for_what_does_not_work(overrides, message, scenes_path, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
-        (["text.encoder=sequence-and-bag", "text.encoder.sequence=transformer"], SequenceAndBagEncoder),
-        (["text.encoder=projection-mlp", "text.encoder.encoder=transformer"], ProjectionMLP),
+        (["text.encoder=sequence-and-bag", "text.encoder.sequence=transformer"], "SequenceAndBagEncoder"),
+        (["text.encoder=projection-mlp", "text.encoder.encoder=transformer"], "ProjectionMLP"),
         (
             [
                 *("text.encoder=projection-mlp", "text.encoder.encoder=transformer"),
                 "text.encoder.encoder.pooling=mean+max",
             ],
-            ProjectionMLP,
+            "ProjectionMLP",
         ),
     ],
     ids=["bag", "mlp", "mlp-mean-max"],
 )
 def test_goes_with_the_other_parts(changes, kind) -> None:
+    if changes[0].split("=")[1] not in registry.kinds("text encoder"):
+        pytest.skip("its system is not there")
     inner = changes[1].split("=")[0]
     sizes = [f"{inner}.units=8", f"{inner}.heads=2", f"{inner}.words.dim=6", "embedding_dim=10"]
     recipe = recipes.get("vsepp", "paper").with_overrides([*changes, *sizes])
     model = recipe.build(9, {"feature_dim": 7}, "float32")
     assert model.encode_texts(np.array([[2, 3, 0], [4, 5, 6]])).shape == (2, 10)
-    assert isinstance(model.text_encoder, kind)
+    assert type(model.text_encoder).__name__ == kind
 
 
 def test_vectors_of_subwords_from_captions(scenes, tiny_recipe, tmp_path) -> None:

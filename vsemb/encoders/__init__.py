@@ -1,10 +1,10 @@
 """Encoders: Keras layers that turn token ids or image features into one vector, or a set of them."""
 
 from vsemb.encoders.bag import BagOfWordsEncoder, LinearSentenceEncoder
-from vsemb.encoders.composite import ProjectionMLP, SequenceAndBagEncoder
 from vsemb.encoders.image import FeatureScaling, ImageEncoder, PixelEncoder
 from vsemb.encoders.pooling import SequencePooling
 from vsemb.encoders.recurrent import RecurrentSentenceEncoder
+from vsemb.encoders.sequence_and_bag import SequenceAndBagEncoder
 from vsemb.encoders.text_encoder import WordEmbedding
 from vsemb.encoders.transformer import TransformerSentenceEncoder
 
@@ -18,6 +18,5 @@ __all__ = [
     "RecurrentSentenceEncoder",
     "SequencePooling",
     "TransformerSentenceEncoder",
-    "ProjectionMLP",
     "WordEmbedding",
 ]

@@ -29,8 +29,8 @@ seed each, with seeds differing by about 3:
 from __future__ import annotations
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.composite import SequenceAndBag
 from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.sequence_and_bag import SequenceAndBag
 from vsemb.encoders.text_encoder import WordVectors
 from vsemb.losses.ranking import Hardest, Ranking, RankingInfoNCE
 from vsemb.recipes.retrieval import Retrieval

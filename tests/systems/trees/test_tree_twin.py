@@ -18,11 +18,9 @@ from vsemb.data.store import Dataset
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
-    ProjectionMLP,
     RecurrentSentenceEncoder,
     SequenceAndBagEncoder,
 )
-from vsemb.encoders.composite import MLP, MLPText
 from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.losses.ranking import All, Ranking
@@ -34,6 +32,7 @@ from vsemb.systems.trees.parse_texts import Trees
 from vsemb.systems.trees.tree_lstm import TreeLSTM, TreeLSTMEncoder
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import Tree
+from vsemb.systems.trees.twin_network import MLP, MLPText, ProjectionMLP
 from vsemb.training import RisingMomentumSGD
 from vsemb.training.optimizers import Step
 

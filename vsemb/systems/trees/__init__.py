@@ -7,7 +7,12 @@ SYSTEM = System(
     recipes={"tree-twin": "vsemb.systems.trees.tree_twin:TREE_TWIN"},
     parts={
         "tokenizer": {"trees": "vsemb.systems.trees.parse_texts"},
-        "text encoder": dict.fromkeys(("tree-lstm", "child-sum-tree-lstm"), "vsemb.systems.trees.tree_lstm"),
+        "text encoder": {
+            "tree-lstm": "vsemb.systems.trees.tree_lstm",
+            "child-sum-tree-lstm": "vsemb.systems.trees.tree_lstm",
+            "projection-mlp": "vsemb.systems.trees.twin_network",
+        },
+        "projection": {"mlp": "vsemb.systems.trees.twin_network"},
     },
     annotations={"parses": "vsemb.systems.trees.parses:find"},
     modes={"annotate": {"dependencies": "vsemb.systems.trees.commands:DEPENDENCIES"}},

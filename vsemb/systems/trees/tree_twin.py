@@ -9,7 +9,7 @@
 | 7-9 | u, o and i, with a matrix for each slot | `vsemb.systems.trees.tree_lstm` |
 | section 3.1 | capitalisation by maximum vote over the corpus | `vsemb.systems.trees.tree_tokenizer` |
 | section 3.1 | words without a vector: from a normal distribution | `vsemb.text.word_vectors.read_word_vectors` |
-| section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `vsemb.encoders.ProjectionMLP` |
+| section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `twin_network.ProjectionMLP` |
 | section 3.2 | the h of the root is the sentence | `vsemb.systems.trees.tree_lstm.TreeLSTMEncoder` |
 | section 3.2 | x y, the inner product of the columns | `vsemb.similarities.Dot` |
 | section 4 | momentum that grows from 0.5 to 0.95 | `vsemb.training.RisingMomentumSGD` |
@@ -61,7 +61,7 @@ from __future__ import annotations
 import dataclasses
 
 from vsemb.data.batches import Pairs
-from vsemb.encoders.composite import MLP, MLPText, SequenceAndBag
+from vsemb.encoders.sequence_and_bag import SequenceAndBag
 from vsemb.losses.ranking import Ranking
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.recipes.schema import Training
@@ -70,6 +70,7 @@ from vsemb.recipes.vsepp import VSEPP
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees
 from vsemb.systems.trees.tree_lstm import TreeLSTM
+from vsemb.systems.trees.twin_network import MLP, MLPText
 from vsemb.training.optimizers import RisingMomentum, Step
 
 _PAPER = "imgcap report, Stanford 2015, github.com/pveerina/imgcap"

@@ -7,21 +7,25 @@ import functools
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.contract import SAME, check_config, check_layer, check_padding
 from tests.encoders.test_image import PIXELS, backbone
+from tests.models.test_dual_encoder import DIM, WORDS, loss_of, make_batch
 from tests.oracles import TOLERANCE, oracle
 from vsemb.encoders import (
     BagOfWordsEncoder,
     ImageEncoder,
     LinearSentenceEncoder,
     PixelEncoder,
-    ProjectionMLP,
     RecurrentSentenceEncoder,
     SequenceAndBagEncoder,
     WordEmbedding,
 )
 from vsemb.errors import InvalidArgumentError
+from vsemb.losses import PairwiseRanking
+from vsemb.models import DualEncoder
+from vsemb.systems.trees.twin_network import ProjectionMLP
 
 FEATURES = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
 IDS = np.array([[2, 3, 3], [5, 0, 0], [4, 1, 0]], np.int32)
@@ -153,3 +157,22 @@ def test_the_bag_beside_a_tree_encoder_sees_word_ids() -> None:
     # What is left without the bag has unit length in both.
     for rows in (one, other):
         np.testing.assert_allclose(np.linalg.norm(rows - unit, axis=1), 1, rtol=1e-5)
+
+
+def test_l2_of_every_matrix_and_of_nothing_else() -> None:
+    words = WordEmbedding(WORDS, 3)
+    sequence = RecurrentSentenceEncoder(words, DIM, units=5)
+    bag = BagOfWordsEncoder(WordEmbedding(WORDS, DIM))
+    column = ProjectionMLP(ImageEncoder(6, projection=False, standardize=True), DIM)
+    model = DualEncoder(column, SequenceAndBagEncoder(sequence, bag), l2=2.0)
+    model.build({"image": (None, 6), "text": (None, None)})
+    model.compile("sgd", loss=PairwiseRanking(0.2))
+    cell = sequence.recurrent.cell
+    # The GRU's bias has two rows and is none.
+    matrices = [column.first.kernel, column.second.kernel, cell.kernel, cell.recurrent_kernel]
+    matrices.append(sequence.projection.kernel)
+    batch = make_batch([3, 1, 4])
+    with_l2 = loss_of(model, batch)
+    model.l2 = 0.0
+    expected = sum(float(tf.reduce_sum(matrix**2)) for matrix in matrices)
+    np.testing.assert_allclose(with_l2 - loss_of(model, batch), expected, rtol=1e-5)

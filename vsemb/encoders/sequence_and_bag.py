@@ -1,0 +1,96 @@
+"""A sequence encoder beside a bag of words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+from keras import ops
+
+from vsemb.configured import Configured, build_layers
+from vsemb.encoders.bag import BagOfWordsEncoder
+from vsemb.encoders.recurrent import Recurrent
+from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec, WordEmbedding, word_ids
+from vsemb.errors import invalid_argument
+from vsemb.ops.geometry import l2_normalize
+from vsemb.parts import Share
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable("vsemb")
+class SequenceAndBagEncoder(Configured, keras.layers.Layer):
+    """Sum of a sequence encoder and a bag of words, each at unit length, the latter with a learned gain.
+
+    At unit length neither drowns the other while they learn at different speeds.
+
+    Args:
+        sequence: a sentence encoder that sees the order of words.
+        bag: one that does not, of the same size; of the words of a tree it is given the ids alone.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call args:
+        token_ids: (batch, steps) int, 0 = padding; or (batch, steps, 2), id and head, for trees.
+        training: whether dropout acts.
+
+    Returns:
+        (batch, dim).
+    """
+
+    def __init__(self, sequence: keras.layers.Layer, bag: keras.layers.Layer, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep_arguments(locals())
+
+    @property
+    def words(self) -> WordEmbedding:
+        """The word vectors of the sequence encoder."""
+        return self.sequence.words
+
+    @property
+    def dim(self) -> int:
+        """Size of the embedding."""
+        return self.sequence.dim
+
+    def build(self, input_shape: Any) -> None:
+        build_layers((self.sequence, input_shape), (self.bag, input_shape[:2]))
+        self.gain = self.add_weight(shape=(), initializer="ones", name="gain")
+
+    def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        sequence = l2_normalize(self.sequence(token_ids, training=training))
+        bag = l2_normalize(self.bag(word_ids(token_ids), training=training))
+        return ops.cast(sequence + ops.cast(self.gain, "float32") * bag, self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return self.sequence.compute_output_shape(input_shape)
+
+
+@dataclass(frozen=True)
+class SequenceAndBag(TextEncoderPart, kind="sequence-and-bag"):
+    """A sequence or tree encoder and a bag of words beside it.
+
+    Attributes:
+        sequence: the encoder that sees the order of the words.
+        bag_dropout: share of the bag's words left out in training.
+    """
+
+    sequence: TextEncoderPart = field(default_factory=Recurrent)
+    bag_dropout: Share = 0.0
+
+    def check(self) -> None:
+        if self.sequence.produces != "vector":
+            raise invalid_argument("text.encoder.sequence", self.sequence.kind, "an encoder of one vector per text")
+
+    def check_tokenizer(self, tokenizer: Any) -> None:
+        self.sequence.check_tokenizer(tokenizer)
+
+    def build(self, dim: int | None, spec: TextSpec, dtype: str) -> SequenceAndBagEncoder:
+        sequence = self.sequence.build(dim, spec, dtype)
+        size = sequence.compute_output_shape((None, None))[-1] if dim is None else dim
+        table = WordEmbedding(spec.vocabulary_size, size, dtype=dtype)
+        bag = BagOfWordsEncoder(table, dropout=self.bag_dropout, dtype=dtype)
+        return SequenceAndBagEncoder(sequence, bag, dtype=dtype)
+
+    def initialize(self, layer: keras.layers.Layer, corpus: TextCorpus) -> None:
+        layer.bag.set_document_frequencies(corpus.document_frequencies, len(corpus.offsets) - 1)
+        self.sequence.initialize(layer.sequence, corpus)
