@@ -345,9 +345,7 @@ BASE = System(
             **dict.fromkeys(("infonce", "sigmoid"), "vsemb.losses.contrastive"),
         },
         "negatives": dict.fromkeys(("all", "hardest"), "vsemb.losses.ranking"),
-        "optimizer": dict.fromkeys(
-            ("adam", "adamw", "rmsprop", "sgd", "rising-momentum-sgd"), "vsemb.training.optimizers"
-        ),
+        "optimizer": dict.fromkeys(("adam", "adamw", "rmsprop", "sgd"), "vsemb.training.optimizers"),
         "schedule": dict.fromkeys(("constant", "step", "exponential", "cosine"), "vsemb.training.optimizers"),
         "augmentation": dict.fromkeys(("randaugment", "autoaugment"), "vsemb.image.augmentation"),
         "batches": {"pairs": "vsemb.data.batches"},

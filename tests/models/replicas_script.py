@@ -26,7 +26,6 @@ from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.losses import InBatchLoss, InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
 from vsemb.similarities import OrderViolation
-from vsemb.training import RisingMomentumSGD
 
 ROWS, STEPS, WORDS, DIM = 8, 3, 9, 4
 
@@ -84,7 +83,7 @@ def dual_encoder(
     clip = 1.0 if change == "clipped" else None
     optimizer = keras.optimizers.SGD(0.05, global_clipnorm=clip)
     if change == "momentum":
-        optimizer = RisingMomentumSGD(0.05, 0.9, momentum_start=0.2, momentum_steps=3.0)
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
     model.compile(optimizer, loss=build_loss(), jit_compile=False)
     return model, batches(sampled, classes)
 

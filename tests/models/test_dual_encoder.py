@@ -293,7 +293,7 @@ def test_config_round_trip() -> None:
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ("mse", "ranking, infonce"),
+        ("mse", "one of ranking, ranking-infonce, infonce"),
         (keras.losses.mean_squared_error, "keras.losses.Loss"),
         (None, "keras.losses.Loss"),
         ("rankin", "Did you mean 'ranking'"),

@@ -10,7 +10,7 @@ import pytest
 
 from vsemb.errors import InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.training import FusedAdam, RisingMomentumSGD
+from vsemb.training import FusedAdam
 from vsemb.training.optimizers import (
     SGD,
     Adam,
@@ -18,7 +18,6 @@ from vsemb.training.optimizers import (
     Cosine,
     Exponential,
     OptimizerPart,
-    RisingMomentum,
     Schedule,
     Step,
 )
@@ -86,16 +85,6 @@ def test_momentum() -> None:
     constant: Any = SGD(momentum=0.9).build(10, 4)
     assert type(constant) is keras.optimizers.SGD and constant.momentum == 0.9
     assert SGD().build(10, 4).momentum == 0
-    rising = RisingMomentum(momentum=0.9, momentum_start=0.0, momentum_steps=7.0, global_clipnorm=2.0, ema_momentum=0.5)
-    optimizer: Any = rising.build(10, 4)
-    assert isinstance(optimizer, RisingMomentumSGD)
-    assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)
-    assert optimizer.global_clipnorm == 2 and optimizer.ema_momentum == 0.5
-
-
-def test_momentum_does_not_fall() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"optimizer\.momentum_start"):
-        RisingMomentum(momentum=0.0, momentum_start=0.5)
 
 
 @pytest.mark.parametrize(

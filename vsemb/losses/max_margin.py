@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import keras
 from keras import ops
 
 from vsemb.configured import Configured
-from vsemb.parts import Part, Positive
+from vsemb.parts import Positive
 
 Tensor = Any
 
@@ -47,20 +46,3 @@ class MaxMargin(Configured, keras.losses.Loss):
         energies = ops.cast(y_pred, "float32")
         short = ops.relu(self.margin - energies)
         return ops.where(ops.cast(y_true, "bool"), energies, short)
-
-
-@dataclass(frozen=True)
-class MaxMarginSettings(Part):
-    """The loss of labelled pairs.
-
-    Attributes:
-        margin: the energy from which a false pair costs nothing.
-        reduction: over pairs, `sum` or `mean`; null for the paper's sum.
-    """
-
-    margin: Positive = 1.0
-    reduction: Literal["sum", "mean"] | None = None
-
-    def build(self) -> MaxMargin:
-        """Builds the Keras loss."""
-        return MaxMargin(self.margin, reduction=self.reduction)

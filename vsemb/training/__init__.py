@@ -1,7 +1,7 @@
 """Training: callbacks for `fit`, selection on validation, exact resume."""
 
 from vsemb.training.callbacks import MetricsLog, ProgressBar, SelectBest, StepCallbacks, averaged_weights
-from vsemb.training.optimizers import FusedAdam, RisingMomentumSGD
+from vsemb.training.optimizers import FusedAdam
 from vsemb.training.resume import TrainingState
 from vsemb.training.validation import RetrievalValidation
 
@@ -10,7 +10,6 @@ __all__ = [
     "MetricsLog",
     "ProgressBar",
     "RetrievalValidation",
-    "RisingMomentumSGD",
     "SelectBest",
     "StepCallbacks",
     "TrainingState",

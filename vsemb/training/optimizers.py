@@ -1,7 +1,6 @@
-"""Optimizers and learning-rate schedules of recipes, and the optimizers that Keras does not have.
+"""Optimizers and learning-rate schedules of recipes, and an Adam for sparse gradients.
 
-`FusedAdam` runs one kernel per variable and can update the rows of a batch alone; `RisingMomentumSGD` has the momentum
-of the imgcap report.
+`FusedAdam` runs one kernel per variable and can update the rows of a batch alone.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
-from keras import ops
 
 from vsemb.errors import invalid_argument
-from vsemb.parts import NonNegative, Part, Positive, Share, require
+from vsemb.parts import NonNegative, Part, Positive, Share
 
 Tensor = Any
 
@@ -249,85 +247,6 @@ def _resource(variable: Any) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-@keras.saving.register_keras_serializable("vsemb")
-class RisingMomentumSGD(keras.optimizers.SGD):
-    """SGD with a momentum that starts at `momentum_start` and approaches `momentum`.
-
-    Of the imgcap report, section 4: "momentum constant µ = 0.5 asymptotically grew to µ = 0.95". It does not
-    say how; here the distance to the end shrinks by the factor e every `momentum_steps` steps. At step t,
-    counted from 0,
-
-        µ(t) = momentum - (momentum - momentum_start) exp(-t / momentum_steps)
-        v ← µ(t) v - rate(t) gradient
-        weight ← weight + v
-
-    so that a step is that of `keras.optimizers.SGD` with the momentum of the moment. The step is the
-    optimizer's own counter: a training that is stored and resumed goes on with the momentum it had.
-
-    Args:
-        learning_rate: a number, or a schedule of Keras.
-        momentum: what it approaches, in [0, 1).
-        momentum_start: what it starts at, in [0, momentum].
-        momentum_steps: steps after which 63 % of the way are done, > 0.
-        **kwargs: arguments of `keras.optimizers.SGD`; `nesterov` included.
-
-    Raises:
-        InvalidArgumentError: for a momentum outside its range.
-
-    Example:
-
-    >>> optimizer = RisingMomentumSGD(0.1, momentum=0.95, momentum_start=0.5, momentum_steps=2500)
-    >>> [round(float(optimizer.momentum_at(step)), 3) for step in (0, 2500, 25_000)]
-    [0.5, 0.784, 0.95]
-    """
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.01,
-        momentum: float = 0.95,
-        *,
-        momentum_start: float = 0.5,
-        momentum_steps: float = 2500.0,
-        **kwargs: Any,
-    ) -> None:
-        require("momentum", momentum, Share)
-        require("momentum_steps", momentum_steps, Positive)
-        if not 0 <= momentum_start <= momentum:
-            raise invalid_argument("momentum_start", momentum_start, f"a number in [0, momentum={momentum}]")
-        super().__init__(learning_rate, float(momentum), **kwargs)
-        self.momentum_start = momentum_start
-        self.momentum_steps = momentum_steps
-
-    def momentum_at(self, step: Tensor) -> Tensor:
-        """Returns the momentum of a step, a float32 scalar.
-
-        Args:
-            step: the number of steps before it.
-        """
-        left = ops.exp(-ops.cast(step, "float32") / self.momentum_steps)
-        return self.momentum - (self.momentum - self.momentum_start) * left
-
-    def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
-        """Updates one variable; called by Keras."""
-        if self.momentum == 0:
-            super().update_step(gradient, variable, learning_rate)
-            return
-        # As in `keras.optimizers.SGD`, whose momentum is a constant of the compiled step.
-        velocity = self.momentums[self._get_variable_index(variable)]
-        momentum = ops.cast(self.momentum_at(self.iterations), variable.dtype)
-        slope = ops.multiply(ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype))
-        self.assign(velocity, ops.subtract(ops.multiply(velocity, momentum), slope))
-        if self.nesterov:
-            self.assign_add(variable, ops.subtract(ops.multiply(velocity, momentum), slope))
-        else:
-            self.assign_add(variable, velocity)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        rise = {"momentum_start": self.momentum_start, "momentum_steps": self.momentum_steps}
-        return {**super().get_config(), **rise}
-
-
 @dataclass(frozen=True)
 class OptimizerPart(Part, family="optimizer"):
     """An optimizer and its schedule; base of the family `optimizer`.
@@ -406,31 +325,9 @@ class SGD(OptimizerPart, kind="sgd"):
     """Stochastic gradient descent.
 
     Attributes:
-        momentum: share of the last step that is taken again; with a rising momentum its final value.
+        momentum: share of the last step that is taken again.
     """
 
     optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = keras.optimizers.SGD
 
     momentum: Share = 0.0
-
-
-@dataclass(frozen=True)
-class RisingMomentum(SGD, kind="rising-momentum-sgd"):
-    """Stochastic gradient descent with a momentum that rises (imgcap).
-
-    Attributes:
-        momentum_start: what the momentum rises from.
-        momentum_steps: steps after which the rise is 63 % done.
-    """
-
-    optimizer: ClassVar[Callable[..., keras.optimizers.Optimizer]] = RisingMomentumSGD
-
-    momentum: Share = 0.95
-    momentum_start: Share = 0.5
-    momentum_steps: Positive = 2500.0
-
-    def check(self) -> None:
-        super().check()
-        if self.momentum_start > self.momentum:
-            allowed = f"a number in [0, {self.momentum}], up to optimizer.momentum"
-            raise invalid_argument("optimizer.momentum_start", self.momentum_start, allowed)

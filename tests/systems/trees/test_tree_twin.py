@@ -29,11 +29,11 @@ from vsemb.recipes.retrieval import Retrieval, RetrievalJob
 from vsemb.recipes.schema import Recipe
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees
+from vsemb.systems.trees.rising_momentum import RisingMomentumSGD
 from vsemb.systems.trees.tree_lstm import TreeLSTM, TreeLSTMEncoder
 from vsemb.systems.trees.tree_tokenizer import TreeTokenizer
 from vsemb.systems.trees.trees import Tree
 from vsemb.systems.trees.twin_network import MLP, MLPText, ProjectionMLP
-from vsemb.training import RisingMomentumSGD
 from vsemb.training.optimizers import Step
 
 VARIANTS = ["vs", "s", "m1", "m2", "l"]

@@ -52,7 +52,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -61,8 +61,8 @@ from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.binary import find_threshold
-from vsemb.losses.max_margin import MaxMargin, MaxMarginSettings
-from vsemb.parts import Seed, Size
+from vsemb.losses.max_margin import MaxMargin
+from vsemb.parts import Part, Positive, Seed, Size
 from vsemb.recipes.schema import Job, Recipe, Training
 from vsemb.recipes.towers import Text
 from vsemb.runs.run import Run
@@ -71,6 +71,23 @@ from vsemb.systems.entailment.data import EntailmentData, EntailmentSplit, PairB
 from vsemb.systems.entailment.metrics import EnergyMeasure, EntailmentMetrics, EntailmentValidation, evaluate_entailment
 from vsemb.systems.entailment.model import EntailmentModel
 from vsemb.training.optimizers import Adam
+
+
+@dataclass(frozen=True)
+class PairLoss(Part):
+    """The loss of labelled pairs.
+
+    Attributes:
+        margin: the energy from which a false pair costs nothing.
+        reduction: over pairs, `sum` or `mean`; null for the paper's sum.
+    """
+
+    margin: Positive = 1.0
+    reduction: Literal["sum", "mean"] | None = None
+
+    def build(self) -> MaxMargin:
+        """Builds the Keras loss."""
+        return MaxMargin(self.margin, reduction=self.reduction)
 
 
 @dataclass(frozen=True)
@@ -92,7 +109,7 @@ class Entailment(Recipe, kind="entailment"):
     embedding_dim: Size = 1024
     text: Text = field(default_factory=Text)
     similarity: Similarity = field(default_factory=OrderViolation)
-    loss: MaxMarginSettings = field(default_factory=MaxMarginSettings)
+    loss: PairLoss = field(default_factory=PairLoss)
     batches: PairBatching = field(default_factory=PairBatching)
     split_seed: Seed = 0
 
@@ -232,7 +249,7 @@ _ORDER = Entailment(
     embedding_dim=1024,
     similarity=OrderViolation(),
     text=Text(encoder=Recurrent(words=WordVectors(dim=300), cell="gru", units=1024)),
-    loss=MaxMarginSettings(margin=0.05),
+    loss=PairLoss(margin=0.05),
     optimizer=Adam(learning_rate=1e-3),
     batches=PairBatching(size=128),
     training=Training(epochs=10, patience=3),
@@ -240,7 +257,7 @@ _ORDER = Entailment(
 
 ENTAILMENT = {
     "order": _ORDER,
-    "symmetric": replace(_ORDER, variant="symmetric", similarity=Cosine(), loss=MaxMarginSettings(margin=0.5)),
+    "symmetric": replace(_ORDER, variant="symmetric", similarity=Cosine(), loss=PairLoss(margin=0.5)),
     "tuned": replace(
         _ORDER,
         variant="tuned",

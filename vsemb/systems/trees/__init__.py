@@ -13,6 +13,7 @@ SYSTEM = System(
             "projection-mlp": "vsemb.systems.trees.twin_network",
         },
         "projection": {"mlp": "vsemb.systems.trees.twin_network"},
+        "optimizer": {"rising-momentum-sgd": "vsemb.systems.trees.rising_momentum"},
     },
     annotations={"parses": "vsemb.systems.trees.parses:find"},
     modes={"annotate": {"dependencies": "vsemb.systems.trees.commands:DEPENDENCIES"}},

@@ -12,7 +12,7 @@
 | section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `twin_network.ProjectionMLP` |
 | section 3.2 | the h of the root is the sentence | `vsemb.systems.trees.tree_lstm.TreeLSTMEncoder` |
 | section 3.2 | x y, the inner product of the columns | `vsemb.similarities.Dot` |
-| section 4 | momentum that grows from 0.5 to 0.95 | `vsemb.training.RisingMomentumSGD` |
+| section 4 | momentum that grows from 0.5 to 0.95 | `rising_momentum.RisingMomentumSGD` |
 | section 4 | rate times 0.95 every 2,500 steps | `vsemb.training.optimizers.Step` |
 
 Variants `vs`, `s`, `m1`, `m2` and `l` are the five models of tables 1 and 2: units of the tree LSTM, its
@@ -69,9 +69,10 @@ from vsemb.recipes.towers import Features, Text
 from vsemb.recipes.vsepp import VSEPP
 from vsemb.similarities import Dot
 from vsemb.systems.trees.parse_texts import Trees
+from vsemb.systems.trees.rising_momentum import RisingMomentum
 from vsemb.systems.trees.tree_lstm import TreeLSTM
 from vsemb.systems.trees.twin_network import MLP, MLPText
-from vsemb.training.optimizers import RisingMomentum, Step
+from vsemb.training.optimizers import Step
 
 _PAPER = "imgcap report, Stanford 2015, github.com/pveerina/imgcap"
 

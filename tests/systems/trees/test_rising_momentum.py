@@ -13,7 +13,8 @@ import tensorflow as tf
 from tests.models.test_dual_encoder import make_batch, make_model
 from vsemb.errors import InvalidArgumentError
 from vsemb.losses import PairwiseRanking
-from vsemb.training import RisingMomentumSGD, TrainingState
+from vsemb.systems.trees.rising_momentum import RisingMomentum, RisingMomentumSGD
+from vsemb.training import TrainingState
 
 RATE, START, END, STEPS = 0.1, 0.5, 0.95, 4.0
 #: A slope a step, of a weight with two entries.
@@ -148,3 +149,16 @@ def test_a_resumed_training_goes_on_exactly(options, tmp_path) -> None:
     parts = fitted([slice(0, 3), slice(3, 5), slice(5, 8)], tmp_path, **options)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_the_part_gives_the_optimizer_its_fields() -> None:
+    rising = RisingMomentum(momentum=0.9, momentum_start=0.0, momentum_steps=7.0, global_clipnorm=2.0, ema_momentum=0.5)
+    optimizer: Any = rising.build(10, 4)
+    assert isinstance(optimizer, RisingMomentumSGD)
+    assert (optimizer.momentum, optimizer.momentum_start, optimizer.momentum_steps) == (0.9, 0.0, 7.0)
+    assert optimizer.global_clipnorm == 2 and optimizer.ema_momentum == 0.5
+
+
+def test_momentum_does_not_fall() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"optimizer\.momentum_start"):
+        RisingMomentum(momentum=0.0, momentum_start=0.5)
