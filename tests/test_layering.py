@@ -6,12 +6,14 @@ import ast
 import doctest
 import functools
 import importlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -303,3 +305,32 @@ def test_examples_in_docstrings_run(room: str, tmp_path: Path, monkeypatch: pyte
         result = doctest.testmod(module, optionflags=options, verbose=False)
         failed += [f"{result.failed} of {result.attempted} examples in {name}"] * bool(result.failed)
     assert failed == []
+
+
+def code_lines(path: Path) -> int:
+    """Returns the lines of a file that hold code: neither docstring, comment nor blank."""
+    source = path.read_text(encoding="utf-8")
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str):
+                documented |= {*range(first.lineno, (first.end_lineno or first.lineno) + 1)}
+    no_code = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {line for each in tokens if each.type not in no_code for line in range(each.start[0], each.end[0] + 1)}
+    return len(lines - documented)
+
+
+def test_lines_of_code_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "counted.py"
+    source = '"""Two lines\nof docstring."""\n\n# A comment.\nx = 1  # Code.\n'
+    path.write_text(source + '\n\ndef f():\n    """No code."""\n    return [\n        1,\n    ]\n')
+    assert code_lines(path) == 5
+
+
+def test_the_package_stays_small() -> None:
+    """Who adds beyond the limit looks first for what stands twice; the limit is raised with a reason."""
+    lines = {module: code_lines(path) for module, path in MODULES.items()}
+    base = sum(count for module, count in lines.items() if room_of(module) != "systems")
+    assert sum(lines.values()) <= 30_000 and base <= 17_000, f"{sum(lines.values())} lines, {base} of the base"
