@@ -34,7 +34,7 @@ GROUP = "vsemb.systems"
 
 @dataclass(frozen=True)
 class System:
-    """What a system adds to the base; every reference is one for `load`.
+    """What a system adds to the base; every reference but those of `parts`, which are modules, is one for `load`.
 
     Attributes:
         name: name of the system.

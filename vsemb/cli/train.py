@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", required=True, help="the dataset, or what else the recipe is trained on")
     parser.add_argument("--out", required=True, help="the run directory to write")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
-    field = "replace a field of the recipe, e.g. text.encoder.units=512; repeatable"
+    field = "set a field (text.encoder.units=512) or a part with its defaults (text.encoder=linear)"
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=field)
     backbone = "train from pixels: a network, a run's, or the features' own"
     parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=backbone)

@@ -125,7 +125,7 @@ class KerasLoss(InBatchLoss):
 
 @keras.saving.register_keras_serializable("vsemb")
 class CombinedLoss(InBatchLoss):
-    """Weighted sum of row-wise losses on the same scores.
+    """Weighted sum of in-batch losses on the same scores.
 
     Which one to use: hinges on the hardest negatives sharpen rank 1, InfoNCE never runs out of
     gradient and needs no warm-up; together they do a little better than either.

@@ -21,7 +21,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class DualEncoder(Configured, ReplicatedModel):
-    """Images and sentences in one space, trained with a row-wise loss in both directions.
+    """Images and sentences in one space, trained with an in-batch loss in both directions.
 
     `fit` takes batches of inputs alone (no `y`), as `vsemb.data.batches.PairBatches` makes them:
 

@@ -41,7 +41,7 @@ class Direction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class InBatchObjective:
-    """A row-wise loss in both directions, with candidates from all replicas.
+    """An in-batch loss in both directions, with candidates from all replicas.
 
     Attributes:
         row_loss: the loss of a query.

@@ -1,4 +1,4 @@
-"""Text room: strings to ids, in graph, the same code in training and serving."""
+"""Strings to ids: the same splitting and lookup in training and in a served graph."""
 
 from vsemb.text.tokenizers import ALPHABET, CharacterTokenizer, Tokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary

@@ -1,4 +1,4 @@
-"""Tokenizers: raw strings to padded ids, in graph."""
+"""Tokenizers: raw strings to ids, eagerly for training (`encode`) and padded in a served graph (`__call__`)."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
     Memory beyond the arguments and the result is a copy of the regions and one block. Where shapes are
     unknown in a graph, everything is one block.
 
-    Example: the first word's best region gives 2, the second word's -1; the row of zeros is no region.
+    Example: the words' best regions give 2, 0 and -1; the row of zeros is padding.
 
     >>> regions, words = ops.array([[[1.0, 0], [2, 1], [0, 0]]]), ops.array([[[1.0, 0], [0, -1], [-1, 0]]])
     >>> float(region_word_scores(regions, words[:, :2])[0, 0])
@@ -237,7 +237,7 @@ def region_word_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> T
         products = all_products(regions, words)  # (n, M, T, m)
         return ops.sum(_over_regions(products, 1, reduce), axis=1)
 
-    return in_blocks(score, _best_only if reduce == "max" else _float32, turned, regions, words)
+    return in_blocks(score, _padding_as_first_region if reduce == "max" else _float32, turned, regions, words)
 
 
 def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max") -> Tensor:
@@ -251,7 +251,7 @@ def region_word_pair_scores(regions: Tensor, words: Tensor, reduce: str = "max")
     Returns:
         (...) float32.
     """
-    regions = _best_only(regions) if reduce == "max" else regions
+    regions = _padding_as_first_region(regions) if reduce == "max" else regions
     return ops.sum(_over_regions(item_products(words, regions), -1, reduce), axis=-1)
 
 
@@ -279,7 +279,7 @@ def _float32(x: Tensor) -> Tensor:
     return ops.cast(x, "float32")
 
 
-def _best_only(regions: Tensor) -> Tensor:
+def _padding_as_first_region(regions: Tensor) -> Tensor:
     """Puts each image's first region in the place of its padding, which so never is the one best region.
 
     That is cheaper than to mask the products, of which there are many more.
