@@ -36,7 +36,7 @@ WORDS = Mode(lambda arguments: "words", lambda parser: parser.add_argument("--fo
 def parser(monkeypatch) -> argparse.ArgumentParser:
     """A command with the modes `boxes` and `some-words`, and an option of its own, which `boxes` reads too."""
     modes = {"boxes": BOXES, "words": WORDS}
-    monkeypatch.setattr(registry, "modes", lambda command: {"boxes": "boxes", "some-words": "words"})
+    monkeypatch.setattr(registry, "entries", lambda name, command: {"boxes": "boxes", "some-words": "words"})
     monkeypatch.setattr(registry, "load", modes.__getitem__)
     parser = argparse.ArgumentParser()
     parser.add_argument("image")
@@ -93,7 +93,7 @@ def test_the_mode_that_was_asked_for_runs(parser) -> None:
 
 
 def test_a_command_that_needs_a_mode_names_them(monkeypatch) -> None:
-    monkeypatch.setattr(registry, "modes", lambda command: {"boxes": "boxes"})
+    monkeypatch.setattr(registry, "entries", lambda name, command: {"boxes": "boxes"})
     monkeypatch.setattr(registry, "load", {"boxes": BOXES}.__getitem__)
     parser = argparse.ArgumentParser()
     Modes(parser, "find")

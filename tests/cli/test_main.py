@@ -32,7 +32,8 @@ def test_a_terminated_command_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_command_without_modes_is_not_offered(monkeypatch):
-    monkeypatch.setattr(registry, "modes", lambda command: {})
+    entries = registry.entries
+    monkeypatch.setattr(registry, "entries", lambda name, *group: {} if name == "modes" else entries(name, *group))
     assert "annotate" not in commands() and {"analyze", "evaluate"} <= set(commands())
-    monkeypatch.setattr(registry, "modes", lambda command: {"own": "module"})
+    monkeypatch.setattr(registry, "entries", lambda name, *group: {"own": "module"} if group else entries(name))
     assert "annotate" in commands()

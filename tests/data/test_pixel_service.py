@@ -99,8 +99,8 @@ def test_lost_workers_change_nothing(scenes, tokenizer) -> None:
     split = scenes.split("train")
     lost = Service(1)
     images = ServicePixels(split, 24, address=lost.address, augment=True, patience=120.0)
-    here = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=9, seed=2)
-    there = PairBatches(split, images, tokenizer, batch_size=9, seed=2)
+    here = PairBatches(split, PixelImages(split, 24, augment=True), tokenizer, batch_size=2, seed=2)
+    there = PairBatches(split, images, tokenizer, batch_size=2, seed=2)
     found = []
     with pytest.warns(UserWarning, match="has sent nothing for 1 seconds"):
         for batch in there.dataset().as_numpy_iterator():

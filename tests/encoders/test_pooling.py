@@ -1,4 +1,4 @@
-"""The pooling layer; its arithmetic is tested in `tests/ops/test_pooling.py`."""
+"""The pooling layer; its arithmetic is tested in `tests/encoders/test_masked_pooling.py`."""
 
 from __future__ import annotations
 

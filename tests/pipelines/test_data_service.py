@@ -79,7 +79,7 @@ def test_errors_are_one_line(scenes_path, tmp_path, capsys) -> None:
     assert "No tf.data service answers" in capsys.readouterr().err
     train = ["train", "vsepp", "--data", str(scenes_path), "--out", str(tmp_path / "run"), "--data-service"]
     for address, more, message in (
-        ("grpc://localhost:1", [], "null for a recipe on cached features"),
+        ("grpc://localhost:1", [], "null for a recipe that decodes no images"),
         ("grpc://localhost:1", ["--fine-tune", "SmallConvNet"], "No tf.data service answers"),
         ("localhost:1", ["--fine-tune", "SmallConvNet"], "grpc://HOST:PORT"),
     ):
@@ -87,5 +87,5 @@ def test_errors_are_one_line(scenes_path, tmp_path, capsys) -> None:
         lines = capsys.readouterr().err.splitlines()
         assert message in lines[-1] and "Traceback" not in "".join(lines)
     assert vsemb(["train", "multimodal-rnn", *train[2:], "grpc://localhost:1"]) == 1
-    assert "null for a recipe on cached features" in capsys.readouterr().err
+    assert "null for a recipe that decodes no images" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

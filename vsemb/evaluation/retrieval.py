@@ -192,7 +192,13 @@ def rank_metrics(ranks: np.ndarray, recalls: Iterable[int] = RECALLS) -> dict[st
     return result
 
 
-def check_protocol(images: int, folds: int, bootstrap: int, recalls: Sequence[int], pairs: int | None) -> None:
+def check_protocol(
+    images: int,
+    folds: int = 1,
+    bootstrap: int = 0,
+    recalls: Sequence[int] = RECALLS,
+    pairs: int | None = None,
+) -> None:
     """Refuses what `evaluate_retrieval` would refuse of so many images, before they are embedded.
 
     Raises:

@@ -63,7 +63,7 @@ class ImagePreset(Preset):
         """Reads a preset.
 
         Args:
-            name: see `vsemb.presets`.
+            name: see `vsemb.systems.presets.files`.
 
         Raises:
             DataError: if it cannot be opened, or says nothing of images.

@@ -105,7 +105,7 @@ def test_images_of_unlisted_classes_and_images_without_a_description(birds):
     [
         (lambda root: (root / "cvpr2016_cub").rename(root / "elsewhere"), "--descriptions"),
         (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), "lists of classes are not in"),
-        (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), "images.txt: No such file"),
+        (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), "images.txt cannot be read: No such file"),
         (
             lambda root: (root / "CUB_200_2011" / "images.txt").write_text("1\n"),
             "line 1: expected NUMBER NAME",
