@@ -51,7 +51,10 @@ class RandomFeatures(ImageSource):
 
     def __init__(self, count: int, dim: int) -> None:
         self._rows = np.random.default_rng(0).normal(size=(count, dim)).astype(np.float32)
-        self.spec = tf.TensorSpec((dim,), tf.float32)
+
+    @property
+    def spec(self) -> tf.TensorSpec:
+        return tf.TensorSpec(self._rows.shape[1:], tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         return self._rows[rows]
@@ -111,7 +114,7 @@ def stock() -> Iterator[None]:
         mock.patch.object(
             optimizers.Adam,
             "optimizer",
-            lambda sparse_embedding_updates, **options: keras.optimizers.Adam(**options),
+            staticmethod(lambda rate, sparse_embedding_updates, **options: keras.optimizers.Adam(rate, **options)),
         ),
     ):
         yield
