@@ -14,8 +14,9 @@ from tensorflow_serving.apis import (
 from tests.label_signature import Labels
 from tests.serving.rpc import rpc_server
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.serving.client import Client, ServingError, SignatureInfo, TensorInfo
+from vsemb.serving.client import Client
 from vsemb.serving.server import Server
+from vsemb.serving.transports import ServingError, SignatureInfo, TensorInfo
 
 PROTOCOLS = ("http", "grpc")
 ODD = ["a red circle", "", "blue\nsquare\t", b"a \xff\xfe circle", "ÜBER 圆", "\ud800", "x" * 5000]

@@ -22,7 +22,8 @@ from tensorflow_serving.apis import (
 )
 
 from tests.serving.rpc import rpc_server
-from vsemb.serving.client import Client, ServingError, attempted
+from vsemb.serving.client import Client
+from vsemb.serving.transports import ServingError, attempted
 
 PROTOCOLS = ("http", "grpc")
 METADATA = {
@@ -262,7 +263,7 @@ def test_pauses_grow_and_end_with_the_timeout(monkeypatch):
         raise ServingError("UNAVAILABLE", "busy")
 
     left: list[float] = []
-    monkeypatch.setattr("vsemb.serving.client.time", SimpleNamespace(sleep=pause, monotonic=lambda: clock[0]))
+    monkeypatch.setattr("vsemb.serving.transports.time", SimpleNamespace(sleep=pause, monotonic=lambda: clock[0]))
     with pytest.raises(ServingError, match="busy"):
         attempted(attempt, 5.0, 100)
     assert clock[0] <= 5.0 and len(pauses) >= 4 and pauses[2] > pauses[0]
@@ -319,7 +320,7 @@ def test_rest_needs_no_tensorflow():
     code = (
         "import sys\n"
         "from vsemb.serving import Client\n"
-        "from vsemb.serving.client import ServingError\n"
+        "from vsemb.serving.transports import ServingError\n"
         f"client = Client('http://127.0.0.1:{closed_port()}', 'scenes', retries=0)\n"
         "try:\n    client.encode_text(['a'])\n"
         "except ServingError:\n    print(sorted({'tensorflow', 'keras', 'grpc'} & set(sys.modules)))"

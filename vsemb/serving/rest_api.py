@@ -11,10 +11,10 @@ import zlib
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from vsemb.serving.client import message_to_json
 from vsemb.serving.request_handler import CONTENT_TYPE, Predictor, aside
 from vsemb.serving.rest_json import decode, encode
 from vsemb.serving.status import Code, RequestError, invalid
+from vsemb.serving.transports import message_to_json
 
 LOG = logging.getLogger("vsemb.serving")
 

@@ -19,9 +19,10 @@ from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candi
 from vsemb.errors import InvalidArgumentError
 from vsemb.export import ServedModel
 from vsemb.serving.batching import Batcher
-from vsemb.serving.client import Client, ServingError
+from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel
 from vsemb.serving.server import Server
+from vsemb.serving.transports import ServingError
 from vsemb.systems.regions.client import Alignment, alignments_of, to_affinities, to_boxes
 
 PREDICT = "/v1/models/sets:predict"

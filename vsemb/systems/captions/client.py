@@ -10,7 +10,8 @@ from typing import Annotated
 import numpy as np
 
 from vsemb.parts import Range, at_least, between, require
-from vsemb.serving.client import Client, TensorInfo, to_images
+from vsemb.serving.client import Client, to_images
+from vsemb.serving.transports import TensorInfo
 
 
 @dataclass(frozen=True)

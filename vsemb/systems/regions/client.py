@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from vsemb.errors import invalid_argument
-from vsemb.serving.client import Arrays, Client, Embeddings, ServingError, to_images, to_texts
+from vsemb.serving.client import Client, Embeddings, to_images, to_texts
+from vsemb.serving.transports import Arrays, ServingError
 from vsemb.systems.regions.alignment import AlignedWords
 
 _LARGEST = float(np.finfo(np.float32).max)

@@ -1,0 +1,473 @@
+"""The two ways to a model on a server, REST and gRPC, as TensorFlow Serving speaks them; a call is one attempt."""
+
+from __future__ import annotations
+
+import abc
+import base64
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+import urllib3
+
+from vsemb.errors import VsembError, invalid_argument, needs_extra, one_line
+from vsemb.serving.status import Code
+
+Arrays = dict[str, np.ndarray]
+Result = TypeVar("Result")
+
+_PORTS = {"http": 80, "https": 443, "grpc": 8500, "grpcs": 443}
+
+# TensorFlow's names of types, as metadata has them, and NumPy's types; strings are `bytes` objects.
+_DTYPES = {
+    **{f"DT_{name.upper()}": np.dtype(name) for name in ("bool", "int8", "int16", "int32", "int64")},
+    **{f"DT_{name.upper()}": np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
+    "DT_HALF": np.dtype(np.float16),
+    "DT_FLOAT": np.dtype(np.float32),
+    "DT_DOUBLE": np.dtype(np.float64),
+    "DT_STRING": np.dtype(object),
+}
+
+# Seconds before the first and the longest pause between two attempts.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+class ServingError(VsembError):
+    """A call to a server failed.
+
+    Args:
+        code: gRPC's name of the status, whichever way the call went, e.g. `"NOT_FOUND"`; `"UNAVAILABLE"` also
+            where no server answers, `"DEADLINE_EXCEEDED"` also where time ran out here.
+        message: what happened, in one line.
+        detail: what the server said, "" where it said nothing.
+        http_status: the status of the HTTP answer; None over gRPC and without an answer.
+
+    Example:
+
+    >>> error = ServingError("NOT_FOUND", "no such model", http_status=404)
+    >>> error.code, error.http_status, str(error)
+    ('NOT_FOUND', 404, 'no such model')
+    """
+
+    def __init__(self, code: str, message: str, detail: str = "", http_status: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.detail = detail
+        self.http_status = http_status
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Type and shape of one input or output.
+
+    Attributes:
+        dtype: NumPy's type; `object` for strings, which are `bytes`.
+        shape: the sizes, None where any size is allowed; None where the rank is unknown.
+    """
+
+    dtype: np.dtype
+    shape: tuple[int | None, ...] | None
+
+
+@dataclass(frozen=True)
+class SignatureInfo:
+    """What one signature takes and gives, by name."""
+
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+
+
+@dataclass(frozen=True)
+class VersionStatus:
+    """One version of a model on a server.
+
+    Attributes:
+        version: its number.
+        state: `START`, `LOADING`, `AVAILABLE`, `UNLOADING` or `END`.
+        error_code: `OK`, or why it cannot be served.
+        error_message: the same in words.
+    """
+
+    version: int
+    state: str
+    error_code: str = "OK"
+    error_message: str = ""
+
+
+@dataclass(eq=False)
+class Transport(abc.ABC):
+    """A way to a model on a server. Each call is one attempt; methods may be called from several threads.
+
+    Args:
+        where: `SCHEME://HOST:PORT`, IPv6 in brackets; for REST also the path before `/v1`.
+        model: the model's name.
+        version: one version; None for the newest, or the label's.
+        label: a label; None for none.
+    """
+
+    where: str
+    model: str
+    version: int | None
+    label: str | None
+
+    #: The API's name, and the HTTP status of its answers.
+    api: ClassVar[str]
+    success: ClassVar[int | None] = None
+
+    @abc.abstractmethod
+    def __post_init__(self) -> None:
+        """Prepares the connections; the first call makes them."""
+
+    @abc.abstractmethod
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
+        """Runs a signature; `outputs` tells the types that the answer is to have."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Closes the connections."""
+
+    @abc.abstractmethod
+    def _asked(self, metadata: bool, timeout: float) -> dict[str, Any]:
+        """Returns the model's GetModelMetadataResponse or its GetModelStatusResponse, as JSON."""
+
+    def signatures(self, timeout: float) -> dict[str, SignatureInfo]:
+        """Returns the model's signatures."""
+        answer = self._asked(True, timeout)
+        try:
+            definitions = answer["metadata"]["signature_def"]["signature_def"]
+            return {
+                name: SignatureInfo(_infos(value.get("inputs")), _infos(value.get("outputs")))
+                for name, value in sorted(definitions.items())
+                # The operations that initialise a model are listed too and are no signature to call.
+                if not name.startswith("__")
+            }
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self._odd(f"the metadata cannot be read, {error!r}") from error
+
+    def status(self, timeout: float) -> list[VersionStatus]:
+        """Returns the states of the model's versions."""
+        answer = self._asked(False, timeout)
+        try:
+            return [
+                VersionStatus(int(entry["version"]), entry["state"], **entry.get("status", {}))
+                for entry in answer["model_version_status"]
+            ]
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self._odd(f"the status cannot be read, {error!r}") from error
+
+    def _unreachable(self, reason: object) -> ServingError:
+        return ServingError(
+            "UNAVAILABLE",
+            f"No server answers at {self.where} ({one_line(reason, 200)}). Check the address, or start one with: "
+            "vsemb serve savedmodels/NAME",
+        )
+
+    def _too_slow(self, seconds: float) -> ServingError:
+        return ServingError(
+            "DEADLINE_EXCEEDED",
+            f"The server at {self.where} did not answer within {seconds:.3g} seconds. Give the client a longer "
+            "timeout, or a smaller batch_size.",
+        )
+
+    def _refused(self, code: str, detail: str, http_status: int | None = None) -> ServingError:
+        detail = one_line(detail)
+        shown = code if http_status is None else f"HTTP {http_status} {code}"
+        return ServingError(code, f"The server at {self.where} answered {shown}: {detail}", detail, http_status)
+
+    def _odd(self, what: str) -> ServingError:
+        return self._refused("UNKNOWN", f"that is not TensorFlow Serving's {self.api} API: {what}", self.success)
+
+
+def _infos(tensors: Mapping[str, Any] | None) -> dict[str, TensorInfo]:
+    infos = {}
+    for name, tensor in sorted((tensors or {}).items()):
+        shape = tensor.get("tensor_shape") or {}
+        sizes = [int(dim["size"]) for dim in shape.get("dim") or []]
+        known = tuple(None if size < 0 else size for size in sizes)
+        infos[name] = TensorInfo(_DTYPES[tensor["dtype"]], None if shape.get("unknown_rank") else known)
+    return infos
+
+
+# HTTP statuses and the codes of gRPC that they stand for: those of TensorFlow Serving, and of proxies before it.
+_CODES = {code.value: code.name for code in Code} | {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+}
+
+# Which kinds of numbers JSON may have for each: whole floats may come without a point, and none at all are
+# floats to NumPy.
+_KINDS = {"f": "fiu", "i": "iuf", "u": "iuf", "b": "bf"}
+
+
+class RestTransport(Transport):
+    """Speaks HTTP over connections that stay open, at most 16; see `Transport`."""
+
+    api, success = "REST", 200
+
+    def __post_init__(self) -> None:
+        self._base = f"{self.where}/v1/models/{quote(self.model, safe='')}"
+        if self.label is not None:
+            self._base += f"/labels/{quote(self.label, safe='')}"
+        elif self.version is not None:
+            self._base += f"/versions/{self.version}"
+        self._pool = urllib3.PoolManager(maxsize=16, retries=False)
+
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
+        columns = {name: _json(value) for name, value in inputs.items()}
+        body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
+        found = self._call("POST", f"{self._base}:predict", timeout, body).get("outputs")
+        if len(outputs) == 1:
+            # A single output comes without its name.
+            found = {next(iter(outputs)): found}
+        if not isinstance(found, dict) or found.keys() != outputs.keys():
+            raise self._odd("outputs are missing")
+        try:
+            return {name: _array(found[name], info) for name, info in outputs.items()}
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self._odd(f"an output cannot be read, {error}") from error
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _asked(self, metadata: bool, timeout: float) -> dict[str, Any]:
+        return self._call("GET", f"{self._base}/metadata" if metadata else self._base, timeout)
+
+    def _call(self, method: str, url: str, timeout: float, body: bytes | None = None) -> dict[str, Any]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        limits, end = urllib3.Timeout(total=timeout), time.monotonic() + timeout
+        content = bytearray()
+        try:
+            response = self._pool.request(
+                method, url, body=body, headers=headers, timeout=limits, redirect=False, preload_content=False
+            )
+            # The limit is urllib3's for each part alone; an answer may come in many.
+            while part := response.read1(2**16):
+                content += part
+                if time.monotonic() > end:
+                    response.close()
+                    raise self._too_slow(timeout)
+            response.release_conn()
+        # Of its parents that a lost connection has too, hence first.
+        except urllib3.exceptions.NewConnectionError as error:
+            raise self._unreachable(error.__cause__ or error) from error
+        except urllib3.exceptions.TimeoutError as error:
+            raise self._too_slow(timeout) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        try:
+            answer = json.loads(bytes(content))
+        except (ValueError, RecursionError):
+            answer = None
+        if response.status != 200:
+            said = answer.get("error") if isinstance(answer, dict) else None
+            detail = said or content[:200].decode(errors="replace") or response.reason or "no reason given"
+            raise self._refused(_CODES.get(response.status, "UNKNOWN"), str(detail), response.status)
+        if not isinstance(answer, dict):
+            raise self._odd("it is no JSON object")
+        return answer
+
+
+def _json(array: np.ndarray) -> Any:
+    """Returns an array as JSON has it; strings always in base64, so that any bytes pass."""
+    if array.dtype == object:
+        array = np.vectorize(lambda value: {"b64": base64.b64encode(value).decode("ascii")}, otypes=[object])(array)
+    return array.tolist()
+
+
+def _array(value: Any, info: TensorInfo) -> np.ndarray:
+    """Returns the array that JSON has, in the type and with the rank of the metadata."""
+    if info.dtype == object:
+        array = np.vectorize(_bytes, otypes=[object])(np.asarray(value, object))
+    else:
+        array = np.asarray(value)
+        if array.dtype == object or array.dtype.kind not in _KINDS[info.dtype.kind]:
+            raise ValueError(f"{array.dtype} instead of {info.dtype}")
+        array = array.astype(info.dtype)
+    if info.shape is not None and array.ndim < len(info.shape) and array.size == 0:
+        # No rows tell nothing of what a row has.
+        missing = info.shape[array.ndim :]
+        array = array.reshape(*array.shape, *(0 if size is None else size for size in missing))
+    return array
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        return base64.b64decode(value["b64"])
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} instead of a string")
+    return value.encode("utf-8", errors="surrogateescape")
+
+
+#: Bytes of the largest message sent or received; gRPC's own limit is 4 MB.
+LARGEST_MESSAGE = 256 * 2**20
+
+# What gRPC itself says of a server that it cannot reach.
+_OF_THE_CONNECTION = ("connect", "Socket closed", "resolv")
+
+_OPTIONS = [
+    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    # Attempts are counted by the client, not also underneath it.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # A proxy that the environment names is for the web.
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class GrpcTransport(Transport):
+    """Speaks gRPC over one connection; see `Transport`.
+
+    TensorFlow is imported, since the API's messages hold TensorFlow's.
+
+    Raises:
+        MissingExtraError: if tensorflow-serving-api is not installed.
+    """
+
+    api = "gRPC"
+
+    def __post_init__(self) -> None:
+        with needs_extra("tensorflow-serving-api", "serving"):
+            import grpc
+            from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+        scheme, target = self.where.split("://")
+        if scheme == "grpcs":
+            self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(), options=_OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(target, options=_OPTIONS)
+        self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
+
+    def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
+        import tensorflow as tf
+        from tensorflow_serving.apis import predict_pb2
+
+        request = predict_pb2.PredictRequest()
+        request.model_spec.signature_name = signature
+        for name, array in inputs.items():
+            dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(array, dtype=dtype, shape=array.shape))
+        answer = self._call(self._prediction.Predict, request, timeout)
+        if answer.outputs.keys() != outputs.keys():
+            raise self._odd("outputs are missing")
+        # Arrays of the message's own memory cannot be written to.
+        return {name: np.require(tf.make_ndarray(answer.outputs[name]), requirements="W") for name in outputs}
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _asked(self, metadata: bool, timeout: float) -> dict[str, Any]:
+        from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+
+        if metadata:
+            request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+            return message_to_json(self._call(self._prediction.GetModelMetadata, request, timeout))
+        request = get_model_status_pb2.GetModelStatusRequest()
+        return message_to_json(self._call(self._models.GetModelStatus, request, timeout))
+
+    def _call(self, method: Callable[..., Any], request: Any, timeout: float) -> Any:
+        import grpc
+
+        request.model_spec.name = self.model
+        if self.label is not None:
+            request.model_spec.version_label = self.label
+        elif self.version is not None:
+            request.model_spec.version.value = self.version
+        try:
+            return method(request, timeout=timeout)
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details() or "no reason given"
+            if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise self._too_slow(timeout) from error
+            # A server that is reached says so itself; the words are those of the connection.
+            if code is grpc.StatusCode.UNAVAILABLE and any(word in details for word in _OF_THE_CONNECTION):
+                raise self._unreachable(details) from error
+            raise self._refused(code.name, details) from error
+
+
+def message_to_json(message: Any) -> dict[str, Any]:
+    """Returns a protobuf message as JSON, as TensorFlow Serving's REST API writes it."""
+    from google.protobuf import json_format
+
+    return json_format.MessageToDict(
+        message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+    )
+
+
+def connect(url: str, model: str, version: int | None, label: str | None) -> Transport:
+    """Returns the way to a model; the connection itself is made by the first call.
+
+    Raises:
+        InvalidArgumentError: for another URL, or a name that no model can have.
+        MissingExtraError: for gRPC without the extra `serving`.
+
+    Example:
+
+    >>> connect("http://localhost:8501/behind/", "pets", None, "stable").where
+    'http://localhost:8501/behind'
+    """
+    allowed = "http://HOST:PORT, https://HOST:PORT, grpc://HOST:PORT or grpcs://HOST:PORT"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except (ValueError, TypeError, AttributeError) as error:
+        raise invalid_argument("url", url, allowed) from error
+    if parts.scheme not in _PORTS or not host or parts.query or parts.fragment or parts.username is not None:
+        raise invalid_argument("url", url, allowed)
+    path = parts.path.rstrip("/")
+    rest = parts.scheme.startswith("http")
+    if path and not rest:
+        raise invalid_argument("url", url, allowed, "gRPC has no paths.")
+    if re.search(r"/v1(/|$)", path):
+        raise invalid_argument("url", url, allowed, "Give the address alone, and the model by `model`.")
+    for argument, name in (("model", model), *((("label", label),) if label is not None else ())):
+        if not isinstance(name, str) or not re.fullmatch(r"[^/:\s]+", name):
+            raise invalid_argument(argument, name, f"a {argument}'s name, without / and :")
+    host = f"[{host}]" if ":" in host else host
+    where = f"{parts.scheme}://{host}:{_PORTS[parts.scheme] if port is None else port}{path}"
+    return (RestTransport if rest else GrpcTransport)(where, model, version, label)
+
+
+def attempted(attempt: Callable[[float], Result], timeout: float, retries: int) -> Result:
+    """Calls until an attempt succeeds, fails for good, or time or attempts run out.
+
+    Only `UNAVAILABLE` is tried again: predictions change nothing, so a connection that broke may have
+    carried one or not.
+
+    Args:
+        attempt: called with the seconds that are left.
+        timeout: seconds for everything, the pauses too.
+        retries: attempts after the first.
+
+    Raises:
+        ServingError: of the last attempt.
+
+    Example:
+
+    >>> attempted(lambda seconds: "answer", timeout=1.0, retries=2)
+    'answer'
+    """
+    end = time.monotonic() + timeout
+    for number in range(retries + 1):
+        try:
+            return attempt(max(end - time.monotonic(), 1e-3))
+        except ServingError as error:
+            # Chance keeps many clients from coming back all at once.
+            seconds = min(_FIRST_PAUSE * 2**number, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+            if error.code != "UNAVAILABLE" or number == retries or time.monotonic() + seconds >= end:
+                raise
+        time.sleep(seconds)
+    raise AssertionError("unreachable")
