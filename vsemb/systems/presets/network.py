@@ -118,8 +118,9 @@ class ImagePreset(Preset):
 
     @property
     def poolings(self) -> tuple[str, ...]:
-        # Without a class token, patches have no pooling `token`.
-        return _POOLINGS[self.kind][self.kind == "patches" and not self.before_patches :]
+        if self.kind == "patches" and not self.before_patches:
+            return tuple(pooling for pooling in _POOLINGS["patches"] if pooling != "token")
+        return _POOLINGS[self.kind]
 
     def build(self, name: str, seed: int, *, own_weights: bool = False) -> keras.Model:
         network = image_network(build_network(self.network))
