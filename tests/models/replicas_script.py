@@ -22,6 +22,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from vsemb import registry
 from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
 from vsemb.losses import InBatchLoss, InfoNCE, PairwiseRanking
 from vsemb.models import DualEncoder, LogitScale
@@ -84,11 +85,19 @@ def dual_encoder(
     optimizer = keras.optimizers.SGD(0.05, global_clipnorm=clip)
     if change == "momentum":
         optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+    if change == "rising-momentum":
+        part = registry.find_part("optimizer", "rising-momentum-sgd", "optimizer")
+        optimizer = part(learning_rate=0.05, momentum=0.9, momentum_start=0.2, momentum_steps=3.0).build(1, 1)
     model.compile(optimizer, loss=build_loss(), jit_compile=False)
     return model, batches(sampled, classes)
 
 
 Case = tuple[keras.Model, Any]
+
+#: A loss, and what is changed beside it.
+CHANGES = [("all", "regularised"), ("all", "l2"), ("hardest", "momentum"), ("all", "clipped")]
+if "rising-momentum-sgd" in registry.kinds("optimizer"):  # Of a system, where it is there.
+    CHANGES.append(("hardest", "rising-momentum"))
 
 #: Name of a case -> makes a model, compiled, and its rows.
 REPLICAS: dict[str, Callable[[], Case]] = {
@@ -97,10 +106,7 @@ REPLICAS: dict[str, Callable[[], Case]] = {
         for loss in LOSSES
         for sampled in (False, True)
     },
-    **{
-        f"{loss}-{change}": functools.partial(dual_encoder, loss, change)
-        for loss, change in (("all", "regularised"), ("all", "l2"), ("hardest", "momentum"), ("all", "clipped"))
-    },
+    **{f"{loss}-{change}": functools.partial(dual_encoder, loss, change) for loss, change in CHANGES},
     "all-sampled-order": lambda: dual_encoder("all", "order", sampled=True),
 }
 
