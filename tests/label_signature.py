@@ -23,8 +23,8 @@ class Labels:
 
     def signature(self, served: Any) -> Any:
         """For `extras` of a `ServedModel`."""
-        from vsemb.export import Signature
-        from vsemb.export.served_model import score_scale
+        from vsemb.exporting import Signature
+        from vsemb.exporting.served_model import score_scale
 
         images = served.image
 

@@ -17,8 +17,8 @@ from pipelines.beam.running import run_pipeline
 from pipelines.beam.vectors import FORMAT, MANIFEST, VERSION, WRITERS
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, unknown_name
-from vsemb.export.contract import Contract, version_contract_path
-from vsemb.export.versions import existing_versions
+from vsemb.exporting.contract import Contract, version_contract_path
+from vsemb.exporting.versions import existing_versions
 from vsemb.files import replacing_directory, sha256_bytes
 from vsemb.runs.indexing import split_names
 

@@ -35,7 +35,7 @@ from tests.benchmarks.timing import (
 )
 from vsemb.errors import MissingExtraError
 from vsemb.files import write_json
-from vsemb.search import IndexSettings, IndexSource, SearchIndex, write_index
+from vsemb.searching import IndexSettings, IndexSource, SearchIndex, write_index
 
 K, BATCHES = 10, (1, 128)
 EXACT = "exact top 10, batch {}, dim {} / FAISS flat"

@@ -42,7 +42,7 @@ from vsemb import recipes
 from vsemb.commands import table
 from vsemb.data import synthetic as scenes
 from vsemb.data.writing.writer import write_dataset
-from vsemb.export.versions import existing_versions
+from vsemb.exporting.versions import existing_versions
 from vsemb.files import write_json
 from vsemb.runs.fine_tune import with_backbone
 from vsemb.runs.run import Run

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.cli.__main__ import main
-from vsemb.export.contract import Contract
+from vsemb.exporting.contract import Contract
 
 
 def test_says_where_and_how_to_serve_it(tiny_pixel_run, tmp_path, capsys):

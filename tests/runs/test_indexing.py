@@ -16,7 +16,7 @@ from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.evaluation import Embedder
 from vsemb.runs.indexing import build_index, index_directory, index_items, open_index
 from vsemb.runs.run import Run
-from vsemb.search import IndexSettings
+from vsemb.searching import IndexSettings
 
 
 @pytest.fixture

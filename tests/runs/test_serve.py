@@ -11,13 +11,13 @@ import tensorflow as tf
 from vsemb.data.features.compute import cache_features
 from vsemb.errors import InvalidArgumentError
 from vsemb.evaluation import Embedder
-from vsemb.export.contract import Contract
+from vsemb.exporting.contract import Contract
 from vsemb.image.backbones import BackboneConfig
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts, run_encoders
 from vsemb.runs.train import train
-from vsemb.search import StaleIndexError
+from vsemb.searching import StaleIndexError
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from vsemb.export.versions import publishing
+from vsemb.exporting.versions import publishing
 from vsemb.serving.server import Server
 
 

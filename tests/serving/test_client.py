@@ -31,7 +31,7 @@ def run(tiny_pixel_run):
 def server(run, scenes, tmp_path_factory):
     """A server of two versions with all signatures; the corpus is the images of the validation split."""
     from vsemb.evaluation import Embedder
-    from vsemb.export import Corpus, ServedModel, export_savedmodel
+    from vsemb.exporting import Corpus, ServedModel, export_savedmodel
 
     split = scenes.split("val")
     vectors = Embedder(run.model).images(run.images_of(scenes, split), len(split))

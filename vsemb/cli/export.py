@@ -34,11 +34,11 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb export runs/vsepp savedmodels/flickr8k --index runs/vsepp/index/flickr8k-all-images
       vsemb export runs/vsepp savedmodels/fast --precision mixed_bfloat16
     """
-    from vsemb.export.contract import serving_command
-    from vsemb.export.servable import signature_table
+    from vsemb.exporting.contract import serving_command
+    from vsemb.exporting.servable import signature_table
     from vsemb.runs.run import Run
     from vsemb.runs.serve import export_run
-    from vsemb.search import read_index
+    from vsemb.searching import read_index
 
     opened = Run.open(arguments.run)
     if arguments.precision is not None:

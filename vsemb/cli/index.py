@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from vsemb.commands import save_json, table
 
 if TYPE_CHECKING:
-    from vsemb.search.comparison import Compared
+    from vsemb.searching.comparison import Compared
 
 _BEST = 10
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
     from vsemb.runs.run import Run
-    from vsemb.search import IndexSettings, check_candidates
+    from vsemb.searching import IndexSettings, check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run, "retrieval")
@@ -113,8 +113,8 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     from vsemb.errors import DataError, invalid_argument
     from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.runs.run import Run
-    from vsemb.search import is_index
-    from vsemb.search.comparison import COMPARED
+    from vsemb.searching import is_index
+    from vsemb.searching.comparison import COMPARED
 
     if arguments.out or arguments.candidates:
         name = "out" if arguments.out else "candidates"

@@ -64,7 +64,7 @@ def _search(arguments: argparse.Namespace) -> None:
     import dataclasses
 
     from vsemb.runs.searching import Query
-    from vsemb.search import is_index
+    from vsemb.searching import is_index
 
     several = picked(arguments, "minus", "plus", "compose", "abstract")
     query = Query(arguments.text, arguments.image, **{name: tuple(value) for name, value in several.items()})

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
       vsemb verify savedmodels/flickr8k --version 1 --contract contracts/flickr8k.json
     """
     from vsemb.errors import DataError
-    from vsemb.export.verify import verify_model
+    from vsemb.exporting.verify import verify_model
 
     found = verify_model(arguments.model, **picked(arguments, "version", "contract", "timeout"))
     rows = []

@@ -17,7 +17,7 @@ from vsemb.runs.indexing import ALL, index_items
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Result, Searchable, embed_text, nearest, searcher_of
 from vsemb.runs.serve import run_encoders
-from vsemb.search import abstract, combine, compose
+from vsemb.searching import abstract, combine, compose
 
 MAX_RESULTS, MAX_SENTENCES, RESORTED = 48, 20, 20
 # Bytes of embeddings that no index holds, those of images and of captions each: more are made anew for every answer.
@@ -258,7 +258,7 @@ class Demo(Demonstration):
         """Finds the images of all that several texts say, or of what they have in common.
 
         Args:
-            operation: `compose` or `abstract`, see `vsemb.search.compose`.
+            operation: `compose` or `abstract`, see `vsemb.searching.compose`.
             texts: two or more.
             k: images wanted.
 

@@ -24,7 +24,7 @@ from vsemb.errors import DataError, VsembError, invalid_argument, one_line
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
-from vsemb.search import Item
+from vsemb.searching import Item
 
 #: Takes a run, a dataset, its split or `all`, a function that is called with lines worth showing, and the demonstration
 #: of another run, which writes captions of the images asked about.

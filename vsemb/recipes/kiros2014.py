@@ -7,7 +7,7 @@
 | s(x, v) | cosine | `vsemb.similarities.Cosine` |
 | 6 | pairwise ranking loss | `vsemb.losses.PairwiseRanking` |
 | section 3.2, v = sum of w_i | linear encoder | `vsemb.encoders.LinearSentenceEncoder` |
-| 12-15 | image - word + word, re-sorting | `vsemb.search.arithmetic` |
+| 12-15 | image - word + word, re-sorting | `vsemb.searching.arithmetic` |
 
 Variant `paper` (the default) is the text of the paper: K = 300, margin 0.2, weights from
 U[-0.08, 0.08], plain SGD from learning rate 1, decayed exponentially, batches of 40 (the paper's size

@@ -17,7 +17,7 @@ import keras
 
 from vsemb.data.batches import BatchSource
 from vsemb.errors import invalid_argument
-from vsemb.export.served_model import ServedModel
+from vsemb.exporting.served_model import ServedModel
 from vsemb.ops.backend import multiplies_bfloat16
 from vsemb.parts import Count, Part, Seed, walk
 from vsemb.text.tokenizers import Tokenizer
@@ -219,12 +219,12 @@ class Recipe(Part, family="task"):
         Args:
             run: the run, a `vsemb.runs.run.Run`.
             images: whether images will be embedded; without, no backbone is built.
-            corpus: a `vsemb.export.Corpus` to be searched in graph.
-            extras: further signatures, see `vsemb.export.ServedModel`.
+            corpus: a `vsemb.exporting.Corpus` to be searched in graph.
+            extras: further signatures, see `vsemb.exporting.ServedModel`.
             **options: what only this task takes.
 
         Returns:
-            A `vsemb.export.Exportable`.
+            A `vsemb.exporting.Exportable`.
 
         Raises:
             DataError: if runs of this task cannot be exported.
@@ -236,7 +236,7 @@ class Recipe(Part, family="task"):
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:
-        """Returns fields of `vsemb.export.ModelFacts` that the task knows: `images`, `features_fingerprint`, `notes`.
+        """Returns what the task knows of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
 
         Args:
             run: the run, a `vsemb.runs.run.Run`.

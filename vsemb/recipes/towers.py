@@ -17,7 +17,7 @@ from vsemb.encoders.image import Affine, PixelEncoder, Projection
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, TextEncoderPart, TextSpec
 from vsemb.errors import DataError
-from vsemb.export.served_model import ImageInput
+from vsemb.exporting.served_model import ImageInput
 from vsemb.files import hard_link_or_copy, read_json, write_json
 from vsemb.image.augmentation import Augmentation, ImageAugmenter
 from vsemb.image.backbones import BackboneConfig, build_backbone

@@ -14,7 +14,7 @@ import numpy as np
 
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.report.space import Picture, Space
-from vsemb.search import combine
+from vsemb.searching import combine
 from vsemb.text.normalize import words_of
 
 #: Words of which an image usually shows one, most telling family first.

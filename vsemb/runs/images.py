@@ -11,7 +11,7 @@ import tensorflow as tf
 from vsemb.data.images import BadImage, StoredImage, sanitise_image
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError
-from vsemb.export import ServedModel
+from vsemb.exporting import ServedModel
 from vsemb.runs.run import Run
 
 

@@ -14,12 +14,12 @@ from tqdm import tqdm
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
-from vsemb.export import ServedModel
+from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
-from vsemb.search import (
+from vsemb.searching import (
     IndexSettings,
     IndexSource,
     Item,
@@ -32,7 +32,7 @@ from vsemb.search import (
     stored_settings,
     write_index,
 )
-from vsemb.search.comparison import Compared, compare
+from vsemb.searching.comparison import Compared, compare
 
 ALL = "all"
 _TEXTS, _IMAGES, _COMPARED_WITH = 4096, 64, 1000
@@ -294,8 +294,8 @@ def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator
         index: of the run, over the dataset.
 
     Yields:
-        A row for each of `vsemb.search.comparison.COMPARED`, see `vsemb.search.comparison.compare`. Among captions a
-        caption finds itself, so that retrieval is measured among images alone.
+        A row for each of `COMPARED`, see `vsemb.searching.comparison.compare`. Among captions a caption finds itself,
+        so that retrieval is measured among images alone.
 
     Raises:
         StaleIndexError: if the index was made with another run.

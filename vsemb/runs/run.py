@@ -34,7 +34,7 @@ from vsemb import registry
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
-from vsemb.export.served_model import ImageInput
+from vsemb.exporting.served_model import ImageInput
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe

@@ -15,13 +15,13 @@ import tensorflow as tf
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
-from vsemb.export import ServedModel
+from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
 from vsemb.runs.images import embed_image, find_key
 from vsemb.runs.indexing import ALL, index_directory, open_index, split_names
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
-from vsemb.search import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
+from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
 _UNKNOWN = 1
 _OPERATIONS = {"compose": compose, "abstract": abstract}
@@ -212,7 +212,7 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
 
 
 class Searchable(Protocol):
-    """Items that are searched: a `vsemb.search.SearchIndex`, or what stands in its place.
+    """Items that are searched: a `vsemb.searching.SearchIndex`, or what stands in its place.
 
     Attributes:
         source: what is searched.
@@ -245,7 +245,7 @@ class Searchable(Protocol):
         query_kind: str | None = None,
         candidates: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k best items for each query, see `vsemb.search.SearchIndex.search`."""
+        """Finds the k best items for each query, see `vsemb.searching.SearchIndex.search`."""
 
     def resorted(self, rows: np.ndarray) -> np.ndarray:
         """Returns the order of items by how near they are to their mean."""

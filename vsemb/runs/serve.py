@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vsemb.export import Corpus, ModelFacts, ServedModel, export_savedmodel
+from vsemb.exporting import Corpus, ModelFacts, ServedModel, export_savedmodel
 from vsemb.runs.run import Run
-from vsemb.search import SearchIndex, StaleIndexError
+from vsemb.searching import SearchIndex, StaleIndexError
 
 
 def run_encoders(run: Run, images: bool = True) -> ServedModel:
@@ -53,7 +53,7 @@ def export_run(
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> Path:
-    """Writes a run as a version of a SavedModel; see `vsemb.export.export_savedmodel`.
+    """Writes a run as a version of a SavedModel; see `vsemb.exporting.export_savedmodel`.
 
     Neither the dataset nor the network is needed.
 

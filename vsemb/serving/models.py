@@ -23,9 +23,9 @@ import tensorflow as tf
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus as State
 
 from vsemb.errors import DataError
-from vsemb.export.savedmodel import MOST_RECORDS, WARMUP_FILE
-from vsemb.export.servable import read_saved_model
-from vsemb.export.versions import existing_versions
+from vsemb.exporting.savedmodel import MOST_RECORDS, WARMUP_FILE
+from vsemb.exporting.servable import read_saved_model
+from vsemb.exporting.versions import existing_versions
 from vsemb.serving.status import Code, RequestError, invalid
 
 Arrays = dict[str, np.ndarray]

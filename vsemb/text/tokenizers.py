@@ -275,7 +275,7 @@ class TokenizerPart(Part, family="tokenizer"):
             reader: what `reader` returned.
 
         Returns:
-            The tokenizer, or a `vsemb.export.TextInput`.
+            The tokenizer, or a `vsemb.exporting.TextInput`.
         """
         return tokenizer
 

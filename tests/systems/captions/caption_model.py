@@ -16,7 +16,7 @@ FACTS = {"words": len(WORDS), "beam": 4, "length_penalty": 0.0, "max_words": LON
 def caption_parts(dtype: str | None = None, **options: Any):
     """Returns a captioner and its image input; options are those of `NeuralCaptioner`."""
     from vsemb.encoders import ImageEncoder, WordEmbedding
-    from vsemb.export import ImageInput
+    from vsemb.exporting import ImageInput
     from vsemb.image.backbones import BackboneConfig, build_backbone
     from vsemb.systems.captions.decoding import NeuralCaptioner, SearchOptions
     from vsemb.systems.captions.multimodal_rnn import MultimodalRNN

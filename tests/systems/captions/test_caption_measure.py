@@ -10,7 +10,7 @@ import pytest
 
 from vsemb.data.features.store import FeatureStore
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.search.scan import best_of_blocks
+from vsemb.searching.scan import best_of_blocks
 from vsemb.systems.captions import caption_measure
 from vsemb.systems.captions.caption_measure import CaptionTable, measure_captions
 from vsemb.systems.captions.caption_metrics import TrainingCaptions, evaluate_captions

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tests.serving.asking import ask
 from tests.systems.captions.caption_model import FACTS, caption_parts, pictures
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import export_savedmodel
+from vsemb.exporting import export_savedmodel
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export.contract import Contract, contract_path
-from vsemb.export.reference_outputs import compare
+from vsemb.exporting.contract import Contract, contract_path
+from vsemb.exporting.reference_outputs import compare
 from vsemb.runs.serve import export_run, model_facts
 from vsemb.systems.captions.captioning import CaptionOptions
 from vsemb.systems.captions.signature import TIES, ServedCaptioner

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from tests.systems.captions.caption_model import FACTS, LONGEST, WORDS, caption_parts, pictures
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import ImageInput, ModelFacts, ServedModel, export_savedmodel
-from vsemb.export.card import card_path
-from vsemb.export.contract import Contract, contract_path
-from vsemb.export.reference_outputs import compare, golden_images
-from vsemb.export.verify import verify_model
+from vsemb.exporting import ImageInput, ModelFacts, ServedModel, export_savedmodel
+from vsemb.exporting.card import card_path
+from vsemb.exporting.contract import Contract, contract_path
+from vsemb.exporting.reference_outputs import compare, golden_images
+from vsemb.exporting.verify import verify_model
 from vsemb.image.backbones import BackboneConfig
 from vsemb.systems.captions.decoding import Captions
 from vsemb.systems.captions.signature import TIES, ServedCaptioner, golden_pictures

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import export_savedmodel
-from vsemb.export.contract import Contract, contract_path
-from vsemb.export.served_model import ImageInput
+from vsemb.exporting import export_savedmodel
+from vsemb.exporting.contract import Contract, contract_path
+from vsemb.exporting.served_model import ImageInput
 from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import decode_images
 from vsemb.runs.serve import export_run, model_facts

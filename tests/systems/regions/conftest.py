@@ -31,7 +31,7 @@ def with_regions(made: Path, tmp_path: Path):
 def region_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two exported models of regions: `sets` proposes them, `given` is sent candidates; read-only."""
     from tests.systems.regions.region_model import region_parts
-    from vsemb.export import ServedModel, export_savedmodel
+    from vsemb.exporting import ServedModel, export_savedmodel
 
     folder = tmp_path_factory.mktemp("models")
     for name, options in {"sets": {}, "given": {"source": "selective-search", "pooling": "map"}}.items():

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tests.serving.asking import ask
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import ServedModel
+from vsemb.exporting import ServedModel
 from vsemb.serving.batching import Batcher
 from vsemb.serving.client import Client
 from vsemb.serving.models import LoadedModel

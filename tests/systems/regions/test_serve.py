@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from vsemb.errors import InvalidArgumentError
-from vsemb.export.reference_outputs import compare
+from vsemb.exporting.reference_outputs import compare
 from vsemb.runs.indexing import build_index
 from vsemb.runs.run import Run
 from vsemb.runs.serve import export_run, model_facts, run_encoders

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from tests.systems.regions.region_model import COUNT, DIM, LONGEST, TEXTS, candidates, pictures, region_parts
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import Corpus, ImageInput, ServedModel, export_savedmodel
-from vsemb.export.card import card_path
-from vsemb.export.contract import Contract, contract_path
-from vsemb.export.reference_outputs import compare
-from vsemb.export.servable import PROBES, check_servable
-from vsemb.export.verify import verify_model
+from vsemb.exporting import Corpus, ImageInput, ServedModel, export_savedmodel
+from vsemb.exporting.card import card_path
+from vsemb.exporting.contract import Contract, contract_path
+from vsemb.exporting.reference_outputs import compare
+from vsemb.exporting.servable import PROBES, check_servable
+from vsemb.exporting.verify import verify_model
 from vsemb.systems.regions.signature import golden_alignments
 
 SIGNATURES = {"serving_default", "encode_text", "encode_image", "align"}

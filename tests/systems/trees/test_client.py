@@ -16,7 +16,7 @@ import pytest
 from tests.serving.asking import ask
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
 from vsemb.errors import DataError, InvalidArgumentError
-from vsemb.export import ServedModel, export_savedmodel
+from vsemb.exporting import ServedModel, export_savedmodel
 from vsemb.serving.client import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.client import TextParser, to_trees, trees_in_parts

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from tests.systems.trees.tree_model import DIM, TEXTS, chain, parse, tree_corpus, tree_parts
-from vsemb.export import ServedModel, export_savedmodel
-from vsemb.export.contract import Contract, contract_path
-from vsemb.export.reference_outputs import compare, golden_k
-from vsemb.export.servable import check_servable
-from vsemb.export.verify import verify_model
+from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting.contract import Contract, contract_path
+from vsemb.exporting.reference_outputs import compare, golden_k
+from vsemb.exporting.servable import check_servable
+from vsemb.exporting.verify import verify_model
 from vsemb.systems.trees.signature import from_the_left, golden_trees
 from vsemb.systems.trees.tree_tokenizer import parsed_texts
 

@@ -22,7 +22,7 @@ from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, embed_text, search_run
 from vsemb.runs.serve import export_run, run_encoders
 from vsemb.runs.train import train
-from vsemb.search import StaleIndexError
+from vsemb.searching import StaleIndexError
 from vsemb.serving.client import Client
 from vsemb.serving.server import Server
 from vsemb.systems.trees.parse_texts import TreeReader, keep_parser, stored_parser, use_parser

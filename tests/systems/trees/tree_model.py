@@ -45,7 +45,7 @@ def tree_parts(similarity: str = "dot", parse: Any = None, **options: Any):
 
 def tree_corpus(items: int = 5):
     """Returns items to search among."""
-    from vsemb.export import Corpus
+    from vsemb.exporting import Corpus
 
     vectors = np.random.default_rng(1).normal(size=(items, DIM)).astype(np.float32)
     return Corpus(vectors, np.arange(items) + 100, [f"image {number}" for number in range(items)])

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from vsemb.encoders import ImageEncoder, PixelEncoder, RecurrentSentenceEncoder, WordEmbedding
 from vsemb.errors import InvalidArgumentError
-from vsemb.export import ImageInput, ServedModel, export_savedmodel
-from vsemb.export.card import card_path
-from vsemb.export.reference_outputs import golden_texts
+from vsemb.exporting import ImageInput, ServedModel, export_savedmodel
+from vsemb.exporting.card import card_path
+from vsemb.exporting.reference_outputs import golden_texts
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder
 from vsemb.systems.zero_shot.class_names import ClassTokenizer

@@ -23,7 +23,7 @@ from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
 from vsemb.parts import Count, require
 from vsemb.runs.run import Run
-from vsemb.search.scan import best_of_blocks
+from vsemb.searching.scan import best_of_blocks
 from vsemb.systems.captions.caption_metrics import CaptionMetrics, NearestSentences, TrainingCaptions, evaluate_captions
 from vsemb.systems.captions.captioning import caption_split
 from vsemb.systems.captions.decoding import CaptionOptions

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
-from vsemb.export import About, Exportable, ImageInput, Signature
-from vsemb.export.reference_outputs import Arrays, Tie, golden_images
-from vsemb.export.served_model import (
+from vsemb.exporting import About, Exportable, ImageInput, Signature
+from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images
+from vsemb.exporting.served_model import (
     Outputs,
     first_rows,
     kernels_for_any_device,

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from vsemb.errors import DataError, VsembError, invalid_argument, one_line
-from vsemb.export.served_model import one_row_at_least
+from vsemb.exporting.served_model import one_row_at_least
 from vsemb.image.backbones import ARCHITECTURES, BackboneConfig, load_all_weights, scaled
 from vsemb.image.decode import decode_images
 from vsemb.systems.regions.proposals import best_boxes, objectness, propose

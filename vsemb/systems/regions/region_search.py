@@ -23,7 +23,7 @@ from vsemb.runs.pictures import MOST_TILES, Rectangle, contact_sheet, crop, deci
 from vsemb.runs.run import Run
 from vsemb.runs.searching import read_text
 from vsemb.runs.serve import run_encoders
-from vsemb.search.scan import best_of
+from vsemb.searching.scan import best_of
 from vsemb.systems.regions.image_tower import regions_of, require_regions
 
 # Regions embedded at once: of 4,096 entries each, their features take 80 MB.

@@ -23,8 +23,8 @@ from vsemb.ops.geometry import l2_normalize
 from vsemb.runs.indexing import captions_read, index_items, index_source
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, Searcher
-from vsemb.search.index import items_are_images
-from vsemb.search.scan import best_of
+from vsemb.searching.index import items_are_images
+from vsemb.searching.scan import best_of
 
 # Numbers in a block of embeddings, or of the features they are made from, and captions in one.
 _BLOCK, _TEXTS = 1 << 23, 512
@@ -36,7 +36,7 @@ Block = tuple[np.ndarray, np.ndarray]
 class MultiVectorSearch(Searcher):
     """The images or captions of a dataset, each a set of vectors, to be scored against a query.
 
-    Stands in the place of a `vsemb.search.SearchIndex` for a run of several vectors an
+    Stands in the place of a `vsemb.searching.SearchIndex` for a run of several vectors an
     item, see `vsemb.runs.searching.Searchable`.
 
     Args:
@@ -134,7 +134,7 @@ class MultiVectorSearch(Searcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k best items for each query, of which all are scored.
 
-        What `vsemb.search.SearchIndex.search` says of directions holds here: among items of its own kind a
+        What `vsemb.searching.SearchIndex.search` says of directions holds here: among items of its own kind a
         query stands as the text. An image that looks for images has its regions in the place of words, each
         of which finds its best region, by direction alone: with the lengths of both, which say how much a
         region is worth saying, the same few images would be nearest to nearly all.

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
-from vsemb.export import ImageInput, ServedModel, Signature
-from vsemb.export.reference_outputs import Arrays, Tie, golden_images, golden_texts
-from vsemb.export.served_model import (
+from vsemb.exporting import ImageInput, ServedModel, Signature
+from vsemb.exporting.reference_outputs import Arrays, Tie, golden_images, golden_texts
+from vsemb.exporting.served_model import (
     Outputs,
     embedding_rows,
     filled_up,

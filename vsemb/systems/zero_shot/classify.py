@@ -23,8 +23,8 @@ from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.evaluation import Embedder
-from vsemb.export import ServedModel, Signature, TextInput
-from vsemb.export.served_model import Outputs, score_scale
+from vsemb.exporting import ServedModel, Signature, TextInput
+from vsemb.exporting.served_model import Outputs, score_scale
 from vsemb.parts import Count, require
 from vsemb.runs.images import embed_image
 from vsemb.runs.run import Run

@@ -1,0 +1,102 @@
+"""The model card: every export has one, and it says no more than is known."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
+from vsemb.exporting.contract import Contract, contract_path, hashes
+
+TRAINED = "What it was trained on"
+
+FACTS = ModelFacts(
+    recipe="vsepp",
+    variant="tuned",
+    paper="Somebody 2018",
+    dataset="scenes | <b>odd</b>\n# name",
+    dataset_fingerprint="d00d",
+    images="pixels at 32",
+    features_fingerprint="f00d",
+    selection="the best recall_sum on the split val, epoch 2",
+    metrics={"recall_sum": 311.25, "median_rank": 3.0},
+    licence="CC0",
+    notes=("Trained in a test.",),
+)
+
+
+@pytest.fixture(scope="module")
+def contract(everything) -> Contract:
+    return Contract.read(contract_path(everything))
+
+
+def sections(card: str) -> dict[str, str]:
+    parts = re.split(r"^## (.*)\n", card, flags=re.MULTILINE)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def test_it_lies_beside_the_contract_and_inside_the_version(everything):
+    outer, inner = card_path(everything), version_card_path(everything / "1")
+    assert outer == everything.parent / "contracts" / "scenes.md"
+    assert inner == everything / "1" / "assets.extra" / "MODEL_CARD.md"
+    assert outer.read_bytes() == inner.read_bytes()
+    # Servers and the contract do not look there.
+    assert not any("MODEL_CARD" in name for name in hashes(everything / "1"))
+
+
+def test_what_is_known_is_said(contract):
+    parts = sections(model_card(contract, FACTS))
+    assert parts[""].startswith("# scenes, version 1\n")
+    for said in ("vsepp, variant tuned", "Somebody 2018", "`c0ffee`", "sentences and images", "16 numbers"):
+        assert said in parts[""]
+    trained = parts["What it was trained on"]
+    assert "`d00d`" in trained and "`f00d`" in trained and "pixels at 32" in trained
+    # A name breaks neither lines nor tables, and is no HTML.
+    assert "| dataset | scenes \\| &lt;b>odd&lt;/b> # name |" in trained
+    chosen = parts["How its weights were chosen"]
+    assert "epoch 2." in chosen and "| recall_sum | 311.2 |" in chosen
+    for name, sides in contract.signatures.items():
+        assert f"| `{name}` | " in parts["What it takes and gives"]
+        assert all(f"`{key}`" in parts["What it takes and gives"] for key in sides["outputs"])
+    assert "`Cosine`" in parts["What it takes and gives"] and "unit length" in parts["What it takes and gives"]
+    assert "4,096 bytes" in parts["Limits"] and "50,000,000 pixels" in parts["Limits"]
+    assert "64 tokens" in parts["Limits"] and "It knows two labels." in parts["Limits"]
+    assert "cannot parse" not in parts["What it cannot do"] and "no images" not in parts["What it cannot do"]
+    assert "Licence: CC0." in parts["What is not known"] and "Bias: it was not measured" in parts["What is not known"]
+    assert parts["Notes"].startswith("\n- Trained in a test.\n")
+
+
+def test_what_is_not_known_is_said_to_be_unknown(contract):
+    parts = sections(model_card(contract, ModelFacts()))
+    assert parts["What it was trained on"].count("not known") == 4
+    assert "How they were chosen is not known." in parts["How its weights were chosen"]
+    assert "ask whoever made this file" in parts["What is not known"] and "Notes" not in parts
+
+
+def test_what_a_model_lacks_is_said(contract, tiny_run):
+    about = ServedModel(tiny_run.model, tiny_run.tokenizer).about
+    card = model_card(replace(contract, about=about), ModelFacts())
+    cannot = sections(card)["What it cannot do"]
+    assert all(said in cannot for said in ("embeds no images", "searches nothing"))
+    assert "pixels" not in card
+
+
+def test_the_next_export_has_its_own(everything_copy, tiny_run):
+    run = tiny_run
+    served = ServedModel(run.model, run.tokenizer)
+    path = export_savedmodel(served, everything_copy, card=FACTS, report=lambda line: None)
+    assert "# scenes, version 2\n" in card_path(everything_copy).read_text()
+    assert card_path(everything_copy).read_text() == version_card_path(path).read_text()
+    assert "# scenes, version 1\n" in version_card_path(everything_copy / "1").read_text()
+
+
+def test_a_name_with_a_dot_keeps_it():
+    assert card_path("/models/flickr8k.v2").name == "flickr8k.v2.md"
+
+
+def test_images_that_are_no_features_have_no_fingerprint_to_be_known(contract):
+    for images in ("pixels at 32", "none, pairs of sentences alone"):
+        assert "features" not in sections(model_card(contract, ModelFacts(images=images)))[TRAINED]

@@ -1,0 +1,213 @@
+"""The contract: what is written at export, and what a reader makes of a broken one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError
+from vsemb.exporting.contract import (
+    Contract,
+    Golden,
+    changes,
+    contract_path,
+    hashes,
+    publish_contract,
+    serving_command,
+    version_contract_path,
+)
+from vsemb.text.normalize import MAX_BYTES
+
+
+@pytest.fixture(scope="module")
+def content(everything):
+    return json.loads(contract_path(everything).read_text())
+
+
+def test_it_lies_beside_the_models_and_inside_the_version(everything, content):
+    inside = everything / "1" / "assets.extra" / "contract.json"
+    assert json.loads(inside.read_text()) == content
+    assert content["format"] == "vsemb-contract" and content["version"] == 1
+    assert content["model"] == "scenes" and content["model_version"] == 1
+    assert content["fingerprint"] == "c0ffee" and content["libraries"] == []
+    assert content["dim"] == 16 and content["similarity"] == {"name": "Cosine", "config": {}}
+    assert content["geometry"] == "unit length"
+    assert content["max_text_bytes"] == MAX_BYTES and content["max_pixels"] == 50_000_000
+    assert content["sha256"] == hashes(everything / "1") and "saved_model.pb" in content["sha256"]
+    assert any(name.startswith("variables/variables.data") for name in content["sha256"])
+
+
+def test_it_says_what_goes_in_and_out(content):
+    signatures = content["signatures"]
+    assert sorted(signatures) == [
+        *("encode_image", "encode_text", "label", "search_image", "search_text", "serving_default")
+    ]
+    assert signatures["serving_default"] == signatures["encode_text"]
+    assert signatures["encode_text"] == {
+        "inputs": {"text": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "embedding": {"dtype": "float32", "shape": [None, 16]},
+            "valid": {"dtype": "bool", "shape": [None]},
+        },
+    }
+    assert signatures["search_image"]["inputs"]["k"] == {"dtype": "int32", "shape": [None]}
+    assert signatures["search_image"]["outputs"]["ids"] == {"dtype": "int64", "shape": [None, None]}
+
+
+def test_golden_rows_are_what_the_model_gives(content, served_everything):
+    contract = Contract.from_json(content)
+    assert sorted(contract.golden) == sorted(content["signatures"])
+    texts = contract.golden["encode_text"]
+    assert 0 < texts.outputs["valid"].sum() < len(texts.outputs["valid"])
+    wanted = served_everything.encode_text(texts.inputs["text"].tolist())["embedding"].numpy()
+    np.testing.assert_allclose(texts.outputs["embedding"], wanted, atol=contract.tolerance)
+    # Written as TensorFlow Serving's REST API takes them.
+    assert content["golden"]["encode_text"]["inputs"]["text"][-1] == {"b64": "YSD//iBkb2c="}
+    images = contract.golden["encode_image"].outputs["valid"].tolist()
+    assert images == [True, False, True, False, False]
+
+
+def test_it_comes_back_as_it_was(content, tmp_path):
+    contract = Contract.from_json(content)
+    contract.write(tmp_path / "deeper" / "contract.json")
+    text = (tmp_path / "deeper" / "contract.json").read_text()
+    assert json.loads(text) == content
+    # An embedding is one line.
+    assert max(map(len, text.splitlines())) > 100 and len(text.splitlines()) < 350
+
+
+def broken(content, change):
+    content = copy.deepcopy(content)
+    change(content)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda it: it.update(format="other"), "format"),
+        (lambda it: it.update(version=2), "version is 2"),
+        (lambda it: it.pop("golden"), "golden"),
+        (lambda it: it.update(golden=3), "items"),
+        (lambda it: it["golden"]["encode_text"]["outputs"].pop("valid"), "valid"),
+        (lambda it: it["golden"]["encode_text"]["outputs"]["valid"].pop(), "different numbers of rows"),
+        (lambda it: it["golden"]["encode_text"]["inputs"].update(text=[{"b64": "?"}]), "no contract"),
+        (lambda it: it["golden"].update(other=it["golden"]["label"]), "other"),
+        (lambda it: it["signatures"].pop("label"), "label"),
+        (lambda it: it["signatures"]["encode_text"].update(inputs={}), "without inputs"),
+        (lambda it: it["signatures"].update(label=[]), "no contract"),
+        (lambda it: it.update(tolerance=10), "tolerance"),
+        (lambda it: it["signatures"]["search_text"]["outputs"]["ids"].update(dtype="int32"), "int32"),
+        (lambda it: it.update(sha256=[]), "sha256"),
+    ],
+)
+def test_a_broken_one_is_one_clear_error(content, change, reason, tmp_path):
+    path = tmp_path / "contract.json"
+    path.write_text(json.dumps(broken(content, change)))
+    with pytest.raises(DataError, match=f"is no contract: .*{reason}|{reason}"):
+        Contract.read(path)
+
+
+def test_missing_or_not_json(tmp_path):
+    with pytest.raises(DataError, match="No contract at"):
+        Contract.read(tmp_path / "contract.json")
+    (tmp_path / "contract.json").write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        Contract.read(tmp_path / "contract.json")
+
+
+SIDE = {"text": {"dtype": "string", "shape": [None]}}
+
+
+def signatures(dim=4, dtype="float32", inputs=SIDE, **more):
+    outputs = {"embedding": {"dtype": dtype, "shape": [None, dim]}, **more}
+    return {"encode_text": {"inputs": inputs, "outputs": outputs}}
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (signatures(), []),
+        # What clients of the one before never ask for.
+        ({**signatures(), "label": {"inputs": {}, "outputs": {}}}, []),
+        (signatures(scores={"dtype": "float32", "shape": [None]}), []),
+        ({}, ["the signature encode_text is gone"]),
+        (signatures(dim=8), ["encode_text: output embedding: float32 [B, 4] before, float32 [B, 8] now"]),
+        (
+            signatures(dtype="int32"),
+            ["encode_text: output embedding: float32 [B, 4] before, int32 [B, 4] now"],
+        ),
+        (
+            signatures(inputs={**SIDE, "k": {"dtype": "int32", "shape": [None]}}),
+            ["encode_text: input k: none before, int32 [B] now"],
+        ),
+    ],
+)
+def test_what_clients_will_notice(after, said):
+    before, after = (Contract("m", 1, None, each, {}, 0.1, "") for each in (signatures(), after))
+    assert changes(before, after) == said
+
+
+def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_path):
+    base, lines = tmp_path / "scenes", []
+    first = Contract.from_json(content)
+    publish_contract(first, base, lines.append)
+    assert lines == []
+    later = broken(content, lambda it: (it["golden"].pop("label"), it["signatures"].pop("label")))
+    later.update(model_version=2, similarity={"name": "Dot", "config": {}}, tolerance=5e-3)
+    publish_contract(Contract.from_json(later), base, lines.append)
+    assert lines == [
+        "clients of version 1 will notice: the signature label is gone",
+        f"clients of version 1 will notice: outputs are exact to 5e-03, not {first.tolerance:.0e}",
+        "clients of version 1 will notice: the similarity is Dot, not Cosine",
+    ]
+    assert Contract.read(contract_path(base)).model_version == 2
+    contract_path(base).write_text("{}")
+    publish_contract(first, base, lines.append)
+    assert "is no contract" in lines[-1] and Contract.read(contract_path(base)).model_version == 1
+
+
+def test_an_export_reports_what_its_clients_will_notice(everything_copy, tiny_pixel_run):
+    from vsemb.exporting import ServedModel, export_savedmodel
+
+    lines = []
+    run = tiny_pixel_run
+    path = export_savedmodel(ServedModel(run.model, run.tokenizer), everything_copy, report=lines.append)
+    gone = ("encode_image", "label", "search_image", "search_text")
+    assert lines == [f"clients of version 1 will notice: the signature {name} is gone" for name in gone]
+    written = json.loads(contract_path(everything_copy).read_text())
+    assert written["model_version"] == int(path.name) == 2 and written["max_pixels"] is None
+    # The version before keeps its own.
+    assert Contract.read(everything_copy / "1" / "assets.extra" / "contract.json").model_version == 1
+
+
+def written(path, instance) -> list[str]:
+    side = {"text": np.array([b"a"], object)}
+    specs = {"text": {"dtype": "string", "shape": [None]}}
+    sides = {"inputs": specs, "outputs": specs}
+    golden = {"serving_default": Golden(side, side)}
+    contract = Contract("m", 1, None, {"serving_default": sides}, golden, 0.1, "", instance=instance)
+    contract.write(version_contract_path(path))
+    return serving_command(path).replace("\\\n", " ").splitlines()
+
+
+def test_the_command_survives_a_shell(tmp_path):
+    lines = written(tmp_path / "my models" / "dogs" / "3", "a dog's ball")
+    verify, serve, curl, _, server = (shlex.split(line) for line in lines)
+    assert verify[2] == serve[2] == str(tmp_path / "my models" / "dogs")
+    assert f"--model_base_path={tmp_path / 'my models' / 'dogs'}" in server and "--model_name=dogs" in server
+    assert curl[-1] == "http://localhost:8501/v1/models/dogs:predict"
+    assert json.loads(curl[2]) == {"instances": ["a dog's ball"]}
+
+
+@pytest.mark.parametrize("instance", [{"tokens": ["", "a"], "heads": [0, 0]}, {"b64": "dog.jpg"}], ids=str)
+def test_a_model_is_asked_for_what_it_takes(instance, tmp_path):
+    lines = "\n".join(written(tmp_path / "trees" / "1", instance)[2:])
+    if "b64" in instance:
+        assert """printf '{"instances": [{"b64": "%s"}]}' "$(base64 -w0 dog.jpg)" |\n    curl -d @- http""" in lines
+    else:
+        assert json.loads(shlex.split(lines)[2]) == {"instances": [instance]}

@@ -1,0 +1,203 @@
+"""Verification: what is right passes in both processes, and each thing that is wrong is found."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.exporting import ServedModel, export_savedmodel
+from vsemb.exporting.contract import contract_path, hashes, version_contract_path
+from vsemb.exporting.servable import PROBES
+from vsemb.exporting.verify import verify_model
+
+C_LIBRARY = {"TensorFlow's C library": PROBES["TensorFlow's C library"]}
+
+
+def problems(base, **options):
+    options = {"probes": C_LIBRARY, **options}
+    return [(it.check, it.signature, it.problem) for it in verify_model(base, **options).failed]
+
+
+def rewrite(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_what_was_exported_passes_in_both_processes(everything):
+    found = verify_model(everything)
+    assert not found.failed and found.path == everything / "1" and found.contract == contract_path(everything)
+    by_probe = {name: {it.signature: it for it in found.checks if it.check == name} for name in PROBES}
+    names = {"label", "encode_image", "encode_text", "search_image", "search_text", "serving_default"}
+    assert [set(checks) for checks in by_probe.values()] == [names] * 2
+    for checks in by_probe.values():
+        assert checks["encode_text"].rows == 9 and checks["search_image"].rows == 5
+        assert all(check.difference <= 1e-5 for check in checks.values())
+    assert json.loads(json.dumps(found.to_json()))["ok"] is True
+
+
+def sign(base):
+    """Puts the hashes in the contract right, as if the files were those that were exported."""
+    for path in (contract_path(base), version_contract_path(base / "1")):
+        rewrite(path, lambda it: it.update(sha256=hashes(base / "1")))
+
+
+def test_other_weights(tiny_run, tmp_path):
+    run, weights = tiny_run, tiny_run.model.text_encoder.trainable_weights
+    before = [weight.numpy() for weight in weights]
+    exported = []
+    for number, factor in enumerate((1.0, -0.5)):
+        for weight, value in zip(weights, before, strict=True):
+            weight.assign(value * factor)
+        exported.append(tmp_path / str(f"models{number}") / "scenes")
+        export_savedmodel(ServedModel(run.model, run.tokenizer), exported[-1])
+    for weight, value in zip(weights, before, strict=True):
+        weight.assign(value)
+    one, other = exported
+    shutil.rmtree(one / "1" / "variables")
+    shutil.copytree(other / "1" / "variables", one / "1" / "variables")
+    # The names and sizes of all variables are the same, and so only what they hold tells.
+    first, *more = problems(one)
+    assert first[0] == "files" and "differs from the contract" in first[2]
+    for found in (more, [] if sign(one) else problems(one)):
+        assert [signature for _, signature, _ in found] == ["encode_text", "serving_default"]
+        assert all(re.search(r"all rows: differs by [\d.e+-]+ > 1e-05", problem) for *_, problem in found)
+
+
+def test_a_byte_of_the_weights(everything_copy):
+    data = everything_copy / "1" / "variables" / "variables.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    (check, _, problem), *_ = problems(everything_copy)
+    assert check == "files" and problem == f"variables/{data.name} differs from the contract"
+
+
+def test_a_broken_variables_file_fails_with_its_hash_put_right(everything_copy):
+    version = everything_copy / "1"
+    data = version / "variables" / "variables.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    sign(everything_copy)
+    ((check, _, problem),) = problems(everything_copy)
+    assert check == "TensorFlow's C library" and problem.startswith("failed: RuntimeError")
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
+def test_a_missing_file(name, everything_copy):
+    (everything_copy / "1" / name).unlink()
+    found = problems(everything_copy)
+    assert ("files", "", f"{name} is missing") in found
+    assert any(check == "TensorFlow's C library" for check, _, _ in found)
+
+
+def golden_of(name, key):
+    def change(content):
+        rows = content["golden"][name]["outputs"][key]
+        rows[0] = (not rows[0]) if key == "valid" else [rows[0][0] + 0.01, *rows[0][1:]]
+
+    return change
+
+
+CHANGES = {
+    "embedding": (golden_of("encode_text", "embedding"), "encode_text", "all rows: differs by .* > 1e-05"),
+    "valid": (golden_of("encode_image", "valid"), "encode_image", "all rows: finds other rows valid"),
+    "ids": (
+        lambda it: it["golden"]["search_text"]["outputs"]["ids"].reverse(),
+        "search_text",
+        "gives other ids",
+    ),
+    "labels": (
+        lambda it: it["golden"]["label"]["outputs"]["labels"][0].reverse(),
+        "label",
+        "gives other labels",
+    ),
+    "missing": (
+        lambda it: (
+            it["signatures"].update(caption=it["signatures"]["encode_text"]),
+            it["golden"].update(caption=it["golden"]["encode_text"]),
+        ),
+        "caption",
+        "is missing",
+    ),
+    "dtype": (
+        lambda it: it["signatures"]["search_text"]["inputs"]["k"].update(dtype="int64"),
+        "search_text",
+        r"input k is int32 \[B\], not int64 \[B\]",
+    ),
+    "dim": (
+        lambda it: it["signatures"]["encode_text"]["outputs"]["embedding"].update(shape=[None, 17]),
+        "encode_text",
+        r"output embedding is float32 \[B, 16\], not float32 \[B, 17\]",
+    ),
+    "extra": (
+        lambda it: (it["signatures"].pop("label"), it["golden"].pop("label")),
+        "label",
+        "is not in the contract",
+    ),
+    "no golden rows": (lambda it: it["golden"].pop("search_image"), "search_image", "has no golden rows"),
+}
+
+
+# Each of the two has changes of other signatures, so that one run finds them all.
+@pytest.mark.parametrize("names", [("embedding", "valid", "ids", "labels", "missing"), tuple(CHANGES)[-4:]])
+def test_another_contract(names, everything, tmp_path):
+    path = tmp_path / "contract.json"
+    path.write_bytes(contract_path(everything).read_bytes())
+    for name in names:
+        rewrite(path, CHANGES[name][0])
+    found = {signature: problem for _, signature, problem in problems(everything, contract=path)}
+    assert sorted(found) == sorted(CHANGES[name][1] for name in names)
+    for name in names:
+        _, signature, said = CHANGES[name]
+        assert re.search(said, found[signature]), name
+
+
+def test_copies_that_differ(everything_copy):
+    rewrite(contract_path(everything_copy), lambda it: it.update(fingerprint="other"))
+    ((check, _, problem),) = problems(everything_copy)
+    assert check == "contract" and "is not the copy inside the version" in problem
+
+
+def test_which_version_and_which_contract(everything_copy, tmp_path):
+    (everything_copy / "1").rename(everything_copy / "3")
+    # The outer one is of version 1, so that inside counts.
+    found = verify_model(everything_copy, probes={})
+    assert found.contract == version_contract_path(everything_copy / "3") and not found.failed
+    contract_path(everything_copy).unlink()
+    assert verify_model(everything_copy, version=3, probes={}).contract == found.contract
+    with pytest.raises(InvalidArgumentError, match="version=2. Expected: one of 3"):
+        verify_model(everything_copy, version=2)
+    found.contract.unlink()
+    with pytest.raises(DataError, match="No contract at"):
+        verify_model(everything_copy)
+    with pytest.raises(DataError, match="No versions of a model"):
+        verify_model(tmp_path)
+    with pytest.raises(InvalidArgumentError, match="timeout"):
+        verify_model(everything_copy, timeout=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout", "said"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 60, "crashed with SIGSEGV"),
+        ("import signal; signal.pause()", 0.5, "took more than 0.5 seconds"),
+        ("raise OSError('no library')", 60, "failed: OSError: no library"),
+        ("print('hello')", 60, "wrote no result"),
+        ("", 60, "wrote no result"),
+    ],
+)
+def test_a_process_that_ends_badly_or_never(code, timeout, said, everything, tmp_path):
+    script = tmp_path / "probe.py"
+    script.write_text(code)
+    assert problems(everything, probes={"probe": script}, timeout=timeout) == [("probe", "", said)]
+
+
+def test_a_process_that_imports_too_much(everything, tmp_path):
+    script = tmp_path / "probe.py"
+    script.write_text("import json, sys; print(json.dumps({'signatures': {}, 'results': [], 'modules': ['keras']}))")
+    found = problems(everything, probes={"TensorFlow's C library": script})
+    assert found == [("TensorFlow's C library", "", "imported keras")]

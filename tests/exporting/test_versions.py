@@ -1,0 +1,102 @@
+"""Versions: numbered, whole or absent, never changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.exporting.versions import existing_versions, publishing
+
+
+def publish(base, version=None):
+    with publishing(base, version) as publication:
+        (publication.temporary / "saved_model.pb").write_text("model")
+    return publication.path
+
+
+def test_versions_count_up_from_one_past_what_is_no_version(tmp_path):
+    base = tmp_path / "models" / "dogs"
+    assert existing_versions(base) == []
+    assert publish(base) == base / "1"
+    (base / "notes").mkdir()
+    (base / ".9").mkdir()
+    assert publish(base) == base / "2"
+    assert publish(base, 10) == base / "10"
+    assert publish(base) == base / "11"  # 11, not 3: the highest counts, as a number
+    assert existing_versions(base) == [1, 2, 10, 11]
+    assert [path.name for path in base.parent.iterdir()] == ["dogs"]
+
+
+def test_nothing_is_seen_before_the_end(tmp_path):
+    base = tmp_path / "dogs"
+    publish(base)
+    with publishing(base) as publication:
+        # Beside the model's directory and not in it, under no number.
+        assert publication.temporary.parent == tmp_path and not publication.temporary.name.isdigit()
+        assert [path.name for path in base.iterdir()] == ["1"]
+
+
+def test_a_failure_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError), publishing(tmp_path / "dogs") as publication:
+        (publication.temporary / "half").write_text("a model")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_version_that_exists_is_not_changed(tmp_path):
+    path = publish(tmp_path / "dogs", 3)
+    (path / "saved_model.pb").write_text("old")
+    with pytest.raises(DataError, match="never changed"):
+        publish(tmp_path / "dogs", 3)
+    assert (path / "saved_model.pb").read_text() == "old"
+
+
+def test_two_exports_at_once_get_two_versions(tmp_path):
+    base = tmp_path / "dogs"
+    with publishing(base) as first:
+        (first.temporary / "a").write_text("first")
+        with publishing(base) as second:
+            (second.temporary / "a").write_text("second")
+    assert (first.path, second.path) == (base / "2", base / "1")
+    with pytest.raises(DataError, match="Cannot write"), publishing(base, 5) as late:
+        (late.temporary / "a").write_text("late")
+        (base / "5").mkdir()
+        (base / "5" / "a").write_text("early")
+    assert (base / "5" / "a").read_text() == "early"
+
+
+def test_bad_places_and_numbers(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="is a file"):
+        publish(tmp_path / "file")
+    with pytest.raises(DataError, match="Cannot write"):
+        publish(tmp_path / "file" / "model")
+    with pytest.raises(InvalidArgumentError, match="without a version"):
+        publish(tmp_path / "dogs" / "1")
+    with pytest.raises(InvalidArgumentError, match="holds their contracts"):
+        publish(tmp_path / "contracts")
+    for version in (0, -1, True):
+        with pytest.raises(InvalidArgumentError, match="integer >= 1"):
+            publish(tmp_path / "dogs", version)
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "dogs").symlink_to(tmp_path / "disk")
+    assert publish(tmp_path / "dogs") == tmp_path / "disk" / "1"
+
+
+def test_the_number_is_told_before_it_is_seen(tmp_path):
+    base, told = tmp_path / "dogs", []
+    with publishing(base) as publication:
+
+        def numbered(number):
+            told.append(number)
+            (publication.temporary / "number").write_text(str(number))
+            if number == 1:  # Another export takes it at this very moment.
+                (base / "1").mkdir()
+                (base / "1" / "other").touch()
+
+        publication.numbered = numbered
+    assert told == [1, 2] and publication.path == base / "2"
+    assert (base / "2" / "number").read_text() == "2" and (base / "1" / "other").exists()

@@ -1,0 +1,190 @@
+"""Indexes with a backend: exact scores, what is left out, damage, and what they keep of their items."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.searching import (
+    IndexSettings,
+    IndexSource,
+    Item,
+    SearchIndex,
+    StaleIndexError,
+    is_index,
+    read_index,
+    write_index,
+)
+from vsemb.searching.backends import NAMES
+
+SOURCE = IndexSource("run", "data", ("val",), "image", "cosine")
+PACKAGES = {"faiss": "faiss", "scann": "scann", "milvus": "milvus_lite"}
+ALL = [
+    *(IndexSettings(dtype=dtype) for dtype in ("float16", "int8", "binary")),
+    *(IndexSettings(name) for name in NAMES[1:]),
+    IndexSettings("faiss-int8", "float16"),
+]
+
+
+def vectors(count: int, dim: int = 16, seed: int = 0, similarity: str = "cosine") -> np.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=(count, dim))
+    if similarity.startswith("order"):
+        drawn = np.abs(drawn)
+    return (drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32)
+
+
+def write(directory, embeddings, settings, **source):
+    count = len(embeddings)
+    keys = [f"{row}.png" for row in range(count)]
+    return write_index(
+        directory,
+        embeddings,
+        np.arange(count) * 10,
+        keys,
+        dataclasses.replace(SOURCE, **source),
+        items=[Item(10 * row, key, "val", key, f"caption {row}") for row, key in enumerate(keys)],
+        settings=settings,
+        recorded={"run": "runs/a"},
+    )
+
+
+@pytest.fixture(params=ALL, ids=lambda settings: settings.label)
+def settings(request):
+    package = PACKAGES.get(request.param.backend.split("-")[0])
+    if package and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    return request.param
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "order-reversed"])
+def test_scores_are_exact_and_so_is_the_order_among_all_candidates(settings, similarity, tmp_path):
+    if settings.candidate_backend is None and similarity != "cosine":
+        pytest.skip("float16 is searched without candidates")
+    items, queries = (vectors(count, seed=seed, similarity=similarity) for count, seed in ((150, 0), (4, 1)))
+    index = write(tmp_path / "a", items, settings, similarity=similarity, kind="text")
+    kept = SearchIndex(np.asarray(index.embeddings, np.float32), index.ids, index.keys, index.source)
+    rows, scores = kept.search(queries, 12, exclude=[3, 149])
+    # With two left out, a backend is asked for all.
+    candidates = None if settings.candidate_backend is None else 148
+    found = index.search(queries, 12, exclude=[3, 149], candidates=candidates)
+    np.testing.assert_allclose(found[1], scores, atol=1e-5)
+    assert found[0].tolist() == rows.tolist()
+    # However few candidates there are, their scores are exact.
+    few = index.search(queries, 2, exclude=[3], candidates=None if settings.candidate_backend is None else 2)
+    assert few[0].shape == (4, 2) and not np.isin(few[0], [3, -1]).any()
+    np.testing.assert_allclose(few[1], kept.scores_of(queries, few[0]), atol=1e-5)
+    assert len(index.items) == 150
+    assert index.items[7] == Item(70, "7.png", "val", "7.png", "caption 7")
+    assert index.recorded == {"run": "runs/a"} and index.settings == settings
+    index.close()
+
+
+def test_too_few_found_are_made_up_for(tmp_path):
+    pytest.importorskip("faiss")
+    items, queries = vectors(200), vectors(6, seed=1)
+    ivf = IndexSettings("faiss-ivf", parameters={"nlist": 40, "nprobe": 1})
+    index = write(tmp_path / "a", items, ivf)
+    assert (index.backend.search(queries, 60)[0] == -1).any()
+    rows, scores = index.search(queries, 60, exclude=[0])
+    assert rows.shape == (6, 60) and (rows > 0).all() and np.isfinite(scores).all()
+    assert all(len(set(row)) == 60 for row in rows.tolist())
+
+
+def test_default_candidates_and_what_is_refused(tmp_path):
+    index = write(tmp_path / "a", vectors(400), IndexSettings(dtype="binary"))
+    asked = []
+    search = index.backend.search
+    index.backend.search = lambda queries, n: asked.append(n) or search(queries, n)
+    index.search(vectors(1, seed=1), 3)
+    index.search(vectors(1, seed=1), 20, exclude=[5, 6])
+    index.search(vectors(1, seed=1), 3, candidates=7)
+    assert asked == [100, 202, 7]
+    with pytest.raises(InvalidArgumentError, match="`candidates`.*integer >= 4"):
+        index.search(vectors(1), 4, candidates=3)
+    for backend, dtype, parameters, said in (
+        ("faiss", "float32", {}, "Did you mean 'faiss"),
+        ("exact", "float8", {}, "`dtype`"),
+        ("scann", "int8", {}, "codes of its own"),
+        ("exact", "float32", {"nprobe": 3}, "none with exact float32"),
+        ("faiss-ivf", "float32", {"leaves": 3}, "one of nlist, nprobe"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            IndexSettings(backend, dtype, parameters)
+
+
+def test_everything_excluded_is_nothing_found(tmp_path):
+    index = write(tmp_path / "a", vectors(4), IndexSettings(dtype="int8"))
+    rows, scores = index.search(vectors(2, seed=1), 3, exclude=range(4))
+    assert rows.shape == scores.shape == (2, 0)
+
+
+def test_float16_halves_the_file(tmp_path):
+    for dtype in ("float32", "float16"):
+        write(tmp_path / dtype, vectors(100), IndexSettings(dtype=dtype))
+    sizes = [(tmp_path / dtype / "embeddings.npy").stat().st_size - 128 for dtype in ("float32", "float16")]
+    assert sizes == [6400, 3200]
+
+
+def test_damage_in_the_backend_is_noticed(settings, tmp_path):
+    if settings.candidate_backend is None:
+        pytest.skip("nothing beside the embeddings")
+    write(tmp_path / "a", vectors(50), settings).close()
+    backend = tmp_path / "a" / "backend"
+    for path in sorted(backend.rglob("*")):
+        if settings.backend != "milvus" and path.is_file():
+            whole = path.read_bytes()
+            path.write_bytes(whole[: len(whole) // 2])
+            with pytest.raises(DataError, match="damaged"):
+                read_index(tmp_path / "a")
+            path.write_bytes(whole)
+    read_index(tmp_path / "a").close()
+    shutil.rmtree(backend)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_index(tmp_path / "a")
+
+
+@pytest.mark.parametrize("change", ["items", "dim", "settings", "backend", "recorded"])
+def test_manifests_that_do_not_fit(change, tmp_path):
+    write(tmp_path / "a", vectors(5), IndexSettings(dtype="int8"))
+    path = tmp_path / "a" / "manifest.json"
+    good = json.loads(path.read_text())
+    path.write_text(json.dumps(good | {change: 3}))
+    with pytest.raises(DataError, match="do not fit|broken"):
+        read_index(tmp_path / "a")
+
+
+@pytest.mark.parametrize(("backend", "parameter"), [("faiss-ivf", "nprobe"), ("scann", "count")])
+def test_parameters_that_no_backend_takes(backend, parameter, tmp_path):
+    pytest.importorskip(PACKAGES[backend.split("-")[0]])
+    write(tmp_path / "a", vectors(50), IndexSettings(backend))
+    path = tmp_path / "a" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for number in (-1, 10**30):
+        manifest["backend"][parameter] = number
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(DataError, match="is damaged"):
+            read_index(tmp_path / "a")
+
+
+def test_an_older_version_is_stale_and_still_an_index(tmp_path):
+    write(tmp_path / "a", vectors(5), IndexSettings())
+    path = tmp_path / "a" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
+    assert is_index(tmp_path / "a") and not is_index(tmp_path) and not is_index(tmp_path / "none")
+    with pytest.raises(StaleIndexError, match="version 1, not 2.*vsemb index"):
+        read_index(tmp_path / "a")
+
+
+def test_a_failure_leaves_the_older_index(tmp_path, monkeypatch):
+    write(tmp_path / "a", vectors(5), IndexSettings())
+    monkeypatch.setattr("vsemb.searching.backends.Int8Codes.build", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write(tmp_path / "a", vectors(6), IndexSettings(dtype="int8"))
+    assert len(read_index(tmp_path / "a")) == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -1,0 +1,19 @@
+"""Export room: a trained model as a SavedModel with string and byte inputs."""
+
+from vsemb.exporting.card import ModelFacts
+from vsemb.exporting.contract import About
+from vsemb.exporting.corpus import Corpus
+from vsemb.exporting.savedmodel import export_savedmodel
+from vsemb.exporting.served_model import Exportable, ImageInput, ServedModel, Signature, TextInput
+
+__all__ = [
+    "About",
+    "Corpus",
+    "Exportable",
+    "ImageInput",
+    "ModelFacts",
+    "ServedModel",
+    "Signature",
+    "TextInput",
+    "export_savedmodel",
+]

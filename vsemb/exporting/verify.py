@@ -1,0 +1,220 @@
+"""Holding an exported model to its contract, as strangers run it.
+
+That is without Keras, and without Python's TensorFlow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.exporting.contract import Contract, Golden, contract_path, differences, hashes, version_contract_path
+from vsemb.exporting.probe import decode, encode
+from vsemb.exporting.reference_outputs import Arrays, compare
+from vsemb.exporting.servable import PROBES, described_signatures, run_probe, signature_specs
+from vsemb.exporting.versions import existing_versions
+
+# Packages that must not be imported in a probe, see its name.
+_ABSENT = {
+    "TensorFlow without Keras": {"keras", "tf_keras", "vsemb"},
+    "TensorFlow's C library": {"tensorflow", "keras", "tf_keras", "vsemb"},
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked.
+
+    Attributes:
+        check: what did it: a probe's name, or `files`, `contract`.
+        signature: what was checked, "" where it is no signature.
+        rows: golden rows that were compared.
+        difference: the largest from a golden output, relative; None where none was found out.
+        problem: what is wrong, None if nothing is.
+    """
+
+    check: str
+    signature: str = ""
+    rows: int = 0
+    difference: float | None = None
+    problem: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields and `ok`."""
+        return {**asdict(self), "ok": self.ok}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify_model` found.
+
+    Attributes:
+        path: the version's directory.
+        contract: the contract's file.
+        checks: in the order in which they were made.
+    """
+
+    path: Path
+    contract: Path
+    checks: list[Check]
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that found something wrong."""
+        return [check for check in self.checks if not check.ok]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it."""
+        checks = [check.to_json() for check in self.checks]
+        return {
+            "path": str(self.path),
+            "contract": str(self.contract),
+            "ok": not self.failed,
+            "checks": checks,
+        }
+
+
+def verify_model(
+    base: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    contract: str | os.PathLike[str] | None = None,
+    timeout: float = 600,
+    probes: Mapping[str, Path] = PROBES,
+) -> Verification:
+    """Runs a version's golden inputs in other processes and compares what they give with its contract.
+
+    Each signature gets all golden rows at once, each row alone, and an empty batch.
+
+    Args:
+        base: the model's directory, e.g. `savedmodels/flickr8k`.
+        version: its number; None for the newest.
+        contract: its file; None for `contracts/NAME.json` where that is the version's, otherwise the copy
+            inside the version.
+        timeout: seconds that a probe may take.
+        probes: name -> script.
+
+    Raises:
+        DataError: if there is no such version, or no readable contract. What the checks find is not raised.
+        InvalidArgumentError: for a timeout that is not positive.
+
+    Example:
+
+        failed = verify_model("savedmodels/flickr8k").failed
+    """
+    if not timeout > 0:
+        raise invalid_argument("timeout", timeout, "seconds > 0")
+    directory = _version(Path(base), version)
+    path, agreed, checks = _contract(Path(base), directory, contract)
+    checks += [_files(agreed, directory)]
+    for name, script in tqdm(probes.items(), desc="verify", unit="probe", disable=None, leave=False):
+        checks += _probe(name, script, agreed, directory, timeout)
+    return Verification(directory, path, checks)
+
+
+def _version(base: Path, version: int | None) -> Path:
+    numbers = existing_versions(base)
+    if not numbers:
+        raise DataError(f"No versions of a model at {base}; name the directory that holds them, NAME of NAME/1.")
+    if version is None:
+        version = numbers[-1]
+    if version not in numbers:
+        raise invalid_argument("version", version, f"one of {', '.join(map(str, numbers))}")
+    # A leading zero is a directory of its own.
+    return next(path for path in base.iterdir() if path.name.isdigit() and int(path.name) == version)
+
+
+def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None) -> tuple[Path, Contract, list[Check]]:
+    """Returns the contract to hold the version to, and a check that its copies are equal."""
+    if given is not None:
+        return Path(given), Contract.read(given), []
+    outer, inner = contract_path(base), version_contract_path(directory)
+    agreed = Contract.read(outer if outer.is_file() else inner)
+    if not outer.is_file() or agreed.model_version != int(directory.name):
+        return inner, Contract.read(inner), []
+    same = inner.is_file() and inner.read_bytes() == outer.read_bytes()
+    problem = None if same else f"{outer} is not the copy inside the version, {inner}"
+    return outer, agreed, [Check("contract", problem=problem)]
+
+
+def _files(contract: Contract, directory: Path) -> Check:
+    found = hashes(directory)
+    for name in sorted({*found, *contract.sha256}):
+        if name not in found:
+            return Check("files", problem=f"{name} is missing")
+        if found[name] != contract.sha256.get(name):
+            what = "differs from" if name in contract.sha256 else "is not in"
+            return Check("files", problem=f"{name} {what} the contract")
+    return Check("files")
+
+
+def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout: float) -> list[Check]:
+    tried = [(signature, *one) for signature, golden in contract.golden.items() for one in _tries(golden)]
+    runs = [
+        {"signature": signature, "inputs": {key: encode(values) for key, values in inputs.items()}}
+        for signature, _, inputs, _ in tried
+    ]
+    try:
+        tensors = described_signatures(directory, lambda info: info.name)
+        job = {"probe": name, "model": str(directory.absolute()), "tensors": tensors, "runs": runs}
+        found = run_probe(script, job, timeout)
+    except DataError as error:
+        return [Check(name, problem=str(error))]
+    if imported := _ABSENT.get(name, set()) & set(found["modules"]):
+        return [Check(name, problem=f"imported {', '.join(sorted(imported))}")]
+    offered, checks = signature_specs(directory), []
+    for signature, sides in contract.signatures.items():
+        if signature not in offered:
+            checks.append(Check(name, signature, problem="is missing"))
+        elif other := next(differences(sides, offered[signature]), None):
+            checks.append(Check(name, signature, problem=f"{other[0]} is {other[2]}, not {other[1]}"))
+        elif signature not in contract.golden:
+            checks.append(Check(name, signature, problem="has no golden rows in the contract"))
+        else:
+            answers = zip(tried, found["results"], strict=True)
+            own = [(what, outputs, answer) for (of, what, _, outputs), answer in answers if of == signature]
+            checks.append(_compared(name, signature, contract, own))
+    extra = sorted(set(offered) - set(contract.signatures))
+    return checks + [Check(name, signature, problem="is not in the contract") for signature in extra]
+
+
+def _tries(golden: Golden) -> list[tuple[str, Arrays, Arrays]]:
+    """Returns (name, inputs, outputs): of all rows, of each row alone, of none."""
+    count = len(next(iter(golden.inputs.values())))
+    alone = {f"row {row} alone": slice(row, row + 1) for row in range(count)}
+    rows = {"all rows": slice(None), **alone, "an empty batch": slice(0)}
+
+    def chosen(values: Arrays, part: slice) -> Arrays:
+        return {key: value[part] for key, value in values.items()}
+
+    return [(name, chosen(golden.inputs, part), chosen(golden.outputs, part)) for name, part in rows.items()]
+
+
+def _compared(
+    name: str, signature: str, contract: Contract, answers: list[tuple[str, Arrays, dict[str, Any]]]
+) -> Check:
+    """Compares (what was asked, the outputs wanted, what the probe found)."""
+    golden, largest = contract.golden[signature], 0.0
+    rows = len(answers) - 2
+    for what, wanted, answer in answers:
+        if "error" in answer:
+            return Check(name, signature, rows, problem=f"{what}: {one_line(answer['error'], 200)}")
+        got = {key: decode(values) for key, values in answer["outputs"].items()}
+        difference, problem = compare(wanted, got, contract.tolerance, golden.scale, golden.ties)
+        largest = max(largest, difference)
+        if problem:
+            shown = float(largest) if np.isfinite(largest) else None
+            return Check(name, signature, rows, shown, f"{what}: {problem}")
+    return Check(name, signature, rows, float(largest))

@@ -1,0 +1,198 @@
+"""What every backend and size of embeddings costs and finds, measured in one go.
+
+Recall is the share of the exact result, by float32 embeddings, that is found, at its first place and in its
+first ten. Items of equal score at its end count as found if any of them is. It is measured as the backend
+finds it, and after its candidates are scored exactly, which is how an index searches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import tempfile
+import time
+import timeit
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vsemb.errors import MissingExtraError, invalid_argument
+from vsemb.searching.index import IndexSettings, SearchIndex
+from vsemb.searching.storage import BACKEND, write_index
+
+#: What is compared.
+COMPARED = (
+    IndexSettings(),
+    IndexSettings(dtype="float16"),
+    IndexSettings(dtype="int8"),
+    IndexSettings(dtype="binary"),
+    *(IndexSettings(name) for name in ("faiss-flat", "faiss-ivf", "faiss-int8", "faiss-binary", "scann", "milvus")),
+)
+_K = 10
+_BATCH, _SINGLE, _ROUNDS = 128, 20, 3
+# Two ways to score a pair may differ so much.
+_ROUNDING = 1e-5
+# And so much where both are pairs of float32 embeddings.
+_EXACT_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row of the comparison.
+
+    Attributes:
+        name: backend and dtype.
+        missing: what is not installed; all else is None then.
+        bytes_a_vector: of what is searched; embeddings kept for exact scores are not counted.
+        megabytes: of all of that, in 10^6 bytes.
+        build_seconds: to write the index.
+        milliseconds: for one query by itself, and for one of a batch of 128 (fewer where there are fewer),
+            with exact scoring.
+        recall: share of the exact result at 1 and in 10 that the backend itself finds.
+        reranked: the same after exact scoring; None where all items are scored anyway.
+        retrieval: R@1 and R@10 of the queries' own images, in percent, with exact scoring; None where there
+            are no such.
+        change: of those from exact float32, in points.
+    """
+
+    name: str
+    missing: str | None = None
+    bytes_a_vector: float | None = None
+    megabytes: float | None = None
+    build_seconds: float | None = None
+    milliseconds: tuple[float, float] | None = None
+    recall: tuple[float, float] | None = None
+    reranked: tuple[float, float] | None = None
+    retrieval: tuple[float, float] | None = None
+    change: tuple[float, float] | None = None
+
+
+def compare(
+    index: SearchIndex,
+    queries: np.ndarray,
+    *,
+    own: np.ndarray | None = None,
+    query_kind: str | None = None,
+    settings: Sequence[IndexSettings] = COMPARED,
+) -> Iterator[Compared]:
+    """Writes the items of an index in every form, in a temporary directory, and measures each.
+
+    Args:
+        index: whose items, whose embeddings count as the exact ones.
+        queries: (queries, dim) float32, normalised, at least one.
+        own: (queries,) int64, the id of each query's own image; None where there is none to be found.
+        query_kind: see `SearchIndex.search`.
+        settings: what is compared; exact float32 comes first, whether or not it is named.
+
+    Yields:
+        A row for each.
+
+    Raises:
+        InvalidArgumentError: for no queries.
+        VsembError: as `write_index`.
+
+    Example:
+
+        rows = list(compare(index, queries, own=ids_of_the_images))
+    """
+    if not len(queries):
+        raise invalid_argument("queries", np.shape(queries), "at least one query")
+    plain = IndexSettings()
+    embeddings = np.asarray(index.embeddings, np.float32)
+    exact = SearchIndex(embeddings, index.ids, index.keys, index.source)
+    rows, best = exact.search(queries, _K, query_kind=query_kind)
+    base = None if own is None else _retrieval(index.ids[rows], own)
+
+    def recall(found: np.ndarray) -> tuple[float, float]:
+        scores = exact.scores_of(queries, found, query_kind=query_kind)
+        scores = -np.sort(-scores, axis=1)[:, : best.shape[1]]
+        # What is found at the first place is its own first choice, not the best of what it found.
+        first = exact.scores_of(queries, found[:, :1], query_kind=query_kind)
+        return (
+            float(np.mean(first >= best[:, :1] - _ROUNDING)),
+            float(np.mean(scores >= best[:, -1:] - _ROUNDING)),
+        )
+
+    for each in (plain, *(one for one in settings if one != plain)):
+        with tempfile.TemporaryDirectory(prefix="vsemb-compare-") as folder:
+            where = Path(folder) / "index"
+            try:
+                start = time.perf_counter()
+                built = write_index(where, embeddings, index.ids, index.keys, index.source, settings=each)
+                seconds = time.perf_counter() - start
+            except MissingExtraError as error:
+                yield Compared(each.label, missing=str(error))
+                continue
+            with contextlib.closing(built):
+                found, _ = built.search(queries, _K, query_kind=query_kind)
+                files, raw = [where / "embeddings.npy"], found
+                if built.backend is not None:
+                    files = [path for path in (where / BACKEND).rglob("*") if path.is_file()]
+                    raw, _ = built.backend.search(queries, min(_K, len(built)))
+                size = sum(path.stat().st_size for path in files)
+                retrieval = None if own is None else _retrieval(index.ids[found], own)
+                change = base and retrieval and (retrieval[0] - base[0], retrieval[1] - base[1])
+                yield Compared(
+                    each.label,
+                    bytes_a_vector=size / len(built),
+                    megabytes=size / 1e6,
+                    build_seconds=seconds,
+                    milliseconds=_milliseconds(built, queries, query_kind),
+                    recall=recall(raw),
+                    reranked=None if built.backend is None else recall(found),
+                    retrieval=retrieval,
+                    change=change,
+                )
+
+
+def _retrieval(found: np.ndarray, own: np.ndarray) -> tuple[float, float]:
+    hits = found == own[:, None]
+    return 100 * float(hits[:, :1].any(axis=1).mean()), 100 * float(hits.any(axis=1).mean())
+
+
+def _milliseconds(index: SearchIndex, queries: np.ndarray, query_kind: str | None) -> tuple[float, float]:
+    search = functools.partial(index.search, k=_K, query_kind=query_kind)
+    batch, alone = queries[:_BATCH], queries[:_SINGLE, None]
+    search(batch)
+    single = [timeit.timeit(functools.partial(search, query), number=1) for query in alone]
+    several = timeit.repeat(functools.partial(search, batch), number=1, repeat=_ROUNDS)
+    return 1e3 * float(np.median(single)), 1e3 * float(np.median(several)) / len(batch)
+
+
+def candidate_recall(
+    index: SearchIndex, queries: np.ndarray, candidates: int, k: int = 10, *, query_kind: str | None = None
+) -> float:
+    """Measures how much of the exact result the search among candidates finds.
+
+    Args:
+        index: the index.
+        queries: (queries, dim) float32, normalised, at least one.
+        candidates: items scored exactly for each query.
+        k: results wanted.
+        query_kind: see `SearchIndex.search`.
+
+    Returns:
+        The share of the exact k best of all queries that is found, in [0, 1]. Items of equal score at the
+        end of the exact result count as found if any of them is.
+
+    Raises:
+        InvalidArgumentError: as `SearchIndex.search`, or for no queries.
+
+    Example:
+
+    >>> from vsemb.searching import IndexSource, SearchIndex
+    >>> source = IndexSource("run", "data", ("val",), "image", "order")
+    >>> index = SearchIndex(np.eye(3, dtype=np.float32), np.arange(3), ["a", "b", "c"], source)
+    >>> candidate_recall(index, np.eye(3, dtype=np.float32), candidates=1, k=1)
+    1.0
+    """
+    if not len(queries):
+        raise invalid_argument("queries", np.shape(queries), "at least one query")
+    _, exact = dataclasses.replace(index, backend=None).search(queries, k, query_kind=query_kind)
+    _, found = index.search(queries, k, query_kind=query_kind, candidates=candidates)
+    # Found scores are exact ones and at most as high, so that counting by the last of the exact result is
+    # counting which of its items were found, and ties need no care.
+    return float(np.mean(found >= exact[:, -1:] - _EXACT_ROUNDING))

@@ -1,0 +1,256 @@
+"""The files of an index: what `read_index` reads and `write_index` writes.
+
+<directory>/
+  embeddings.npy   float32 or float16 (items, dim), memory-mapped
+  ids.npy          int64 (items,), the image of each item
+  keys.json        the name of each item
+  items.json       split, key of the image and caption of each item, where they are known
+  backend/         what finds candidates, where not every item is scored
+  manifest.json    of which run, dataset and splits, how stored, with the SHA-256 of the other files
+
+An index fits its run and dataset or it is refused: embeddings of other weights are not comparable, and nothing
+would show it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb.errors import DataError, InvalidArgumentError, VsembError
+from vsemb.files import read_json, reading, replacing_directory, sha256_file, write_json
+from vsemb.searching.backends import BACKENDS, Backend
+from vsemb.searching.index import IndexSettings, IndexSource, Item, SearchIndex, StaleIndexError
+
+FORMAT, VERSION = "vsemb-index", 2
+MANIFEST, BACKEND = "manifest.json", "backend"
+_ITEMS = "items.json"
+_FILES = ("embeddings.npy", "ids.npy", "keys.json")
+#: All that lies in an index.
+NAMES = frozenset((*_FILES, _ITEMS, BACKEND, MANIFEST))
+
+
+def is_index(directory: str | os.PathLike[str]) -> bool:
+    """Whether a directory says of itself that it is an index, of whatever version."""
+    return (_manifest(directory) or {}).get("format") == FORMAT
+
+
+def stored_settings(directory: Path) -> IndexSettings:
+    """Returns how an index is stored and searched, as it says itself; the default where it does not."""
+    try:
+        return IndexSettings(**(_manifest(directory) or {})["settings"])
+    except (VsembError, KeyError, TypeError, ValueError):
+        return IndexSettings()
+
+
+def _manifest(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Returns the manifest of an index, perhaps a damaged one; None where it cannot be read."""
+    try:
+        manifest = read_json(Path(directory) / MANIFEST, "index manifest")
+    except DataError:
+        return None
+    return manifest if isinstance(manifest, dict) else None
+
+
+def read_index(directory: str | os.PathLike[str], expected: IndexSource | None = None) -> SearchIndex:
+    """Opens an index and verifies all of its files.
+
+    Args:
+        directory: where it lies.
+        expected: what it must have been made from; None takes it as it is.
+
+    Raises:
+        StaleIndexError: if it was made from something else, or is of another version.
+        DataError: if it is missing or damaged.
+        MissingExtraError: if its backend is not installed.
+    """
+    directory = Path(directory)
+    manifest = read_json(directory / MANIFEST, "index manifest")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(f"{directory / MANIFEST} is not an index manifest (format {FORMAT!r}).")
+    if manifest.get("version") != VERSION:
+        raise StaleIndexError(
+            f"The index {directory} has version {manifest.get('version')}, not {VERSION}. "
+            "Make it again with `vsemb index`."
+        )
+    try:
+        source = IndexSource(**{**manifest["source"], "splits": tuple(manifest["source"]["splits"])})
+        settings = IndexSettings(**manifest["settings"])
+        found, digests = dict(manifest["backend"]), dict(manifest["sha256"])
+        recorded, shape = dict(manifest["recorded"]), (int(manifest["items"]), int(manifest["dim"]))
+        if missing := set(_FILES) - set(digests):
+            raise KeyError(f"no SHA-256 of {sorted(missing)[0]}")
+    except InvalidArgumentError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{directory / MANIFEST} is broken: {error}. Make it again.") from error
+    if expected is not None:
+        _refuse_stale(directory, source, expected)
+    for name, digest in digests.items():
+        with reading(directory / name, "index file"):
+            damaged = sha256_file(directory / name) != digest
+        if damaged:
+            raise DataError(f"The index file {directory / name} is damaged. Make the index again.")
+    # Nothing is written; but memory that may not be written, TensorFlow copies.
+    embeddings = np.load(directory / "embeddings.npy", mmap_mode="c", allow_pickle=False)
+    ids = np.load(directory / "ids.npy", allow_pickle=False)
+    keys = read_json(directory / "keys.json", "index keys")
+    items = None
+    if _ITEMS in digests:
+        rows = read_json(directory / _ITEMS, "index items")
+        items = [Item(int(number), key, *row) for number, key, row in zip(ids, keys, rows, strict=True)]
+    if embeddings.shape != shape or not len(ids) == len(keys) == shape[0]:
+        raise DataError(f"The files of the index {directory} do not fit each other. Make the index again.")
+    finder = settings.candidate_backend
+    backend = None if finder is None else _open_backend(directory, finder, found, shape[0])
+    return SearchIndex(embeddings, ids, keys, source, items, settings, backend, recorded)
+
+
+def _refuse_stale(directory: Path, source: IndexSource, expected: IndexSource) -> None:
+    for field in dataclasses.fields(IndexSource):
+        old, new = getattr(source, field.name), getattr(expected, field.name)
+        if old != new:
+            raise StaleIndexError(
+                f"The index {directory} was made from another {field.name} ({str(old)[:40]}, not "
+                f"{str(new)[:40]}). Make it again with `vsemb index`."
+            )
+
+
+def _open_backend(directory: Path, finder: type[Backend], parameters: Mapping[str, Any], items: int) -> Backend:
+    try:
+        backend = finder.open(directory / BACKEND, parameters)
+        found = len(backend)
+    except (KeyError, TypeError, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, ImportError | InvalidArgumentError):
+            raise
+        raise DataError(f"The index {directory} is damaged: {error}. Make it again.") from error
+    if found != items:
+        backend.close()
+        raise DataError(f"The backend of the index {directory} holds {found} items, not {items}. Make the index again.")
+    return backend
+
+
+def check_index_directory(directory: str | os.PathLike[str], settings: IndexSettings | None = None) -> None:
+    """Checks what can be known before the work of embedding: the place, and that the backend is installed.
+
+    Raises:
+        DataError: if the directory holds something that is no index.
+        MissingExtraError: if the backend is not installed.
+    """
+    directory = Path(directory)
+    if directory.exists() and not _replaceable(directory):
+        raise DataError(f"{directory} exists and is no index; choose another directory.")
+    if settings is not None and settings.candidate_backend is not None:
+        settings.candidate_backend.check()
+
+
+def _replaceable(directory: Path) -> bool:
+    """Whether nothing but an index, perhaps a damaged one, is lost with a directory."""
+    if not directory.is_dir():
+        return False
+    names = {path.name for path in directory.iterdir()}
+    if not names:
+        return True
+    if MANIFEST not in names or names - NAMES:  # Datasets have a manifest, too.
+        return False
+    manifest = _manifest(directory)
+    return manifest is None or manifest.get("format") == FORMAT
+
+
+def write_index(
+    directory: str | os.PathLike[str],
+    embeddings: np.ndarray,
+    ids: np.ndarray,
+    keys: Sequence[str],
+    source: IndexSource,
+    *,
+    items: Sequence[Item] | None = None,
+    settings: IndexSettings | None = None,
+    recorded: Mapping[str, Any] | None = None,
+) -> SearchIndex:
+    """Writes an index, whole or not at all, over an older one where there is one.
+
+    Args:
+        directory: where.
+        embeddings: (items, dim) float32, finite, normalised.
+        ids: (items,) int64.
+        keys: names of the items.
+        source: what they were made from.
+        items: what the rows stand for, so that nothing else is needed to show results.
+        settings: how they are stored and searched; None for exactly, as float32.
+        recorded: JSON that is kept with it, such as where run and dataset were.
+
+    Returns:
+        The index, opened.
+
+    Raises:
+        DataError: for items that do not fit each other or are not finite, a directory that holds
+            something else, or a file system that refuses.
+        MissingExtraError: if the backend is not installed.
+        InvalidArgumentError: for a parameter that the backend refuses.
+    """
+    directory, settings = Path(directory), settings or IndexSettings()
+    embeddings = np.ascontiguousarray(embeddings, np.float32)
+    counts = {len(embeddings), len(ids), len(keys), *(() if items is None else (len(items),))}
+    if embeddings.ndim != 2 or len(counts) != 1 or not len(ids):
+        raise DataError(
+            f"An index needs items. Received: embeddings {embeddings.shape}, {len(ids)} ids, "
+            f"{len(keys)} keys{'' if items is None else f', {len(items)} items'}."
+        )
+    # The sum of a row is finite exactly if all of it is: float64 holds any sum of float32.
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(~np.isfinite(embeddings.sum(axis=1, dtype=np.float64)))
+    if len(bad):
+        raise DataError(f"The embedding of {keys[bad[0]]!r} is not finite; {len(bad)} are not.")
+    check_index_directory(directory, settings)
+    older = _manifest(directory)
+    backend = settings.candidate_backend
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": dataclasses.asdict(source),
+        "settings": dataclasses.asdict(settings),
+        "backend": {},
+        "recorded": dict(recorded or {}),
+        "items": len(ids),
+        "dim": embeddings.shape[1],
+    }
+    try:
+        with replacing_directory(directory, overwrite=True) as temporary:
+            kept = embeddings.astype(settings.kept, copy=False)
+            np.save(temporary / "embeddings.npy", kept, allow_pickle=False)
+            np.save(temporary / "ids.npy", np.asarray(ids, np.int64), allow_pickle=False)
+            write_json(temporary / "keys.json", list(keys))
+            if items is not None:
+                write_json(temporary / _ITEMS, [[item.split, item.image_key, item.caption] for item in items])
+            if backend is not None:
+                (temporary / BACKEND).mkdir()
+                manifest["backend"] = backend.build(kept, temporary / BACKEND, settings.parameters)
+            files = sorted(path.relative_to(temporary) for path in temporary.rglob("*") if path.is_file())
+            manifest["sha256"] = {
+                path.as_posix(): sha256_file(temporary / path)
+                for path in files
+                if backend is None or not backend.changes or BACKEND not in path.parts
+            }
+            write_json(temporary / MANIFEST, manifest)
+    except BaseException:
+        _discard_backend(manifest)
+        raise
+    if backend is not None:
+        backend.replaced(directory / BACKEND)
+    if older is not None:
+        _discard_backend(older)
+    return read_index(directory, source)
+
+
+def _discard_backend(manifest: Mapping[str, Any]) -> None:
+    """Removes what the backend of an index has elsewhere, after the index itself is gone."""
+    settings, found = manifest.get("settings"), manifest.get("backend")
+    # It may be damaged.
+    if isinstance(settings, dict) and isinstance(found, dict) and settings.get("backend") in (*BACKENDS,):
+        BACKENDS[settings["backend"]].discard(found)
