@@ -5,7 +5,7 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN = $(VENV)/bin
 
-.PHONY: quickstart test test-all lint benchmark clean
+.PHONY: quickstart test test-all lint docs benchmark clean
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 
 # In one go: `models` and `regions` each bring an OpenCV, and the latter's, with selective search, must be the last.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,index,milvus,report,demo,parse,regions,captions,beam]'
+	$(BIN)/python -m pip install -e '.[dev,models,tfds,serving,index,milvus,report,demo,parse,regions,captions,beam,docs]'
 	touch $@
 
 quickstart: $(VENV)/installed
@@ -32,6 +32,10 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Strict: a broken link, an unknown reference or a request to another machine fails.
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # Beside what runs here: PyTorch, NLTK and FAISS, which the numbers are ratios to; QUICK=1 for small sizes.
 $(VENV)/installed-benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m pip install -e '.[benchmark]'
@@ -41,4 +45,4 @@ benchmark: $(VENV)/installed-benchmark
 	$(BIN)/python -m tests.benchmarks --out benchmark.json $(if $(QUICK),--quick)
 
 clean:
-	rm -rf $(VENV) quickstart build *.egg-info
+	rm -rf $(VENV) quickstart build site *.egg-info

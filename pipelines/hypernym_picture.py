@@ -1,6 +1,6 @@
 """Draws a part of WordNet as an order-embedding of two dimensions (Vendrov et al. 2016, figure 2).
 
-    python -m pipelines.hypernym_picture [--wordnet DIR] [--out .readme/hypernymy.png]
+    python -m pipelines.hypernym_picture [--wordnet DIR] [--out docs/pictures/hypernymy.png]
 
 A concept lies above another where neither of its coordinates is larger: what is general is near the origin,
 at the top left. Arrows lead to direct hypernyms: green ones to true ones, dashed ones to those that the
@@ -295,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--wordnet", type=Path, metavar="DIR", help="folder with data.noun")
-    parser.add_argument("--out", type=Path, default=Path(".readme/hypernymy.png"), help="(%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures/hypernymy.png"), help="(%(default)s)")
     arguments = parser.parse_args(argv)
     try:
         if arguments.out.is_dir():

@@ -1,6 +1,6 @@
 """Draws the README's picture from a quickstart: queries and the test images found first.
 
-python -m pipelines.picture [--quickstart quickstart] [--out .readme/search.png]
+python -m pipelines.picture [--quickstart quickstart] [--out docs/pictures/search.png]
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
     """Draws the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quickstart", type=Path, default=Path("quickstart"))
-    parser.add_argument("--out", type=Path, default=Path(".readme/search.png"))
+    parser.add_argument("--out", type=Path, default=Path("docs/pictures/search.png"))
     arguments = parser.parse_args()
     run, dataset = Run.open(arguments.quickstart / "run"), Dataset.open(arguments.quickstart / "scenes")
     split = dataset.split("test")

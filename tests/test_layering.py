@@ -164,7 +164,7 @@ def test_the_base_stands_without_a_system(name: str, tmp_path: Path) -> None:
     """In a copy without the system's folder, tests and line, the base's tests collect and its commands work."""
     gone = dict.fromkeys(with_those_that_import(name))
     ignored = shutil.ignore_patterns("__pycache__")
-    for part in ("vsemb", "pipelines", "tests", "savedmodels", ".readme"):
+    for part in ("vsemb", "pipelines", "tests", "savedmodels", "docs"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
     for file in ("pyproject.toml", "setup.cfg", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile"):
         shutil.copy(ROOT / file, tmp_path / file)
