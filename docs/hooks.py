@@ -1,4 +1,4 @@
-"""What `mkdocs build` does beyond Markdown: equations to MathML, notebooks and help texts to pages, and no outside request."""
+"""What `mkdocs build` does beyond Markdown: equations, notebooks and help texts to pages; no outside request."""
 
 from __future__ import annotations
 
