@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import griffe
 import nbformat
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
@@ -21,6 +22,15 @@ _FETCHED = re.compile(
     r"|@import\s+[\"']https?://[^\"']+|url\([\"']?https?://[^)]+"
 )
 _EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+class Doctests(griffe.Extension):
+    """Shows the doctests of docstrings as code; Markdown takes `>>>` for a quotation."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        if obj.docstring:
+            value = obj.docstring.value
+            obj.docstring.value = re.sub(r"^>>> .*\n?(?:.+\n?)*", r"```pycon\n\g<0>\n```\n", value, flags=re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:

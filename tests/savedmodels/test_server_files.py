@@ -1,4 +1,4 @@
-"""The configuration of TensorFlow Serving, and the README beside it."""
+"""The configuration of TensorFlow Serving, and the guide that names its files."""
 
 from __future__ import annotations
 
@@ -99,16 +99,8 @@ def test_a_wrong_field_would_be_noticed():
         text_format.Parse("max_batch_sizes { value: 1 }", messages()["BatchingParameters"]())
 
 
-def test_the_readme_shows_commands_and_files_that_exist():
-    from vsemb.cli.__main__ import command_parser
-
-    readme = text("README.md")
-    commands = re.findall(r"^vsemb (\w+) ([^\n]*)$", readme, flags=re.MULTILINE)
-    assert [name for name, _ in commands] == ["export", "verify", "serve"]
-    for name, arguments in commands:
-        command_parser(name).parse_args(arguments.split())
-    mentioned = set(re.findall(r"`([\w]+\.(?:config|conf|yaml|sh))`", readme))
+def test_the_guide_names_all_files():
+    guide = (FOLDER.parent / "docs/guides/deployment.md").read_text(encoding="utf-8")
+    mentioned = set(re.findall(r"`([\w]+\.(?:config|conf|yaml|sh))`", guide))
     present = {path.name for path in FOLDER.iterdir() if path.is_file()}
     assert mentioned == present - {"README.md"}
-    for code in re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL):
-        compile(code, "README.md", "exec")

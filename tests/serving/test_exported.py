@@ -23,7 +23,7 @@ from vsemb.serving.server import Server
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
 
 
-README = Path(__file__).parents[2] / "savedmodels" / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs/guides/export-and-serve.md"
 
 
 @pytest.fixture(scope="module")
@@ -77,19 +77,17 @@ def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["grpc", "http"])
-def test_the_python_of_the_readme_runs(
+def test_the_python_of_the_guide_runs(
     scheme: str, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (tmp_path / "dog.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros((40, 40, 3), tf.uint8)).numpy())
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
-    with Server({"flickr8k": exported.parent}, port=0, rest_port=0, poll=0) as server:
+    with Server({"mine": exported.parent}, port=0, rest_port=0, poll=0) as server:
         assert '"grpc://localhost:8500"' in code and "# or http://localhost:8501" in code
         port = server.port if scheme == "grpc" else server.rest_port
         code = code.replace("grpc://localhost:8500", f"{scheme}://127.0.0.1:{port}")
         with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(README), "exec"), {})
-    score, keys = printed.getvalue().splitlines()
-    assert -1 <= float(score) <= 1
-    assert re.fullmatch(r"\['test/[^']+', 'test/[^']+', 'test/[^']+'\]", keys)
+            exec(compile(code, str(GUIDE), "exec"), {})
+    assert -1 <= float(printed.getvalue()) <= 1
