@@ -139,6 +139,13 @@ def test_imports_go_downwards() -> None:
     assert not [path for path in FILES for name, *_ in imports(path) if name.split(".")[0] == "pipelines"]
 
 
+def test_the_picture_of_the_rooms_is_up_to_date() -> None:
+    from tests import architecture_picture
+
+    drawn = architecture_picture.FILE.read_text(encoding="utf-8")
+    assert drawn == architecture_picture.svg(), "run: python -m tests.architecture_picture"
+
+
 def test_the_base_imports_no_system_and_systems_few_of_each_other() -> None:
     wrong = []
     for module, target, line in edges():
