@@ -16,8 +16,11 @@ ROOT = Path(__file__).parents[1]
 #: Rooms that are not rewritten yet. A room without findings leaves this list.
 NOT_YET = {
     "README.md",
+    "docs/guides",
+    "docs/reference",
+    "docs/start",
+    "docs/troubleshooting.md",
     "pipelines",
-    "savedmodels",
     "vsemb/cli",
     "vsemb/commands.py",
     "vsemb/configured.py",
@@ -57,9 +60,7 @@ _UNIT = (
     "|layer|line|machine|minute|model|node|number|pair|person|photo|picture|pixel|process|query|region|replica|request"
     "|row|run|scene|second|sentence|set|shard|side|slot|split|step|text|token|update|vector|word|worker)"
 )
-_JOINT = (
-    "(?:of|in|for|as|with|without|from|to|by|or|and|at|than|on|is|are|was|into|has|have|per|through|over|inside|like|where|begin|large)"
-)
+_JOINT = "(?:of|in|for|as|with|without|from|to|by|or|and|at|than|on|is|are|was|into|has|have|per|through|over|inside|like|where|begin|large)"
 _MOST_WORDS = 40
 
 #: Rule -> what breaks it.
@@ -89,7 +90,7 @@ def prose(markdown: str) -> Iterator[str]:
     text = re.sub(r"\]\([^)]*\)", "]", text)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+[.)]|#+|\|)\s)|(?<=\|)\n", text):
         for cell in block.split("|") if block.lstrip().startswith("|") else [block]:
-            if said := " ".join(cell.split()).strip("#*-_ "):
+            if said := re.sub(r"^(?:[#*_-]+|\d+[.)]) ", "", " ".join(cell.split())):
                 yield said
 
 
