@@ -58,7 +58,11 @@ def on_post_build(config: Any) -> None:
 
 
 def _commands() -> str:
-    parts = ["# Commands\n\nThe help of each command, as `vsemb COMMAND --help` prints it.\n"]
+    parts = [
+        "# Commands\n\nThe help of each command, as `vsemb COMMAND --help` prints it. The exit status is 0, 1 (it failed; "
+        "one line on stderr says why) or 2 (wrong usage). In scripts, `--quiet` leaves out progress and hints, and "
+        "`--json -` writes the results to stdout.\n"
+    ]
     for name in cli.commands():
         parts.append(f"## vsemb {name}\n\n```text\n{cli.command_parser(name).format_help().strip()}\n```\n")
     return "\n".join(parts)
