@@ -1,7 +1,8 @@
-"""A headless Chromium for tests of what people look at; skipped, with a reason, where there is none."""
+"""A headless Chromium for tests of pages, and axe-core for their accessibility; tests are skipped without them."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +25,14 @@ _FLAGS = (
     "--disable-sync",
     "--window-size=1280,1000",
 )
+
+#: Values of `prefers-color-scheme`.
+SCHEMES = ("light", "dark")
+_AXE = """
+const done = arguments[arguments.length - 1];
+axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}).then(result => done(result.violations.flatMap(
+  violation => violation.nodes.map(node => `${violation.id}: ${node.target} ${node.failureSummary}`))));
+"""
 
 #: Three dimensions, drawn by the processor.
 WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
@@ -61,3 +70,21 @@ def headless_chromium(profile: Path, *flags: str) -> Iterator[Any]:
         yield browser
     finally:
         browser.quit()
+
+
+def emulate(browser: Any, width: int, scheme: str) -> None:
+    """Sets the width of the window in CSS pixels, that of a phone below 600, and the preferred colour scheme."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def axe_violations(browser: Any) -> list[str]:
+    """Returns what axe-core finds in the open page against WCAG 2.1 A and AA; skips the test without axe-core."""
+    package = importlib.util.find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe-playwright-python is not installed, which brings axe-core (extra dev)")
+    # The package's file alone, since its functions are for another driver.
+    browser.execute_script(Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8"))
+    return browser.execute_async_script(_AXE)

@@ -109,6 +109,11 @@ class Part:
             object.__setattr__(self, name, value)
         self.check()
 
+    @property
+    def label(self) -> str:
+        """Name of the choice in reports: its kind, or a more specific name."""
+        return str(self.kind)
+
     def check(self) -> None:
         """Checks what depends on several fields of the part; for subclasses.
 

@@ -1,4 +1,4 @@
-"""`vsemb demo`: the page as a reader meets it, in a browser, and what the command refuses."""
+"""`vsemb demo`: the page in a browser, requests that it refuses, and errors of the command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.browser import headless_chromium
+from tests.browser import SCHEMES, axe_violations, emulate, headless_chromium
 from vsemb.cli.__main__ import main
 
 # A proxy of the machine must not stand between a test and its own address.
@@ -128,6 +128,73 @@ def test_the_page_answers_in_a_browser(served, scenes, tmp_path):
     assert not list(temporary.glob("vsemb-demo-*"))
 
 
+def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
+    address, *_ = served
+    with headless_chromium(tmp_path / "profile") as browser:
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.common.keys import Keys
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        wait = WebDriverWait(browser, 60, poll_frequency=0.05)
+
+        def found(selector):
+            return browser.find_elements(By.CSS_SELECTOR, selector)
+
+        def check():
+            assert axe_violations(browser) == []
+            width = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+            assert width[0] <= width[1]
+
+        def asked(text):
+            box = wait.until(lambda _: found("#sentence textarea"))[0]
+            box.clear()
+            box.send_keys(text + Keys.ENTER)
+
+        for width, scheme in zip((1280, 360), SCHEMES, strict=True):
+            emulate(browser, width, scheme)
+            browser.get(address)
+            # All tabs are there, none in a menu.
+            wait.until(lambda _: len(found("button[role=tab]")) == 4)
+            # What is asked for comes late enough to be seen coming.
+            browser.execute_cdp_cmd("Network.enable", {})
+            slow = {"offline": False, "latency": 1000, "downloadThroughput": -1, "uploadThroughput": -1}
+            browser.execute_cdp_cmd("Network.emulateNetworkConditions", slow)
+            asked("a red circle")
+            wait.until(lambda _: found("#sentence-out > .translucent"))
+            browser.execute_cdp_cmd("Network.emulateNetworkConditions", {**slow, "latency": 0})
+            wait.until(lambda _: len(found("#sentence-out img")) == 12)
+            check()
+
+            # A key opens a picture, larger, and another closes it; the focus comes back.
+            zoom = found("#sentence-out .vsemb-zoom")[3]
+            small = zoom.size["width"]
+            zoom.send_keys(Keys.ENTER)
+            (large,) = wait.until(lambda _: found("dialog[open] img"))
+            assert large.size["width"] > 1.4 * small and large.get_attribute("alt")
+            check()
+            browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+            wait.until(lambda _: not found("dialog"))
+            assert browser.switch_to.active_element == zoom
+
+            more = found("#sentence-out .vsemb-more")[3]
+            key = more.get_attribute("data-key")
+            more.send_keys(Keys.ENTER)
+            wait.until(lambda _: len(found("#image-out img")) == 12)
+            assert browser.find_element(By.CSS_SELECTOR, "[role=tab][aria-selected=true]").text == "Image"
+            assert key in browser.find_element(By.ID, "image-preview").text
+            keys = [button.get_attribute("data-key") for button in found("#image-out .vsemb-more")]
+            assert key not in keys and len(keys) == 12
+            check()
+
+            # An error is one message, without the names of arguments.
+            browser.find_element(By.CSS_SELECTOR, "[role=tab]").click()
+            asked("zyzzyva")
+            (alert,) = wait.until(lambda _: found("[role=alert]"))
+            assert alert.text == "The model does not know any word of “zyzzyva”. Try other words."
+            assert not found(".toast-wrap *")
+            check()
+
+
 def test_nothing_else_is_served(served, tmp_path):
     address, process, temporary, _ = served
 
@@ -188,7 +255,7 @@ def test_a_port_in_use_is_one_line(run, scenes, capsys):
         port = str(taken.getsockname()[1])
         assert main(["demo", run, "--data", str(scenes.path), "--port", port]) == 1
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"port={port}" in said and "--port; 0 takes any" in said
+    assert said.count("\n") == 1 and f"port={port}" in said and "--port; 0 takes any free port" in said
     assert main(["demo", run, "--data", str(scenes.path), "--port", "65536"]) == 1
     assert "0 to 65535" in capsys.readouterr().err
 

@@ -21,7 +21,7 @@ def test_writes_a_page_and_prints_the_table_of_evaluate(tiny_order_run, scenes, 
     page = (run / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>")
     metrics = json.loads(found.read_text())
-    assert f"{metrics['text_to_image']['R@5']:.1f}<small>" in page
+    assert f"<td>{metrics['text_to_image']['R@5']:.1f}<" in page
     assert "order" in page and page.count('class="query by-text"') == 3
 
 

@@ -1,4 +1,4 @@
-"""What the demonstration's tabs compute, and the HTML it is shown as; no page."""
+"""Results of the demonstration's tabs, and their HTML; no page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image
 
 from vsemb.demo import Answer, Demo
 from vsemb.demo.answers import _shares
-from vsemb.demo.page import Cards, hint, notes
-from vsemb.demo.tabs import label
+from vsemb.demo.page import Cards, failure, hint, notes
+from vsemb.demo.tabs import examples, label
 from vsemb.errors import DataError, InvalidArgumentError
 from vsemb.runs.run import Run
 from vsemb.runs.searching import Query, search_run
@@ -63,9 +63,9 @@ def test_a_dropped_image_is_not_its_own_answer(demo, scenes):
 def test_unknown_words_are_named(demo):
     assert demo.by_text("a red zyzzyva circle", 3).notes == ("Not known to the run: zyzzyva.",)
     assert demo.by_text("a red circle", 3).notes == ()
-    with pytest.raises(InvalidArgumentError, match=r"Not known: zyzzyva\."):
+    with pytest.raises(InvalidArgumentError, match="^The model does not know any word of “zyzzyva”"):
         demo.by_text("zyzzyva", 3)
-    with pytest.raises(InvalidArgumentError, match="at least one word"):
+    with pytest.raises(InvalidArgumentError, match="^Type a sentence first"):
         demo.by_text("  ", 3)
 
 
@@ -78,12 +78,14 @@ def test_what_cannot_be_answered_is_refused(demo, scenes):
     ):
         with pytest.raises(DataError, match=message):
             demo.by_image(image, 3)
-    with pytest.raises(InvalidArgumentError, match=f"no-such.*{re.escape(demo.items[0].key)}"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"^scenes has no image named .no-such.*{re.escape(demo.items[0].key)}"
+    ):
         demo.by_image("no-such", 3)
     for k in (0, 49):
-        with pytest.raises(InvalidArgumentError, match="from 1 to 48"):
+        with pytest.raises(InvalidArgumentError, match="“Results” must be a number from 1 to 48"):
             demo.by_text("a circle", k)
-    with pytest.raises(InvalidArgumentError, match="1 to 20 sentences"):
+    with pytest.raises(InvalidArgumentError, match="^Type 1 to 20 sentences"):
         demo.compare(key, [])
     with pytest.raises(InvalidArgumentError, match="similarity is no order"):
         demo.of_texts("compose", ["a circle", "a square"], 3)
@@ -94,7 +96,7 @@ def test_compared_sentences_are_scored_by_the_similarity(demo, run, scenes):
     key = scenes.split("val").keys[1]
     texts = ["a red circle", "zyzzyva", "a blue square on a black background"]
     comparison = demo.compare(key, texts)
-    assert comparison.notes == ("Left out, since no word of it is known: zyzzyva",)
+    assert comparison.notes == ("Skipped, because no word is known: zyzzyva",)
     (result,) = [r for r in demo.by_text(texts[0], 12).images if r.item.key == key]
     scores = {each.text: each.score for each in comparison.sentences}
     assert scores[texts[0]] == pytest.approx(result.score, abs=1e-5)
@@ -122,9 +124,10 @@ def test_an_order_has_composition_and_abstraction(scenes, tmp_path, tiny_recipe)
         wanted = search_run(trained, scenes, Query(**{operation: texts}), k=5, split="val", report=lambda line: None)
         got = demo.of_texts(operation, texts, 5).images
         assert [(result.item.key, result.score) for result in got] == found(wanted)
-    with pytest.raises(InvalidArgumentError, match="two or more"):
+    with pytest.raises(InvalidArgumentError, match="^Type two or more texts"):
         demo.of_texts("compose", texts[:1], 3)
     # Its features are precomputed: a new image cannot be embedded, one of the dataset's can.
+    assert not demo.takes_files
     with pytest.raises(DataError, match="cannot embed images"):
         demo.by_image(scenes.split("train").read_image(0), 3)
     assert len(demo.by_image(scenes.split("val").keys[0], 3).images) == 3
@@ -148,13 +151,14 @@ def test_cards_show_the_image_they_name(demo, scenes):
         assert shown.shape == stored.shape and np.abs(shown - stored).mean() < 12
         assert result.item.key in html and f"{result.score:.3f}" in html
     assert "Nearest captions" not in html
+    assert re.findall('data-key="([^"]+)"', html) == [result.item.key for result in answer.images]
     assert html.count("<li>") == 0 and cards.answer(demo.by_image(split.keys[0], 3)).count("<li>") == 3
     assert split.keys[0] in cards.preview(split.keys[0])
 
 
 def test_text_never_becomes_markup():
     for text in ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a & b"):
-        for html in (notes([text]), hint(text)):
+        for html in (notes([text]), hint(text), failure(text)):
             inner = html[html.index(">") + 1 : html.rindex("</p>")]
             assert "<" not in inner and unescape(inner) == text
     assert notes([]) == "" and Answer().images == ()
@@ -164,4 +168,21 @@ def test_a_button_holds_the_beginning_of_a_long_caption():
     assert label("a red  circle") == "a red circle"
     assert label("a " + "b" * 3000) == "a " + "b" * 23 + "…"
     long = label("a red circle " * 99)
-    assert len(long) <= 120 and long.endswith("…")
+    assert len(long) <= 60 and long.endswith("…")
+
+
+def test_examples_are_short_where_enough_captions_are():
+    short = [f"a circle {number}" for number in range(9)]
+    assert examples(["a " + "long " * 20, *short, *short]) == short[::2][:4]
+    assert examples(["a " + "long " * 20, "b" * 60, "c"]) == ["c", "b" * 60, "a " + "long " * 20]
+
+
+def test_warming_up_runs_every_encoder_and_bears_what_cannot_be_read(demo, scenes, monkeypatch):
+    asked = []
+    for name in ("by_text", "by_image"):
+        real = getattr(demo, name)
+        monkeypatch.setattr(demo, name, lambda query, k, real=real: (asked.append(query), real(query, k)))
+    demo.warm_up()
+    assert asked == [scenes.split("val").read_image(0), demo.items[0].caption]
+    monkeypatch.setattr(demo, "_first", lambda: b"no image")
+    demo.warm_up()

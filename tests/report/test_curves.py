@@ -39,7 +39,7 @@ def test_charts_are_those_that_were_logged() -> None:
     found = charts({"loss": two, "val_top1": two, "val_i2t_R@1": two}, selected=7)
     assert [chart.title for chart in found] == [
         "Training loss",
-        "Recall on validation, %",
+        "Recall on validation, % (i: image, t: text)",
         "Zero-shot on validation, %",
     ]
     assert [chart.selected for chart in found] == [None] * 3

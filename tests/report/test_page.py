@@ -1,4 +1,4 @@
-"""The report: its numbers, its marks, its pictures, and that it needs nothing but itself."""
+"""The report: numbers, marks, pictures, self-containedness, accessibility."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.browser import headless_chromium
+from tests.browser import SCHEMES, axe_violations, emulate, headless_chromium
 from tests.html_tree import Node, Page
 from vsemb.errors import InvalidArgumentError, MissingExtraError
 from vsemb.evaluation import Embedder, evaluate_retrieval
-from vsemb.evaluation.retrieval import retrieval_ranks
+from vsemb.evaluation.retrieval import RetrievalMetrics, retrieval_ranks
 from vsemb.report import write_report
+from vsemb.report.retrieval import _chance, _headline
 from vsemb.report.space import Gallery, Space
 from vsemb.report.words import FAMILIES
 from vsemb.runs.measure import evaluate_run
@@ -54,13 +55,19 @@ def test_numbers_are_those_of_evaluate(page, embedded, tiny_run, scenes) -> None
     ids = part.ids, part.ids[part.caption_rows]
     bounds = evaluate_retrieval(images, texts, *ids, tiny_run.model.similarity, bootstrap=1000, seed=1).intervals_95
     rows = page.one("section", id="recall").one("tbody").all("tr")
-    for row, side in zip(rows, ("image_to_text", "text_to_image"), strict=True):
-        values = getattr(metrics, side)
-        assert [cell.text for cell in row.all("td")] == [
-            f"{values[key]:.1f} {bounds[side][key][0]:.1f}–{bounds[side][key][1]:.1f}" for key in values
-        ]
+    sides = ("text_to_image", "image_to_text")
+    for row, key in zip(rows, metrics.image_to_text, strict=True):
+        for cell, side in zip(row.all("td"), sides, strict=True):
+            value, (low, high) = getattr(metrics, side)[key], bounds[side][key]
+            assert cell.text.partition(" chance ")[0] == f"{value:.1f} {low:.1f}–{high:.1f}"
+    # One of 48 images is right; of 240 sentences five: 1 - (235 · … · 231) / (240 · … · 236) = 10.07 %.
+    assert [cell.text.rpartition(" chance ")[2] for cell in rows[1].all("td")] == ["10.4", "10.1"]
     facts = dict(zip([n.text for n in page.all("dt")], [n.text for n in page.all("dd")], strict=True))
-    assert facts["Recipe"] == "vsepp (paper)" and facts["Fingerprint"] == tiny_run.fingerprint
+    reached = metrics.text_to_image["R@10"]
+    assert page.one("h1").text == f"{reached:.0f} % of sentences find their image among the first ten; chance 21 %"
+    assert facts["Recipe"] == "vsepp (paper)" and facts["Trained on"] == "scenes: 48 images, 240 captions"
+    assert re.fullmatch(r"\d{1,2} \w+ 20\d\d", facts["Training finished"]) and facts["Text encoder"] == "gru over words"
+    assert tiny_run.fingerprint in page.one("footer").text and scenes.fingerprint in page.one("footer").text
     assert facts["Selected epoch"] == f"{tiny_run.info['best_epoch'] + 1} of 2"
     assert facts["Parameters"].replace(",", "") == str(tiny_run.model.count_params())
     assert facts["Measured on"] == "scenes, train: 48 images, 240 captions"
@@ -85,6 +92,8 @@ def test_marks_agree_with_the_scores(page, embedded) -> None:
             assert place.attributes["class"].split()[0] == ("right" if right else "wrong")
             assert place.one("span", kind="mark").text.startswith("✓ right" if right else "✗ wrong")
             assert place.one("img").attributes["alt"] in part.entries[row]["captions"]
+            assert place.one("span", kind="file").text == part.keys[row]
+            assert float(place.one("span", kind="score").text) == pytest.approx(scores[row, text], abs=6e-3)
         # The right image is always there, and comes apart where it is not among the first.
         assert own in shown and len(places) == (5 if rank <= 5 else 6)
     queries = page.one("section", id="image-to-text").all("div", kind="by-image")
@@ -95,20 +104,30 @@ def test_marks_agree_with_the_scores(page, embedded) -> None:
         lines = query.one("ol").all("li")
         assert any(line.attributes["class"] == "right" for line in lines)
         for line in lines:
-            sign, text = (span.text for span in line.inside if isinstance(span, Node))
+            sign, text, score = (span.text for span in line.inside if isinstance(span, Node))
             # Another image may have a caption of the same words.
             assert line.attributes["class"] == "wrong" or text in own
             assert sign.startswith("✓" if line.attributes["class"] == "right" else "✗")
+            best = max(scores[row, place] for place, caption in enumerate(part.captions) if caption == text)
+            assert float(score) == pytest.approx(best, abs=6e-3)
 
 
 def test_the_worst_are_the_worst(page, embedded, tiny_run) -> None:
     part, images, texts = embedded
     ids = part.ids, part.ids[part.caption_rows]
     of_images, of_texts = retrieval_ranks(images, texts, *ids, tiny_run.model.similarity)
-    worst = page.one("details", id="worst")
+    worst = page.one("section", id="worst")
     for kind, ranks in (("by-text", of_texts), ("by-image", of_images)):
         shown = [q.one("span", kind="rank").text for q in worst.all("div", kind=kind)]
         assert shown == [f"rank {rank + 1}" for rank in sorted(ranks, reverse=True)[:3]]
+
+
+def test_contents_lists_the_sections_with_failures_before_examples(page) -> None:
+    sections = [section.attributes["id"] for section in page.one("main").all("section")]
+    links = page.one("nav").all("a")
+    assert [link.attributes["href"] for link in links] == [f"#{name}" for name in sections]
+    assert [link.text for link in links] == [heading.text for heading in page.all("h2")]
+    assert sections[:3] == ["recall", "worst", "text-to-image"] and sections[-2:] == ["training", "about"]
 
 
 def test_what_found_its_own_first_did_not_fail(tiny_run, scenes) -> None:
@@ -134,6 +153,7 @@ def test_arithmetic_is_marked_by_what_captions_say(page, embedded) -> None:
         for place in found:
             right = plus in said[str(place.attributes["data-key"])]
             assert place.attributes["class"] == ("right" if right else "wrong")
+            assert place.one("span", kind="mark").text.endswith(f" {found.index(place) + 1}")
 
 
 def test_the_plane_shows_words_and_their_images(page) -> None:
@@ -151,7 +171,8 @@ def test_needs_nothing_but_itself(path, page) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text) < 1_000_000
     assert not re.search(r"https?:|@import|url\(|(?<![\w<])//", re.sub(r'"data:[^"]*"', "", text))
-    assert not page.all("script") and not page.all("link") and not page.all("a")
+    assert not page.all("script") and not page.all("link")
+    assert all(str(link.attributes["href"]).startswith("#") for link in page.all("a"))
     images = page.all("img")
     assert len(images) > 60
     for image in images:
@@ -162,7 +183,7 @@ def test_needs_nothing_but_itself(path, page) -> None:
             shown.load()
             if "width" in image.attributes:
                 size = (int(str(image.attributes[side])) for side in ("width", "height"))
-                assert shown.size == tuple(size) and max(shown.size) == 112
+                assert shown.size == tuple(size) and max(shown.size) == 160
     for head in page.one("table").all("th"):
         assert head.attributes["scope"] in ("col", "row")
 
@@ -190,6 +211,7 @@ def test_captions_are_text(tiny_run, scenes_copy, tmp_path) -> None:
 
 
 def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys", reason="the extra dev is not installed")
     with headless_chromium(tmp_path / "profile") as browser:
         browser.get(path.as_uri())
         widths = browser.execute_script("return [...document.images].map(one => one.naturalWidth)")
@@ -201,21 +223,23 @@ def test_a_browser_shows_it_without_a_request(path, tmp_path) -> None:
             == 0
         )
         assert not browser.get_log("browser")
-        colours = []
-        for scheme in ("light", "dark"):
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-            colours.append(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
-        brightness = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in colours]
-        assert brightness[0] > 700 > 100 > brightness[1]
-        phone = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
-        # Images of a query stand beside each other.
+        for scheme, dark in zip(SCHEMES, (False, True), strict=True):
+            emulate(browser, 1280, scheme)
+            colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", colour)[:3])) < 100) == dark
+            assert axe_violations(browser) == []
+            emulate(browser, 320, scheme)
+            assert browser.execute_script("return document.documentElement.scrollWidth") == 320
+            assert axe_violations(browser) == []
+        # Images of a query stand beside each other, and the first key goes to the link past the contents.
         tops = browser.execute_script(
             "return [...document.querySelector('.by-text ol').children].map(one => one.offsetTop)"
         )
-        assert tops[0] == tops[1] == tops[2]
+        assert tops[0] == tops[1] < tops[2]
+        focused = "const it = document.activeElement; return [it.hash, getComputedStyle(it).outlineStyle]"
+        for target in ("#content", "#recall"):
+            browser.switch_to.active_element.send_keys(keys.Keys.TAB)
+            assert browser.execute_script(focused) == [target, "solid"]
 
 
 def test_examples_that_are_asked_for(tiny_run, scenes, tmp_path) -> None:
@@ -247,6 +271,27 @@ def test_without_jinja2_nothing_is_embedded(tiny_run, scenes, tmp_path, monkeypa
     with pytest.raises(MissingExtraError, match=r"vsemb\[report\]"):
         write_report(tiny_run, scenes, "val", tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_without_failures_and_curves_the_page_says_so(tiny_run, scenes, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Gallery, "worst", lambda *_: ([], []))
+    monkeypatch.setattr("vsemb.report.curves.read_metrics", lambda path: {})
+    out, *_ = write_report(tiny_run, scenes, "val", tmp_path / "report.html", shown=1)
+    root = Page(out.read_text(encoding="utf-8")).root
+    assert "every query has its own" in root.one("section", id="worst").text
+    assert "fewer than two epochs" in root.one("section", id="training").text
+
+
+def test_the_headline_is_never_trivially_true() -> None:
+    side = {"R@1": 50.0, "R@5": 100.0, "R@10": 100.0}
+    for images, said in (
+        (1, "50 % of sentences find their image first; chance 100 %"),
+        (5, "50 % of sentences find their image first; chance 20 %"),
+        (10, "100 % of sentences find their image among the first five; chance 50 %"),
+        (5000, "100 % of sentences find their image among the first ten; chance 0.2 %"),
+    ):
+        chance = _chance(np.repeat(np.arange(images), 5), images)
+        assert _headline(RetrievalMetrics(side, side, images, 5 * images), chance) == said
 
 
 def test_without_image_bytes_keys_stand_for_images(tiny_run, scenes_copy, tmp_path) -> None:

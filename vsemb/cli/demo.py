@@ -8,21 +8,21 @@ from vsemb.commands import add_options, apply_options, picked
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset to search (that of the training)")
-    parser.add_argument("--split", default="all", help="the split to search, or all (%(default)s)")
-    parser.add_argument("--port", type=int, default=7860, help="the port; 0 takes a free one (%(default)s)")
+    parser.add_argument("--data", help="dataset to search (default: the training dataset)")
+    parser.add_argument("--split", default="all", help="split to search, or all (%(default)s)")
+    parser.add_argument("--port", type=int, default=7860, help="port; 0 for any free port (%(default)s)")
     parser.add_argument("--open", dest="open_browser", action="store_true", help="open the page in a browser")
     add_options(parser, "run", "demo")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Try a run in the browser: type a sentence, drop an image, do arithmetic, compare.
+    """Serve a demonstration page of a run: search by sentence or image, arithmetic, comparison.
 
-    The page is served on 127.0.0.1 only and loads nothing from other machines. The dataset's images and captions are
-    embedded on first use, see `vsemb index`; those of a run that has no index with the first answer, each time the
-    page is served. Images that are dropped are kept in a temporary folder until the command ends. Ctrl-C ends it.
+    The page is served on 127.0.0.1 only and loads nothing from other hosts. The first call builds an index of images
+    and captions, see `vsemb index`; runs without an index embed them at every start. Dropped images are kept in a
+    temporary directory until the command ends. Ctrl-C ends it.
 
     Examples:
       vsemb demo runs/vsepp --open

@@ -8,26 +8,25 @@ from vsemb.commands import add_options, apply_options, picked, save_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset (that of the training)")
-    parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
-    parser.add_argument("--out", metavar="FILE", help="the page to write (RUN/report.html)")
-    shown = "queries per direction, or images with captions (%(default)s)"
+    parser.add_argument("--data", help="the dataset (default: the training dataset)")
+    parser.add_argument("--split", default="val", help="split to show (%(default)s)")
+    parser.add_argument("--out", metavar="FILE", help="output file (RUN/report.html)")
+    shown = "number of queries per direction, or of captioned images (%(default)s)"
     parser.add_argument("--shown", type=int, default=12, metavar="N", help=shown)
-    arithmetic = "an image, a word to subtract, one to add; repeatable (six)"
+    arithmetic = "image, word to subtract, word to add; repeatable (six random examples)"
     triple = ("KEY", "MINUS", "PLUS")
     parser.add_argument("--arithmetic", nargs=3, action="append", default=[], metavar=triple, help=arithmetic)
-    parser.add_argument("--seed", type=int, default=0, help="of all draws (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="also write the metrics as JSON")
     add_options(parser, "run", "report")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write a page about a run: its metrics, how it was trained, queries with their results, and failures.
+    """Write the report of a run: metrics, failures, queries with their results, and training curves.
 
-    The sections depend on the run. The page is one HTML file that loads nothing else, so that it can be sent, kept and
-    read anywhere.
+    The report is one self-contained HTML file without scripts. Its sections depend on the task of the run.
 
     Examples:
       vsemb report runs/vsepp

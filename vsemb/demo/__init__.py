@@ -1,9 +1,9 @@
-"""The demonstration page of a run: sentences, images and arithmetic over a dataset, in a browser.
+"""Demonstration page of a run: search by sentence, image and arithmetic in a browser.
 
-answers.py   what a run shows, and what a tab computes: embeds once what is searched, and answers; knows no page
-page.py      the page, in Gradio: its heading, how an image is given, a question asked; answers as HTML
-tabs.py      the tabs of a run that is searched with
-server.py    the address: on this machine alone, and nothing on the page comes from another
+answers.py   results of the tabs, computed without a page: indexes and encoders are opened once
+page.py      the Gradio page: heading, image inputs, events, results as HTML
+tabs.py      the tabs of a retrieval run
+server.py    the HTTP server on 127.0.0.1; the page makes no requests to other hosts
 """
 
 from vsemb.demo.answers import Answer, ComparedSentence, Demo

@@ -1,17 +1,15 @@
-"""The page of the demonstration: a heading, the tabs that the base and the systems make for a run, answers as cards.
+"""The Gradio page of the demonstration: heading, tabs from the base and from systems, results as cards.
 
-Thumbnails are made in memory and stand in the HTML itself, so that no file of the dataset is ever served. Whatever
-comes from a dataset or a reader is escaped.
+Thumbnails are data URLs in the HTML; no file of the dataset is served. All text from datasets and users is escaped.
 
-A tab maker, named in `vsemb.registry.System.demo_tabs`, opens what the tabs of a run need, or returns None for runs of
-another kind.
+A tab maker, named in `vsemb.registry.System.demo_tabs`, opens the demonstration of a run, or returns None for runs of
+another task.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +18,42 @@ import numpy as np
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import Answer, Demonstration
-from vsemb.errors import DataError, VsembError, invalid_argument, one_line
+from vsemb.errors import DataError, InvalidArgumentError, VsembError, one_line
 from vsemb.runs.pictures import data_uri, thumbnail
 from vsemb.runs.run import Run
 from vsemb.runs.templates import page_template
 from vsemb.searching import Item
 
-#: Takes a run, a dataset, its split or `all`, a function that is called with lines worth showing, and the demonstration
-#: of another run, which writes captions of the images asked about.
+#: Takes a run, a dataset, its split or `all`, a function to call with messages, and the demonstration of a captioning
+#: run for query images or None.
 TabMaker = Callable[
     [Run, Dataset, str, Callable[[str], None], Demonstration | None],
     Demonstration | None,
 ]
 _LISTED = 200
 _WAITING = 16
-_SIDE = 256
+# Longer side of a picture in pixels: cards show it smaller, the enlarged view as it is.
+_SIDE = 480
 _REMEMBERED = 1024
+# Handles clicks inside results.
+_SCRIPT = Path(__file__).with_name("page.js")
 
 
 def open_tabs(
     run: Run, dataset: Dataset, split: str, report: Callable[[str], None] = print, captioning: Run | None = None
 ) -> Demonstration:
-    """Opens what the page of a run needs.
+    """Open the demonstration of a run.
 
     Args:
         run: the run.
-        dataset: the dataset searched, or whose images are captioned.
+        dataset: the dataset to search, or with images to caption.
         split: its split, or `all`.
-        report: called with a line worth showing.
-        captioning: another run, which writes captions of the images asked about; None for none.
+        report: function to call with messages.
+        captioning: captioning run for query images; None for none.
 
     Raises:
-        DataError: for a run of a task without a demonstration.
-        VsembError: if runs and dataset do not fit.
+        DataError: if the task of the run has no demonstration.
+        VsembError: if runs and dataset do not match.
     """
     other = None if captioning is None else open_tabs(captioning, dataset, split, report)
     for reference in registry.references("demo_tabs"):
@@ -63,15 +64,15 @@ def open_tabs(
 
 
 def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
-    """Builds the page.
+    """Build the page.
 
     Args:
-        gradio: the module, imported by the caller, since it is optional.
+        gradio: the module `gradio`, an optional dependency that the caller imports.
         run: the run.
-        shown: what it shows.
+        shown: the demonstration of the run.
 
     Returns:
-        `gradio.Blocks` with a tab for each thing that the run can do.
+        `gradio.Blocks`.
 
     Example:
 
@@ -79,33 +80,44 @@ def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
     """
     name = run.path.name
     with gradio.Blocks(analytics_enabled=False, title=f"vsemb · {name}") as blocks:
-        gradio.HTML(f"<h2>{escape(name)}</h2><p class='vsemb-hint'>{escape(shown.facts)}</p>")
+        gradio.HTML(str(_macros().heading(name, shown.facts)), elem_classes="vsemb-head", apply_default_css=False)
         shown.add(Page(gradio, shown))
-    # One request at a time has the model; some may wait.
+    # One request at a time runs the model; up to `_WAITING` wait.
     blocks.queue(max_size=_WAITING, api_open=False, default_concurrency_limit=1)
     return blocks
 
 
 class Page:
-    """What tabs share: how an image is given, a question asked, and an answer shown.
+    """Elements that tabs share: image inputs, events and places of results.
 
     Args:
         gradio: the module.
-        shown: the images that the page offers by their keys.
+        shown: the demonstration, whose images can be chosen by key.
 
     Attributes:
         gr: the module.
-        cards: renders answers.
+        cards: renders results.
+        results: places of results, in the order of the tabs.
     """
 
     def __init__(self, gradio: Any, shown: Demonstration) -> None:
         self.gr, self.cards = gradio, Cards(shown)
-        # The form of keys, and not the first ones alone.
+        self.results: list[Any] = []
+        self._takes_files = shown.takes_files
+        # Evenly spread over the dataset.
         spread = np.unique(np.linspace(0, len(shown) - 1, min(_LISTED, len(shown))).astype(int))
         self._keys = [shown.items[place].key for place in spread]
 
-    def image_inputs(self, name: str) -> tuple[Any, Any]:
-        """Adds inputs for an image, and returns them: that of a dropped file, and that of a key."""
+    def image_inputs(self, name: str) -> tuple[Any, Any, Any]:
+        """Add inputs for an image.
+
+        Args:
+            name: prefix of the elements' ids.
+
+        Returns:
+            The input for a dropped file, hidden if the run cannot embed new images; the input for a key; the preview
+            of the image with this key.
+        """
         gr = self.gr
         with gr.Row(equal_height=True):
             dropped = gr.Image(
@@ -113,8 +125,9 @@ class Page:
                 type="filepath",
                 image_mode=None,
                 sources=["upload", "clipboard"],
-                height=220,
+                height=240,
                 buttons=[],
+                visible=self._takes_files,
                 elem_id=f"{name}-file",
             )
             with gr.Column():
@@ -122,55 +135,76 @@ class Page:
                     self._keys,
                     value=self._keys[0],
                     allow_custom_value=True,
-                    label="or take one of the dataset's, by its key",
-                    info="A dropped image goes first.",
+                    label="Image of the dataset",
+                    info="Used if no image is dropped." if self._takes_files else None,
                     elem_id=f"{name}-key",
                 )
-                preview = gr.HTML(self.cards.preview(self._keys[0]))
-        # Gradio would fetch an address that stands in the place of an upload, or copy a file of the machine.
+                preview = self._place(self.cards.preview(self._keys[0]), f"{name}-preview")
+        # Gradio would download a URL in place of an upload, or copy a file of this machine.
         dropped.async_move_resource_to_block_cache = _as_it_is
         self.when([key.input], self.cards.preview, [key], preview)
-        return dropped, key
+        return dropped, key, preview
 
     def image(self, dropped: Any, key: Any) -> bytes | str:
-        """Returns the bytes of a dropped image, or else the key, from the values of `image_inputs`.
+        """Return the bytes of the dropped image, or else the key.
+
+        Args:
+            dropped: value of the first of `image_inputs`.
+            key: value of the second.
 
         Raises:
             InvalidArgumentError: for neither, or a file that was not dropped.
             DataError: if it cannot be read.
         """
         if dropped:
-            # A request can name any file, and Gradio guards only pages that it launched itself.
+            # A request can name any file, and Gradio checks paths only for pages that it launched itself.
             path = dropped.get("path") if isinstance(dropped, dict) else None
             uploads = Path(self.gr.utils.get_upload_folder()).resolve()
             if not isinstance(path, str) or not (file := Path(path).resolve()).is_relative_to(uploads):
-                raise invalid_argument("image", path, "an image dropped on the page")
+                raise InvalidArgumentError("The image must be an image dropped on the page.")
             try:
                 return file.read_bytes()
             except OSError as error:
-                raise DataError(f"The dropped image cannot be read: {error.strerror}.") from error
+                raise DataError(f"The dropped image cannot be read: {error.strerror}. Drop it again.") from error
         if not isinstance(key, str) or not key:
-            raise invalid_argument("image", key, "a dropped image, or the key of one of the dataset's")
+            raise InvalidArgumentError("Drop an image, or choose an image of the dataset.")
         return key
 
     def result(self, line: str, name: str) -> Any:
-        """Adds the place of an answer, with a line that stands there until there is one."""
-        return self.gr.HTML(hint(line), elem_id=name, min_height=60)
+        """Add a place for results.
+
+        Args:
+            line: text shown before the first query.
+            name: id of the element.
+        """
+        self.results.append(self._place(hint(line), name))
+        return self.results[-1]
+
+    def _place(self, html: str, name: str) -> Any:
+        script = _SCRIPT.read_text(encoding="utf-8")
+        options: dict[str, Any] = {"js_on_load": script, "apply_default_css": False, "min_height": 96}
+        return self.gr.HTML(html, elem_id=name, elem_classes="vsemb-place", **options)
 
     def when(self, triggers: Sequence[Any], answer: Callable[..., str], inputs: list[Any], output: Any) -> None:
-        """Shows the answer to the values of inputs at each trigger; its errors become a line on the page."""
+        """Show an answer at each of some events; an error becomes a message in its place.
+
+        Args:
+            triggers: functions that add event listeners, such as `button.click`.
+            answer: takes the values of the inputs and returns HTML.
+            inputs: the inputs.
+            output: place of the answer.
+        """
 
         def ask(*values: Any) -> str:
             try:
                 return answer(*values)
             except VsembError as error:
-                self.gr.Warning(escape(one_line(error)))
-                return notes([one_line(error)])
+                return failure(one_line(error))
 
-        # Unprocessed inputs: Gradio's own reading of an image that is none would end in a traceback.
+        # Unprocessed inputs: Gradio's own decoding of a broken image would end in a traceback.
         options: dict[str, Any] = {
             "preprocess": False,
-            "show_progress": "minimal",
+            "show_progress": "full",
             "concurrency_id": "model",
             "concurrency_limit": 1,
             "api_visibility": "private",
@@ -178,16 +212,40 @@ class Page:
         for trigger in triggers:
             trigger(ask, inputs, output, **options)
 
+    def more_like_this(
+        self, tabs: Any, tab: str, inputs: Sequence[Any], search: Callable[..., str], output: Any
+    ) -> None:
+        """Search by image at a click on "More like this" in any place of results.
+
+        Args:
+            tabs: the `gradio.Tabs`.
+            tab: id of the tab with image inputs.
+            inputs: the three of `image_inputs`, and the further inputs of `search`.
+            search: takes the values of all inputs but the preview, and returns HTML.
+            output: place of the results of the tab.
+        """
+        dropped, key, preview, *further = inputs
+
+        def choose(event: Any) -> tuple[Any, ...]:
+            chosen = str(event.key)
+            return self.gr.Tabs(selected=tab), None, chosen, self.cards.preview(chosen)
+
+        # Gradio passes the event to a parameter with this annotation.
+        choose.__annotations__["event"] = self.gr.EventData
+        for place in self.results:
+            chosen = place.select(choose, None, [tabs, dropped, key, preview], queue=False, api_visibility="private")
+            self.when([chosen.success], search, [dropped, key, *further], output)
+
 
 async def _as_it_is(path: Any) -> Any:
     return path
 
 
 class Cards:
-    """Renders the answers of a demonstration.
+    """Renders results as HTML.
 
     Args:
-        images: those that are shown.
+        images: the demonstration.
 
     Example:
 
@@ -196,11 +254,14 @@ class Cards:
 
     def __init__(self, images: Demonstration) -> None:
         self._images = images
-        # Of this object and not of the class, so that nothing outlives it.
+        # A cache per object, so that it is freed with the object.
         self.thumbnail = functools.lru_cache(_REMEMBERED)(self._thumbnail)
 
     def answer(self, answer: Answer) -> str:
-        """Returns the notes, the captions and the images of an answer, or its sentences with their bars.
+        """Return the notes, captions, images and compared sentences of an answer.
+
+        Args:
+            answer: the answer.
 
         Raises:
             DataError: if an image of the dataset is damaged.
@@ -208,11 +269,18 @@ class Cards:
         return str(_macros().answer(answer, [self._source(result.item) for result in answer.images]))
 
     def written(self, captions: Sequence[tuple[str, float]]) -> str:
-        """Returns captions with their log-probabilities."""
+        """Return captions with their log-probabilities.
+
+        Args:
+            captions: pairs of caption and natural logarithm of its probability.
+        """
         return str(_macros().written(captions))
 
     def preview(self, key: str) -> str:
-        """Returns an image of the dataset by its key.
+        """Return an image of the dataset.
+
+        Args:
+            key: its key.
 
         Raises:
             VsembError: if there is no such image, or it is damaged.
@@ -224,18 +292,35 @@ class Cards:
         return self.thumbnail(self._images.place_of(item.key))
 
     def _thumbnail(self, place: int) -> str | None:
-        """An image of the index as a data URL; None where the dataset holds features alone."""
+        """Return an image as a data URL; None if the dataset has no image bytes."""
         split, row = self._images.places[place]
         return data_uri(thumbnail(split, row, _SIDE)) if split.has_images else None
 
 
 def notes(lines: Sequence[str]) -> str:
-    """Returns lines worth showing, each a box of its own."""
+    """Return messages, one box each.
+
+    Args:
+        lines: the messages.
+    """
     return str(_macros().notes(lines))
 
 
+def failure(line: str) -> str:
+    """Return an error message.
+
+    Args:
+        line: the message.
+    """
+    return str(_macros().failure(line))
+
+
 def hint(line: str) -> str:
-    """Returns what stands where there is no answer yet."""
+    """Return the text that is shown before the first query.
+
+    Args:
+        line: the text.
+    """
     return str(_macros().hint(line))
 
 

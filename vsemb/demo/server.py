@@ -1,7 +1,7 @@
-"""The address of the demonstration page: this machine alone, and nothing on the page from another.
+"""HTTP server of the demonstration page, on 127.0.0.1 only.
 
-Gradio would look for its newest version, count its users, and offer a public link; none of it is on. A
-content security policy tells the browser to ask nobody but this server, whatever Gradio's page may hold.
+Gradio's version check, analytics and public link are switched off. A content security policy forbids requests to other
+hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
 }
-# Gradio compiles its templates in the browser and has scripts within its page.
+# Gradio needs inline scripts and eval.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
@@ -49,21 +49,23 @@ def serve_demo(
     report: Callable[[str], None] = print,
     captioning: Run | None = None,
 ) -> None:
-    """Serves the demonstration page of a run until it is interrupted.
+    """Serve the demonstration page of a run until interrupted.
+
+    The model is run once before the address is reported.
 
     Args:
-        run: the run: one that is searched with, or one that writes captions.
-        dataset: the dataset searched, or whose images are captioned.
+        run: a retrieval run or a captioning run.
+        dataset: the dataset to search, or with images to caption.
         split: its split, or `all`.
-        port: on 127.0.0.1; 0 takes any that is free.
-        open_browser: whether the page is opened in a browser.
-        report: called with a line worth showing: an index being built, the address.
-        captioning: of a run that is searched with: another that writes captions of the images asked about.
+        port: port on 127.0.0.1; 0 for any free port.
+        open_browser: whether to open the page in a browser.
+        report: function to call with messages, such as the address.
+        captioning: captioning run for query images of a retrieval run; None for none.
 
     Raises:
         MissingExtraError: without Gradio.
-        InvalidArgumentError: for a port that is in use or none, or a second run that writes captions.
-        VsembError: if run and dataset do not fit.
+        InvalidArgumentError: for an invalid port or one in use, or a second captioning run.
+        VsembError: if run and dataset do not match.
         KeyboardInterrupt: when interrupted, after everything is closed.
 
     Example:
@@ -77,16 +79,17 @@ def serve_demo(
         def announce() -> None:
             report(f"The demonstration is at {address} (Ctrl-C ends it).")
             if open_browser:
-                # Some browsers hold the caller until they are closed.
+                # Some browsers block the caller until they are closed.
                 threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
         with closing(open_tabs(run, dataset, split, report, captioning)) as shown:
+            shown.warm_up()
             _serve(_application(gradio, build_page(gradio, run, shown)), listener, announce)
 
 
 @contextmanager
 def _uploads() -> Iterator[None]:
-    """Keeps what is dropped on the page in a folder that is removed."""
+    """Keep dropped files in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="vsemb-demo-", ignore_cleanup_errors=True) as folder:
         os.environ.update(_ENVIRONMENT, GRADIO_TEMP_DIR=folder)
         yield
@@ -97,13 +100,13 @@ def _listening(port: int) -> Iterator[socket.socket]:
     if not 0 <= port <= 65535:
         raise invalid_argument("port", port, "0 to 65535")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        # Else a page that was just closed would keep its port for a minute.
+        # Otherwise the port of a page that was just closed stays in use for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
             listener.listen()
         except OSError as error:
-            fix = f"{error.strerror}. Choose another with --port; 0 takes any that is free."
+            fix = f"{error.strerror}. Choose another with --port; 0 takes any free port."
             raise invalid_argument("port", port, f"a free port of {HOST}", fix) from error
         yield listener
 
@@ -112,7 +115,7 @@ def _import_gradio() -> Any:
     with needs_extra("gradio", "demo"):
         import gradio
     if not hasattr(gradio, "mount_gradio_app"):
-        raise DataError("The installed Gradio is not complete. Install it again: pip install 'vsemb[demo]'")
+        raise DataError("The installation of Gradio is incomplete. Install it again: pip install 'vsemb[demo]'")
     return gradio
 
 
@@ -120,7 +123,7 @@ def _application(gradio: Any, page: Any) -> Any:
     from fastapi import FastAPI
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    # Those pages of FastAPI would load their scripts from elsewhere.
+    # These pages of FastAPI load scripts from other hosts.
     no_docs: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
     application = FastAPI(**no_docs)
     application = gradio.mount_gradio_app(
@@ -136,20 +139,31 @@ def _application(gradio: Any, page: Any) -> Any:
         mcp_server=False,
         show_error=False,
         max_file_size=_MAX_UPLOAD,
-        # Fonts that machines have: a named one would be fetched, or be a part of Gradio's own look.
-        theme=gradio.themes.Default(
-            primary_hue="blue",
-            neutral_hue="slate",
-            radius_size="md",
-            font=("system-ui", "sans-serif"),
-            font_mono=("ui-monospace", "monospace"),
-        ),
+        theme=_theme(gradio),
         css_paths=Path(__file__).with_name("page.css"),
         app_kwargs=no_docs,
     )
-    # A page elsewhere whose name is made to mean this machine is refused.
+    # Against DNS rebinding.
     application.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     return application
+
+
+def _theme(gradio: Any) -> Any:
+    # System fonts: named fonts would be downloaded.
+    fonts: dict[str, Any] = {"font": ("system-ui", "sans-serif"), "font_mono": ("ui-monospace", "monospace")}
+    theme = gradio.themes.Default(primary_hue="blue", neutral_hue="slate", radius_size="md", **fonts)
+    # Gradio's own greys and blues have a contrast below 4.5 (WCAG AA) on white.
+    return theme.set(
+        body_text_color_subdued="*neutral_600",
+        block_info_text_color="*neutral_600",
+        input_placeholder_color="*neutral_500",
+        input_placeholder_color_dark="*neutral_400",
+        link_text_color="*primary_700",
+        link_text_color_dark="*primary_300",
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_dark="*primary_700",
+    )
 
 
 def _serve(application: Any, listener: socket.socket, started: Callable[[], None]) -> None:
@@ -162,7 +176,7 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             for route in application.routes:
-                # Open pages hold a connection each until Gradio is told that this is the end.
+                # Gradio must be told, or open pages keep their connections.
                 if (stop := getattr(getattr(route, "app", None), "stop_event", None)) is not None:
                     stop.set()
             await super().shutdown(sockets)
@@ -172,8 +186,8 @@ def _serve(application: Any, listener: socket.socket, started: Callable[[], None
         application, log_level="critical", timeout_graceful_shutdown=_GRACE, server_header=False, headers=headers
     )
     if threading.current_thread() is threading.main_thread():
-        # The server hands signals on when it has closed; this one would then kill, and leave the uploads.
+        # The server passes signals on after shutdown; SIGTERM would then kill the process and leave uploads behind.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     Server(config).run(sockets=[listener])
-    # Only a signal ends it, and where signals were ignored before, the server's passing it on does nothing.
+    # Only a signal ends the server; if signals were ignored before, passing it on has no effect.
     raise KeyboardInterrupt

@@ -1,39 +1,48 @@
-"""The tabs of a run that is searched with, in Gradio: inputs, and which answer each asks for."""
+"""Gradio tabs of a retrieval run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vsemb.data.store import Dataset
 from vsemb.demo.answers import MAX_RESULTS, MAX_SENTENCES, RESORTED, Demo, Demonstration
 from vsemb.demo.page import Page
-from vsemb.errors import invalid_argument
+from vsemb.errors import InvalidArgumentError
 from vsemb.recipes.retrieval import Retrieval
 from vsemb.runs.run import Run
 
 _SHOWN = 12
 _MAX_TEXT = 1000
-_EXAMPLES = 4
-# Of the text on a button, and of a word in it, in characters.
-_LABEL, _WORD = 120, 24
+# Number of example sentences, and their longest length in characters if enough are as short.
+_EXAMPLES, _SHORT = 4, 40
+# Longest text on a button, and longest word in it, in characters.
+_LABEL, _WORD = 60, 24
 
 
 def tabs(
     run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
 ) -> Demonstration | None:
-    """Opens the tabs of a run that is searched with, see `vsemb.demo.page.TabMaker`."""
+    """Open the demonstration of a retrieval run, see `vsemb.demo.page.TabMaker`; None for other runs.
+
+    Args:
+        run: the run.
+        dataset: the dataset to search.
+        split: its split, or `all`.
+        report: function to call with messages.
+        captioning: demonstration of a captioning run for query images; None for none.
+    """
     return SearchTabs(run, dataset, split, report, captioning) if isinstance(run.recipe, Retrieval) else None
 
 
 class SearchTabs(Demo):
-    """The tabs of a run that is searched with."""
+    """Tabs of a retrieval run."""
 
     @property
     def facts(self) -> str:
         similarity = self.run.recipe.similarity.kind
-        return f"{len(self):,} images of {self.dataset.name}, compared by {similarity} in {self.dim} dimensions"
+        return f"{len(self):,} images of {self.dataset.name} · {self.dim} dimensions, {similarity} similarity"
 
     def add(self, page: Page) -> None:
         made = {"Sentence": self._sentence_tab, "Image": self._image_tab}
@@ -41,26 +50,26 @@ class SearchTabs(Demo):
             made["Arithmetic"] = self._arithmetic_tab
         if self.has_order:
             made["Compose"] = self._order_tab
-        for name, add in {**made, "Compare": self._compare_tab}.items():
-            with page.gr.Tab(name):
-                add(page)
+        with page.gr.Tabs() as tabs:
+            for name, add in {**made, "Compare": self._compare_tab}.items():
+                with page.gr.Tab(name, id=name):
+                    add(page)
+        page.more_like_this(tabs, "Image", *self._by_image)
 
     def _sentence_tab(self, page: Page) -> None:
         gr = page.gr
         text = gr.Textbox(
             label="Sentence",
-            placeholder="Type a sentence and press Enter",
+            placeholder="Describe an image and press Enter",
             max_lines=2,
             max_length=_MAX_TEXT,
             elem_id="sentence",
         )
-        # Captions of the dataset to start from.
-        captions = list(dict.fromkeys(item.caption for item in self.items))
-        picked = captions[:: max(1, len(captions) // _EXAMPLES)][:_EXAMPLES]
-        with gr.Row():
-            buttons = [gr.Button(label(each), size="sm", variant="secondary", min_width=200) for each in picked]
+        picked = examples([min(part.entries[row]["captions"], key=len) for part, row in self.places])
+        with gr.Row(elem_classes="vsemb-examples"):
+            buttons = [gr.Button(label(each), size="sm", variant="secondary", min_width=130) for each in picked]
         shown, go = _count_and_button(gr, "sentence")
-        out = page.result("The images that fit best appear here.", "sentence-out")
+        out = page.result("The nearest images appear here.", "sentence-out")
 
         def search(text: str, k: Any) -> str:
             return page.cards.answer(self.by_text(text or "", _count(k)))
@@ -71,7 +80,7 @@ class SearchTabs(Demo):
             page.when([chosen.then], search, [text, shown], out)
 
     def _image_tab(self, page: Page) -> None:
-        dropped, key = page.image_inputs("image")
+        dropped, key, preview = page.image_inputs("image")
         shown, go = _count_and_button(page.gr, "image")
         out = page.result("The nearest captions and images appear here.", "image-out")
 
@@ -79,17 +88,18 @@ class SearchTabs(Demo):
             return page.cards.answer(self.by_image(page.image(dropped, key), _count(k)))
 
         page.when([go.click, dropped.upload, key.input], search, [dropped, key, shown], out)
+        self._by_image = [dropped, key, preview, shown], search, out
 
     def _arithmetic_tab(self, page: Page) -> None:
         gr = page.gr
-        dropped, key = page.image_inputs("arithmetic")
+        dropped, key, _ = page.image_inputs("arithmetic")
         with gr.Row():
             minus = gr.Textbox(label="Minus", placeholder="words, separated by commas", elem_id="arithmetic-minus")
             plus = gr.Textbox(label="Plus", placeholder="words, separated by commas", elem_id="arithmetic-plus")
         with gr.Row():
-            resort = gr.Checkbox(label=f"Sort the best {RESORTED} anew", info="by how near they are to their own mean")
+            resort = gr.Checkbox(label=f"Re-sort the best {RESORTED}", info="by the distance to their mean")
         shown, go = _count_and_button(gr, "arithmetic")
-        out = page.result("An image, minus what is in it, plus something else.", "arithmetic-out")
+        out = page.result("The images nearest to image - words + words appear here.", "arithmetic-out")
 
         def search(dropped: Any, key: Any, minus: str, plus: str, resort: bool, k: Any) -> str:
             image = page.image(dropped, key)
@@ -101,10 +111,10 @@ class SearchTabs(Demo):
     def _order_tab(self, page: Page) -> None:
         gr = page.gr
         texts = gr.Textbox(label="Texts, one per line", lines=3, max_length=_MAX_TEXT, elem_id="compose")
-        choices = [("All of them", "compose"), ("What they have in common", "abstract")]
-        choice = gr.Radio(choices, value="compose", label="Look for")
+        choices = [("All texts together", "compose"), ("What the texts have in common", "abstract")]
+        choice = gr.Radio(choices, value="compose", label="Search for")
         shown, go = _count_and_button(gr, "compose")
-        out = page.result("Images of all that the texts say, or of what they share.", "compose-out")
+        out = page.result("The nearest images appear here.", "compose-out")
 
         def search(texts: str, operation: str, k: Any) -> str:
             return page.cards.answer(self.of_texts(operation, _split(texts, "\n"), _count(k)))
@@ -113,11 +123,11 @@ class SearchTabs(Demo):
 
     def _compare_tab(self, page: Page) -> None:
         gr = page.gr
-        dropped, key = page.image_inputs("compare")
+        dropped, key, _ = page.image_inputs("compare")
         label = f"Sentences, one per line, up to {MAX_SENTENCES}"
         texts = gr.Textbox(label=label, lines=4, max_length=4 * _MAX_TEXT, elem_id="compare-texts")
         go = gr.Button("Compare", variant="primary", elem_id="compare-go")
-        out = page.result("How well each sentence fits the image appears here.", "compare-out")
+        out = page.result("The similarity of image and sentences appears here.", "compare-out")
 
         def compare(dropped: Any, key: Any, texts: str) -> str:
             return page.cards.answer(self.compare(page.image(dropped, key), _split(texts, "\n")))
@@ -131,19 +141,40 @@ def _count_and_button(gr: Any, name: str) -> tuple[Any, Any]:
         return count, gr.Button("Search", variant="primary", elem_id=f"{name}-go")
 
 
+def examples(captions: Sequence[str]) -> list[str]:
+    """Return a few short captions as examples, spread over the list.
+
+    Args:
+        captions: captions of the dataset.
+
+    Example:
+
+    >>> examples(["a dog", "a cat", "a dog", "a very long sentence about many different things"])
+    ['a dog', 'a cat', 'a very long sentence about many different things']
+    """
+    distinct = sorted(dict.fromkeys(captions), key=len)
+    short = [caption for caption in dict.fromkeys(captions) if len(caption) <= _SHORT]
+    picked = short if len(short) >= _EXAMPLES else distinct[:_EXAMPLES]
+    return picked[:: max(1, len(picked) // _EXAMPLES)][:_EXAMPLES]
+
+
 def label(caption: str) -> str:
-    """Returns as much of a caption as a button holds, with places at which its lines can break."""
+    """Return the part of a caption that fits on a button, without words too long for a line.
+
+    Args:
+        caption: the caption.
+    """
     short = caption if len(caption) <= _LABEL else caption[: _LABEL - 1] + "…"
     return " ".join(word if len(word) <= _WORD else word[: _WORD - 1] + "…" for word in short.split())
 
 
 def _count(k: Any) -> int:
-    """Returns a number of results; a field that was cleared has none."""
+    """Return the number of results; NaN and a cleared field have none."""
     if not isinstance(k, (int, float)) or not math.isfinite(k):
-        raise invalid_argument("k", k, f"an integer from 1 to {MAX_RESULTS}")
+        raise InvalidArgumentError(f"“Results” must be a number from 1 to {MAX_RESULTS}.")
     return int(k)
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Returns the parts of a text that are not blank."""
+    """Return the parts of a text that are not blank."""
     return [part.strip() for part in (text or "").split(separator) if part.strip()]

@@ -237,3 +237,7 @@ class Recurrent(WordEncoderPart, kind="recurrent"):
     pooling: Literal["last", "mean", "max", "mean+max"] = "last"
     dropout: Share = 0.0
     init_scale: Positive | None = None
+
+    @property
+    def label(self) -> str:
+        return self.cell

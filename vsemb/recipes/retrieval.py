@@ -198,13 +198,16 @@ class RetrievalJob(Job):
 
 def described(dataset: Dataset) -> dict[str, Any]:
     """Returns what `run.json` says of a dataset."""
+    train = dataset.split("train")
     info: dict[str, Any] = {
         "dataset": dataset.fingerprint,
         "dataset_name": dataset.name,
         "data": str(dataset.path.resolve()),
         "splits": list(dataset.splits),
+        "train_images": len(train),
+        "train_captions": len(train.captions),
     }
-    classes = dataset.split("train").class_names
+    classes = train.class_names
     if all(classes):
         # What is recognised later is compared with these, on whatever dataset.
         info["classes"] = sorted({name for name in classes if name})

@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that shows what it has learned, and needs nothing else."""
+"""Report of a run: one self-contained HTML file with metrics, examples, failures and training curves."""
 
 from vsemb.report.page import write_report
 

@@ -1,4 +1,4 @@
-"""How a training went, as lines over epochs, from what it logged."""
+"""Training curves: logged metrics over epochs, laid out as SVG."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from vsemb import registry
 
-#: Size of a chart in its own units, and its margins: left, right, top, bottom.
+#: Size of a chart in SVG units, and its margins.
 WIDTH, HEIGHT = 360, 200
 LEFT, RIGHT, TOP, BOTTOM = 40, 74, 10, 26
 
-# Title of a chart -> logged name -> name of the line; systems add theirs.
+# Title of a chart -> logged name -> name of the line; systems add their own.
 _CHARTS = {
     "Training loss": {"loss": "loss"},
-    "Recall on validation, %": {
+    "Recall on validation, % (i: image, t: text)": {
         "val_i2t_R@10": "i→t R@10",
         "val_t2i_R@10": "t→i R@10",
         "val_i2t_R@1": "i→t R@1",
@@ -33,11 +33,11 @@ class Line:
     """One line of a chart.
 
     Attributes:
-        name: what it measures.
-        last: the value it ends at.
-        points: of an SVG polyline.
-        end: x and y of its last point.
-        label_y: where its name stands, so that names do not overlap.
+        name: name of the metric.
+        last: last value.
+        points: points of an SVG polyline.
+        end: x and y of the last point.
+        label_y: y of the label, shifted so that labels do not overlap.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over epochs, in SVG's units.
+    """One chart, in SVG units.
 
     Attributes:
-        title: what is measured.
-        lines: at least one.
-        y_ticks: (y, label).
-        x_ticks: (x, label), epochs from 1.
-        selected: x of the selected epoch, None where it is not known.
+        title: title with the unit.
+        lines: one or more lines.
+        y_ticks: pairs of y and label.
+        x_ticks: pairs of x and label; epochs count from 1.
+        selected: x of the selected epoch; None if unknown.
     """
 
     title: str
@@ -67,9 +67,12 @@ class Chart:
 
 
 def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Reads the lines of a `metrics.jsonl`: name -> (epoch, value), finite values only.
+    """Read a `metrics.jsonl`: name -> pairs of epoch and value, finite values only.
 
-    A file that is missing, and a line that a stopped training left unfinished, have no values.
+    A missing file and an incomplete last line, left by an interrupted training, are allowed.
+
+    Args:
+        path: the file.
     """
     values: dict[str, list[tuple[int, float]]] = {}
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
@@ -86,11 +89,11 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def charts(values: Mapping[str, Sequence[tuple[int, float]]], selected: int | None) -> list[Chart]:
-    """Lays out the charts for which there are values of at least two epochs.
+    """Lay out charts of all metrics with at least two epochs.
 
     Args:
-        values: from `read_metrics`.
-        selected: the epoch that was kept, from 0.
+        values: result of `read_metrics`.
+        selected: the selected epoch, from 0; None if unknown.
     """
     found = []
     for title, names in {**_CHARTS, **registry.entries("charts")}.items():
@@ -127,7 +130,7 @@ def _chart(title: str, series: dict[str, Sequence[tuple[int, float]]], selected:
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Returns three to six round numbers that span the values.
+    """Return three to six round numbers that span the values.
 
     Example:
 
@@ -135,7 +138,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
     [0.0, 2.0, 4.0, 6.0, 8.0]
     """
     low, high = min(values), max(values)
-    # Values that hardly differ still need an axis with a length.
+    # Nearly equal values still need an axis of positive length.
     width = max(high - low, 1e-6 * max(abs(high), 1.0))
     raw = width / 4
     size = 10.0 ** math.floor(math.log10(raw))
@@ -145,7 +148,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
 
 
 def _labelled(lines: list[Line]) -> list[Line]:
-    """Moves names apart that would overlap, downwards, and all of them up where the last falls out."""
+    """Move overlapping labels down, and then all labels up if the last one is below the chart."""
     ordered = sorted(lines, key=lambda line: line.end[1])
     places = accumulate((line.end[1] for line in ordered), lambda above, own: max(own, above + _LABEL))
     lowered = {line.name: place for line, place in zip(ordered, places, strict=True)}

@@ -1,7 +1,7 @@
-"""The page about a run: its head, and the sections that the base and the systems make for it.
+"""Report page: the head, and sections from the base and from systems.
 
 A section maker, named in `vsemb.registry.System.report_sections`, is a function of a `View` that returns sections, or
-none for runs that it has nothing to say about.
+an empty list if the run belongs to another task.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,30 +25,62 @@ from vsemb.report.space import Space
 from vsemb.runs.run import METRICS, Run
 from vsemb.runs.templates import page_template
 
-#: The file inside a run where its report lies.
+#: Default file name of the report, inside the run directory.
 REPORT = "report.html"
-#: Places of sections: those of smaller numbers come first.
-MEASURED, TRAINING, FOUND, EXPLAINED, WORST = 10, 20, 30, 40, 90
+#: Values of `Section.place`; sections are sorted by it.
+MEASURED, WORST, FOUND, EXPLAINED, TRAINING, ABOUT = 10, 20, 30, 40, 50, 60
+
+
+class Cell(NamedTuple):
+    """One cell of a table of measures.
+
+    Attributes:
+        text: the value.
+        notes: lines below it, such as a confidence interval.
+        percent: length of its bar, 0 to 100; None for no bar.
+    """
+
+    text: str
+    notes: Sequence[str] = ()
+    percent: float | None = None
+
+
+class Measure(NamedTuple):
+    """One row of a table of measures.
+
+    Attributes:
+        name: the metric's name.
+        explained: its meaning, as a phrase.
+        cells: one per column.
+    """
+
+    name: str
+    explained: str
+    cells: Sequence[Cell]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """One section of the page.
 
     Attributes:
-        place: where it stands among the others, see `MEASURED`.
-        html: its markup, from a template, in which whatever is filled in is escaped.
-        style: rules of CSS for it.
-        summary: what it says in a sentence; that of the first section stands in the page's head.
-        facts: names and values for the page's head.
-        lines: what was measured, as a table for a terminal.
-        measured: the same as plain values.
+        place: sort key, see `MEASURED`.
+        name: `id` of the element, unique in the page.
+        title: heading, also the entry in the list of contents.
+        html: content below the heading, rendered from a template that escapes all values.
+        style: CSS rules for it.
+        headline: main result as one sentence; the page's heading is the first that is not empty.
+        facts: names and values for the section about the run.
+        lines: the metrics as a table for the terminal.
+        measured: the metrics as plain values.
     """
 
     place: int
+    name: str
+    title: str
     html: str
     style: str = ""
-    summary: str = ""
+    headline: str = ""
     facts: Sequence[tuple[str, str]] = ()
     lines: str = ""
     measured: Mapping[str, Any] = field(default_factory=dict)
@@ -55,17 +88,17 @@ class Section:
 
 @dataclass(frozen=True)
 class View:
-    """What a page is asked to show.
+    """Input of a section maker.
 
     Attributes:
         run: the run.
         dataset: the dataset.
         part: the split that is shown.
-        shown: queries shown in each direction, or images with what is written of them.
-        arithmetic: examples shown (image key, word taken away, word added).
-        seed: of all draws.
-        step: called with what is done now.
-        options: what options of systems say (`System.options["report"]`); a maker refuses those that it does not know.
+        shown: number of queries per direction, or of images with captions.
+        arithmetic: examples as (image key, word to subtract, word to add).
+        seed: random seed.
+        step: function to call with the name of the next step, for the progress bar.
+        options: values of systems' options (`System.options["report"]`); a maker rejects unknown ones.
     """
 
     run: Run
@@ -84,17 +117,17 @@ class View:
         return Space(self.run, self.dataset, self.part.name)
 
 
-#: Returns sections of a page; none for a run of another kind.
+#: Return the sections of a page, or an empty list for a run of another task.
 SectionMaker = Callable[[View], list[Section]]
 
 
 class Report(NamedTuple):
-    """The result of `write_report`.
+    """Result of `write_report`.
 
     Attributes:
         path: the file.
-        lines: what was measured, as a table for a terminal.
-        measured: the same as plain values; empty where an extra that measures it is not installed.
+        lines: the metrics as a table for the terminal.
+        measured: the metrics as plain values; empty if the extra that computes them is not installed.
     """
 
     path: Path
@@ -113,30 +146,29 @@ def write_report(
     seed: int = 0,
     **options: Any,
 ) -> Report:
-    """Writes a page about a run: what it scores, how it was trained, what it finds or writes and where it fails.
+    """Write the report of a run: metrics, failures, examples, training curves and facts.
 
-    The page is one file that loads nothing: styles and pictures are inside, and there are no scripts. The
-    same run, dataset and arguments give the same page.
+    The page is one self-contained HTML file without scripts; styles and pictures are embedded. The output is
+    deterministic: the same run, dataset and arguments give the same bytes.
 
     Args:
-        run: the run, of a task that has a report.
+        run: the run. Its task must have a report.
         dataset: the dataset.
         split: name of the split that is shown.
-        out: the file; None for `report.html` inside the run.
-        shown: queries shown in each direction, or images with captions, drawn at random, and half as many of the
-            worst.
-        arithmetic: examples shown (image key, word taken away, word added); none for a choice.
-        seed: of all draws, >= 0.
-        **options: of systems, such as `limit`, the images captioned and measured of a run that writes captions.
+        out: the file; None for `report.html` in the run directory.
+        shown: number of random queries per direction, or of images with captions, >= 1. Half as many failures are
+            shown.
+        arithmetic: examples as (image key, word to subtract, word to add); empty for six random ones.
+        seed: random seed, >= 0.
+        **options: options of systems, such as `limit`, the number of images to caption.
 
     Returns:
-        The file, and what was measured.
+        The file and the metrics.
 
     Raises:
-        InvalidArgumentError: for a number out of range, a directory as `out`, or an example that cannot be
-            shown of the run.
-        DataError: if the run's task has no report, run and dataset do not fit, the split is not there, or the file
-            system refuses.
+        InvalidArgumentError: for a number out of range, a directory as `out`, or an impossible example.
+        DataError: if the task has no report, run and dataset do not match, the split is missing, or the file cannot be
+            written.
         MissingExtraError: without jinja2.
 
     Example:
@@ -164,14 +196,17 @@ def write_report(
             raise DataError(f"There is no report of runs for {run.recipe.kind}, as {run.path} is one.")
         step("writing")
         charts = curves.charts(curves.read_metrics(run.path / METRICS), run.info.get("best_epoch"))
-        sections.append(Section(TRAINING, pieces.training(charts, curves)))
+        facts = _details(run, [fact for section in sections for fact in section.facts])
+        sections.append(Section(TRAINING, "training", "Training curves", pieces.training(charts, curves)))
+        sections.append(Section(ABOUT, "about", "About this run", pieces.facts(facts)))
         sections.sort(key=lambda section: section.place)
         page = template.render(
             name=run.path.resolve().name,
-            facts=_facts(view, [fact for section in sections for fact in section.facts]),
-            summary=next((section.summary for section in sections if section.summary), ""),
-            style="".join(section.style for section in sections),
-            sections=[section.html for section in sections],
+            headline=next((section.headline for section in sections if section.headline), ""),
+            facts=pieces.facts(_summary(view)),
+            sections=sections,
+            run=run,
+            dataset=dataset,
             version=__version__,
         )
         with replacing(out) as temporary:
@@ -180,24 +215,35 @@ def write_report(
     return Report(out, lines, {name: value for section in sections for name, value in section.measured.items()})
 
 
-def _facts(view: View, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Returns what the page's head tells of the run and the split, names and values."""
-    run, part = view.run, view.part
-    recipe, info = run.recipe, run.info
-    epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else "unknown"
+def _summary(view: View) -> list[tuple[str, str]]:
+    """Return names and values for the head of the page: model, data, date."""
+    recipe, info, part = view.run.recipe, view.run.info, view.part
+    trained = info.get("dataset_name", "unknown")
+    if "train_images" in info:
+        trained += f": {info['train_images']:,} images, {info['train_captions']:,} captions"
+    finished = ""
+    if "finished" in info:
+        day = date.fromisoformat(info["finished"])
+        finished = f"{day.day} {day:%B %Y}"
     facts = [
         ("Recipe", f"{recipe.name} ({recipe.variant})"),
+        ("Trained on", trained),
+        ("Training finished", finished),
+        ("Measured on", f"{view.dataset.name}, {part.name}: {len(part):,} images, {len(part.captions):,} captions"),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _details(run: Run, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return names and values for the section about the run; `own` are those of other sections."""
+    recipe, info = run.recipe, run.info
+    epoch = f"{info['best_epoch'] + 1} of {recipe.training.epochs}" if "best_epoch" in info else ""
+    facts = [
         ("Paper", recipe.paper),
-        ("Trained on", info.get("dataset_name", "unknown")),
-        (
-            "Measured on",
-            f"{view.dataset.name}, {part.name}: {len(part):,} images, {len(part.captions):,} captions",
-        ),
         *own,
         ("Images", recipe.card_facts(run).get("images", "")),
         ("Parameters", f"{run.model.count_params():,}"),
         ("Selected epoch", epoch),
         ("Trained with", f"vsemb {info.get('versions', {}).get('vsemb', 'unknown')}"),
-        ("Fingerprint", run.fingerprint),
     ]
     return [(name, value) for name, value in facts if value]

@@ -1,14 +1,15 @@
-"""The sections about retrieval: recall, what is found, arithmetic, the plane, and where a run fails most."""
+"""Report sections about retrieval: recall, failures, random queries, arithmetic and a projection."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from vsemb.commands import table
 from vsemb.errors import invalid_argument
 from vsemb.evaluation import RetrievalMetrics, evaluate_retrieval
 from vsemb.evaluation.retrieval import retrieval_ranks
-from vsemb.image.presets import display_name
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Gallery
 from vsemb.report.words import check_arithmetic, choose_arithmetic, draw_plane, families, work_out
 from vsemb.runs.run import Run
@@ -16,16 +17,31 @@ from vsemb.runs.searching import searcher_of
 from vsemb.runs.templates import page_template
 
 _BOOTSTRAP, _EXAMPLES = 1000, 6
+# Column of the table -> its direction.
+_DIRECTIONS = {"Sentence to image": "text_to_image", "Image to sentence": "image_to_text"}
+# Metric -> its name and meaning.
+_METRICS = {
+    "R@1": ("R@1, %", "right result first"),
+    "R@5": ("R@5, %", "among the first five"),
+    "R@10": ("R@10, %", "among the first ten"),
+    "median_rank": ("Median rank", "1 is best"),
+    "mean_rank": ("Mean rank", "1 is best"),
+}
+# K of the headline's recall -> its words.
+_FIRST = {10: "among the first ten", 5: "among the first five", 1: "first"}
 
 
 def sections(view: View) -> list[Section]:
-    """Returns the sections about a run that is trained for retrieval, see `vsemb.report.page.SectionMaker`.
+    """Return the sections of a retrieval run, see `vsemb.report.page.SectionMaker`.
 
-    Of a run that reads the names of classes there is neither recall, since images of a class share their text, nor
-    anything about words. Arithmetic and the plane want one vector per image and per sentence.
+    A run trained on class names has no section about recall, failures or words, since images of a class share their
+    text. Arithmetic and the projection need one vector per image and per sentence.
+
+    Args:
+        view: run, dataset and options.
 
     Raises:
-        InvalidArgumentError: for an example that cannot be shown.
+        InvalidArgumentError: for an example of arithmetic that cannot be computed.
     """
     run = view.run
     if not isinstance(run.recipe, Retrieval):
@@ -34,10 +50,10 @@ def sections(view: View) -> list[Section]:
         raise invalid_argument(name, value, "nothing for a run for retrieval")
     combines = searcher_of(run).combines
     if view.arithmetic and not combines:
-        fix = "It embeds images and sentences as sets of vectors, which cannot be added or subtracted."
+        fix = "The run embeds images and sentences as sets of vectors, which cannot be added or subtracted."
         raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
     if view.arithmetic and not run.recipe.text.tokenizer.per_caption:
-        fix = "It reads the names of classes, so there are no words to add."
+        fix = "The run was trained on class names and has no words to add."
         raise invalid_argument("arithmetic", view.arithmetic[0], "nothing for this run", fix)
     templates = page_template(__package__, "retrieval.html.jinja").module
     space = view.space
@@ -46,51 +62,103 @@ def sections(view: View) -> list[Section]:
     ids = space.part.ids, space.part.ids[space.text_rows]
     embedded = (space.images, space.texts, *ids, run.model.similarity)
     metrics = evaluate_retrieval(*embedded, bootstrap=_BOOTSTRAP, seed=view.seed)
-    # What is shown of a run that recognises classes is that system's.
-    html = "" if space.by_class else templates.recall(metrics)
-    summary = "" if space.by_class else _summary(metrics)
-    facts, lines = _facts(run, combines), retrieval_table(metrics)
-    found = [Section(MEASURED, html, summary=summary, facts=facts, lines=lines, measured=metrics.to_json())]
     view.step("queries")
     gallery = Gallery(space)
     by_text, by_image = gallery.draw(view.shown, view.seed)
-    found.append(Section(FOUND, templates.found(by_text, by_image, space.by_class)))
+    query = "class" if space.by_class else "sentence"
+    found = [
+        Section(
+            FOUND,
+            "text-to-image",
+            f"Search by {query}",
+            templates.found_images(by_text, space.by_class),
+            facts=_facts(run, combines),
+            lines=retrieval_table(metrics),
+            measured=metrics.to_json(),
+        ),
+        Section(FOUND, "image-to-text", "Search by image", templates.found_texts(by_image, space.by_class)),
+    ]
+    if not space.by_class:
+        chance = _chance(space.text_rows, len(space.part))
+        recall = _measures(metrics, chance)
+        found.append(Section(MEASURED, "recall", "Recall", recall, headline=_headline(metrics, chance)))
+        worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
+        found.append(Section(WORST, "worst", "Failures", templates.worst(worst)))
     view.step("arithmetic")
     kinds = families(space) if combines and not space.by_class else []
     examples = view.arithmetic or choose_arithmetic(kinds, _EXAMPLES, view.seed, space)
     if examples:
-        found.append(Section(EXPLAINED, templates.arithmetic(work_out(space, examples))))
+        shown = templates.arithmetic(work_out(space, examples))
+        found.append(Section(EXPLAINED, "arithmetic", "Word arithmetic", shown))
     if kinds:
-        found.append(Section(EXPLAINED, templates.plane(draw_plane(space, kinds[0], view.seed))))
-    if not space.by_class:
-        worst = gallery.worst(*retrieval_ranks(*embedded), max(1, view.shown // 2))
-        if worst[0] or worst[1]:
-            found.append(Section(WORST, templates.worst(worst)))
+        plane = templates.plane(draw_plane(space, kinds[0], view.seed))
+        found.append(Section(EXPLAINED, "plane", "Projection", plane))
     return found
 
 
 def _facts(run: Run, combines: bool) -> list[tuple[str, str]]:
     recipe = run.recipe
     sets = "" if combines else "sets of vectors, "
-    encoder, tokenizer = (
-        display_name(part.name) if hasattr(part, "name") else getattr(part, "cell", part.kind)
-        for part in (recipe.text.encoder, recipe.text.tokenizer)
-    )
     return [
         ("Space", f"{sets}{run.embedding_dim} dimensions, {recipe.similarity.kind}"),
-        ("Text encoder", f"{encoder} over {tokenizer}"),
+        ("Text encoder", f"{recipe.text.encoder.label} over {recipe.text.tokenizer.label}"),
     ]
 
 
-def _summary(metrics: RetrievalMetrics) -> str:
-    return (
-        f"Of {metrics.images:,} images, the one that a sentence describes is among the first ten for "
-        f"{metrics.text_to_image['R@10']:.0f} % of {metrics.texts:,} sentences."
-    )
+def _chance(text_rows: np.ndarray, images: int) -> dict[str, dict[str, float]]:
+    """Return direction -> metric -> recall in percent of results in random order.
+
+    Args:
+        text_rows: (texts,) int64, row of each text's image.
+        images: number of images.
+    """
+    own = {"text_to_image": np.ones(1), "image_to_text": np.bincount(text_rows, minlength=images)}
+    candidates = {"text_to_image": images, "image_to_text": len(text_rows)}
+    chance: dict[str, dict[str, float]] = {}
+    for side, right in own.items():
+        total = candidates[side]
+        for k in _FIRST:
+            place = np.arange(min(k, total))
+            # (queries, K): probability that the next result is wrong, given that those before were.
+            wrong = np.maximum(total - right[:, None] - place, 0) / (total - place)
+            chance.setdefault(side, {})[f"R@{k}"] = 100 * float(1 - wrong.prod(axis=1).mean())
+    return chance
+
+
+def _headline(metrics: RetrievalMetrics, chance: dict[str, dict[str, float]]) -> str:
+    # With ten images or fewer, every image is among the first ten.
+    k = next((k for k in _FIRST if k < metrics.images), 1)
+    reached, by_chance = metrics.text_to_image[f"R@{k}"], chance["text_to_image"][f"R@{k}"]
+    return f"{_percent(reached)} of sentences find their image {_FIRST[k]}; chance {_percent(by_chance)}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 1 or value == 0 else f"{value:.1g} %"
+
+
+def _measures(metrics: RetrievalMetrics, chance: dict[str, dict[str, float]]) -> str:
+    rows = []
+    for key, (name, explained) in _METRICS.items():
+        cells = []
+        for side in _DIRECTIONS.values():
+            value, (low, high) = getattr(metrics, side)[key], (metrics.intervals_95 or {})[side][key]
+            notes, percent = [f"{low:.1f}–{high:.1f}"], None
+            if key in chance[side]:
+                percent = value
+                notes.append(f"chance {chance[side][key]:.1f}")
+            cells.append(Cell(f"{value:.1f}", notes, percent))
+        rows.append(Measure(name, explained, cells))
+    note = f"{metrics.images:,} images and {metrics.texts:,} sentences. Below each value: its 95 % bootstrap interval."
+    pieces = page_template(__package__, "pieces.html.jinja").module
+    return pieces.measures("recall", list(_DIRECTIONS), rows, note)
 
 
 def retrieval_table(metrics: RetrievalMetrics) -> str:
-    """Lays out retrieval metrics, with their intervals, and below those of pairs where they were measured."""
+    """Lay out retrieval metrics with their intervals as a table for the terminal; metrics of pairs follow.
+
+    Args:
+        metrics: the metrics.
+    """
     rows = _rows(metrics, f"{metrics.images} images, {metrics.texts} texts")
     if metrics.pairs is not None:
         rows.append([""] * len(rows[0]))

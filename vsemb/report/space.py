@@ -1,4 +1,4 @@
-"""A split embedded by a run, and its queries with what the run finds for them, marked right and wrong."""
+"""Embeddings of a split, and queries with their results, each marked right or wrong."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from keras import ops
 
 from vsemb.data.store import Dataset, Split
 from vsemb.evaluation import Embedder
-from vsemb.runs.pictures import data_uri, thumbnail
+from vsemb.runs.pictures import data_uri, decimals, thumbnail
 from vsemb.runs.run import Run
 from vsemb.text.normalize import words_of
 
 #: Longer side of a thumbnail in pixels.
-SIDE = 112
-#: Results shown of a query.
+SIDE = 160
+#: Number of results per query.
 SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as the page shows it.
+    """An image of the page.
 
     Attributes:
         row: its row in the split.
         key: its name in the dataset.
-        alt: what it shows, in words.
-        uri: a `data:` address; None where the dataset has no image bytes.
-        width: in pixels.
-        height: in pixels.
+        alt: text alternative.
+        uri: `data:` address; None if the dataset has no image bytes.
+        width: width in pixels.
+        height: height in pixels.
     """
 
     row: int
@@ -43,13 +43,16 @@ class Picture:
 
 
 def picture_of(part: Split, row: int) -> Picture:
-    """Returns an image of a split as pages show it.
+    """Return an image of a split as a thumbnail; its text alternative is its longest caption.
+
+    Args:
+        part: the split.
+        row: the image's row.
 
     Raises:
-        DataError: if it is damaged.
+        DataError: if the image is damaged.
     """
     key = part.keys[row]
-    # The longest tells most.
     alt = max(part.entries[row]["captions"], key=len)
     if not part.has_images:
         return Picture(row, key, alt, None, SIDE, SIDE)
@@ -69,13 +72,13 @@ class Space:
         run: the run.
         part: the split.
         images: (n, dim) float32 embeddings.
-        text_list: m texts, all that the run reads of the split.
-        text_rows: (m,) int64, the row of the image that each describes.
+        text_list: the m texts of the split.
+        text_rows: (m,) int64, row of the image that each text describes.
         texts: (m, dim) float32 embeddings.
-        picture: row -> the image as the page shows it, see `picture_of`.
+        picture: row -> thumbnail, see `picture_of`.
 
     Raises:
-        VsembError: if run and dataset do not fit, or the split is not there.
+        VsembError: if run and dataset do not match, or the split is missing.
     """
 
     def __init__(self, run: Run, dataset: Dataset, split: str) -> None:
@@ -86,34 +89,34 @@ class Space:
         self.text_list = run.shown_texts_of(self.part)
         self.images = self._embedder.images(run.images_of(dataset, self.part), len(self.part))
         self.texts = self.embed(texts)
-        # Of this object and not of the class, so that nothing outlives it.
+        # A cache per object, so that it is freed with the object.
         self.picture = functools.cache(functools.partial(picture_of, self.part))
 
     @property
     def by_class(self) -> bool:
-        """Whether images of a class share their text, its name, so that no image has one of its own."""
+        """Whether the texts are names of classes, shared by all images of a class."""
         return not self.run.recipe.text.tokenizer.per_caption
 
     def embed(self, texts: list[str]) -> np.ndarray:
-        """Embeds texts: (len(texts), dim) float32."""
+        """Embed texts: (len(texts), dim) float32."""
         return self._embedder.texts(*self.run.encode(texts))
 
     def scores(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """Scores images against texts: (images, texts) float32."""
+        """Score images against texts: (images, texts) float32."""
         similarity = self.run.model.similarity
         pair = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
         return ops.convert_to_numpy(similarity.scores(*pair))
 
     @functools.cached_property
     def said(self) -> list[Counter[str]]:
-        """For each image its words, each with the number of the captions that say it."""
+        """For each image: word -> number of its captions that contain it."""
         said: list[Counter[str]] = [Counter() for _ in range(len(self.part))]
         for row, words in zip(self.part.caption_rows, words_of(self.part.captions), strict=True):
             said[row].update(set(words))
         return said
 
     def knows(self, word: str) -> bool:
-        """Whether the run can embed a word by itself."""
+        """Return whether a word is in the vocabulary."""
         return self.run.reader.knows(word)
 
 
@@ -124,26 +127,28 @@ class Found:
     Attributes:
         rank: from 1.
         right: whether it belongs to the query.
+        score: the similarity; results of a query have the same number of decimals.
         picture: the image; None for a text.
         text: the text; None for an image.
     """
 
     rank: int
     right: bool
+    score: str
     picture: Picture | None = None
     text: str | None = None
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, a text or an image.
+    """A query with its results.
 
     Attributes:
-        rank: of the best right result, from 1; equal scores count against the run.
+        rank: rank of the best right result, from 1; ties count against the run.
         found: the best results.
-        missed: the best right result, where it is not among them.
-        picture: the image asked for texts.
-        text: the text asked for images.
+        missed: the best right result, if it is not among `found`.
+        picture: the query, if it is an image.
+        text: the query, if it is a text.
     """
 
     rank: int
@@ -156,8 +161,8 @@ class Query:
 class Gallery:
     """Queries of a split in both directions.
 
-    What belongs together is an image and its own captions. For a run that reads the names of classes it is
-    an image and the name of its class, and each name is one text.
+    Right results of an image are its own captions, and the other way round. For a run trained on class names they are
+    the name of the image's class, and the images of the class.
 
     Args:
         space: the split.
@@ -174,7 +179,7 @@ class Gallery:
             self._text_groups = np.arange(len(names))
 
     def of_texts(self, rows: np.ndarray) -> list[Query]:
-        """Returns what texts find, by their rows."""
+        """Search images by texts, given as rows."""
         scores = self.space.scores(self.space.images, self._texts[rows]).T  # (queries, images)
         return [
             Query(*self._results(line, self._image_groups == self._text_groups[row], True), text=self._text_list[row])
@@ -182,7 +187,7 @@ class Gallery:
         ]
 
     def of_images(self, rows: np.ndarray) -> list[Query]:
-        """Returns what images find, by their rows."""
+        """Search texts by images, given as rows."""
         scores = self.space.scores(self.space.images[rows], self._texts)  # (queries, texts)
         return [
             Query(*self._results(line, self._text_groups == self._image_groups[row], False), self.space.picture(row))
@@ -190,19 +195,19 @@ class Gallery:
         ]
 
     def draw(self, count: int, seed: int) -> tuple[list[Query], list[Query]]:
-        """Returns `count` queries by texts and as many by images, drawn at random, fewer where there are."""
+        """Return up to `count` random queries by text and up to `count` by image."""
         generator = np.random.default_rng(seed)
         texts = generator.permutation(len(self._text_list))[:count]
         images = generator.permutation(len(self._image_groups))[:count]
         return self.of_texts(texts), self.of_images(images)
 
     def worst(self, image_ranks: np.ndarray, text_ranks: np.ndarray, count: int) -> tuple[list[Query], list[Query]]:
-        """Returns the queries with the largest ranks, by texts and by images, none that found its own first.
+        """Return the queries with the largest ranks, by text and by image, without those at rank 1.
 
         Args:
-            image_ranks: (images,) from `vsemb.evaluation.retrieval.retrieval_ranks`.
-            text_ranks: (texts,) the same.
-            count: of each kind.
+            image_ranks: (images,) int64 ranks from 0, from `vsemb.evaluation.retrieval.retrieval_ranks`.
+            text_ranks: (texts,) int64, the same.
+            count: most queries per direction.
         """
         texts, images = (
             np.argsort(-ranks, kind="stable")[: min(count, np.count_nonzero(ranks))]
@@ -211,13 +216,14 @@ class Gallery:
         return self.of_texts(texts), self.of_images(images)
 
     def _results(self, scores: np.ndarray, right: np.ndarray, as_images: bool) -> tuple[int, list[Found], Found | None]:
-        # Among equal scores the wrong ones come first, as they are counted.
+        # Ties count against the run, so wrong results come first among equal scores.
         order = np.lexsort((right, -scores))
         best = int(np.argmax(right[order]))
         places = [*range(min(SHOWN, len(order))), *([best] if best >= SHOWN else [])]
+        digits = decimals(scores[order[places]])
         found = []
         for place in places:
             row = int(order[place])
             shown = {"picture": self.space.picture(row)} if as_images else {"text": self._text_list[row]}
-            found.append(Found(place + 1, bool(right[row]), **shown))
+            found.append(Found(place + 1, bool(right[row]), f"{scores[row]:.{digits}f}", **shown))
         return best + 1, found[:SHOWN], found[SHOWN] if best >= SHOWN else None

@@ -1,7 +1,6 @@
-"""Words that exchange places, as a split's captions have them: colours, people, animals, …
+"""Image and word arithmetic (Kiros et al. 2014, section 3.2) and a projection of images and words (figure 5).
 
-What an image shows less one of them and plus another (Kiros et al. 2014, section 3.2), and images and words in the
-plane where they differ most (figure 5).
+Both need families of words, such as colours or animals, of which an image usually shows one.
 """
 
 from __future__ import annotations
@@ -13,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vsemb.errors import DataError, invalid_argument, unknown_name
-from vsemb.report.space import Picture, Space
+from vsemb.report.space import Found, Picture, Space
+from vsemb.runs.pictures import decimals
 from vsemb.searching import combine
 from vsemb.text.normalize import words_of
 
-#: Words of which an image usually shows one, most telling family first.
+#: Families of words. An image usually shows one word of a family.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "colours": (
         *("red", "blue", "green", "yellow", "orange", "pink", "purple", "turquoise"),
@@ -31,16 +31,16 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "shapes": ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring"),
     "sizes": ("small", "large", "big", "little", "tiny", "huge"),
 }
-#: Words of a family that say the same: to exchange one for the other shows nothing.
+#: Synonyms within a family; they are not exchanged for each other.
 SYNONYMS = ({"small", "little", "tiny"}, {"large", "big", "huge"}, {"gray", "grey"})
 _WORDS, _SEEN, _IMAGES = 8, 3, 8
-# Images that an example of arithmetic finds.
+# Number of results per example of arithmetic.
 _FOUND = 4
-# Where no family fits: words of so many letters at least, in so large a share of the images at most.
+# Fallback without a family: words with at least this many letters, in at most this share of the images.
 _LETTERS, _SHARE = 4, 0.3
-#: Images of the plane at most.
+#: Most images in the projection.
 PLANE_IMAGES = 36
-# Left free at the edges, in percent.
+# Margin of the projection, in percent.
 _EDGE = 7.0
 
 
@@ -49,9 +49,8 @@ class Family:
     """Words of one kind that occur in a split.
 
     Attributes:
-        name: of the kind.
-        images: word -> rows of the images that show it and no other word of the family; the word with
-            most images first.
+        name: name of the family.
+        images: word -> rows of images with this word and no other of the family; most frequent word first.
     """
 
     name: str
@@ -59,10 +58,13 @@ class Family:
 
 
 def families(space: Space) -> list[Family]:
-    """Returns the families of words with which a split can be shown, those with most images first.
+    """Return the families of words that occur in a split, the one with most images first.
 
-    An image counts for a word where at least half its captions say it and none says another word of the
-    family. Where no family of `FAMILIES` occurs, the one returned consists of frequent words.
+    An image belongs to a word if at least half of its captions contain the word, and none contains another word of the
+    family. If no family of `FAMILIES` occurs, the result is one family of frequent words.
+
+    Args:
+        space: the split.
     """
     known = Counter(word for said in space.said for word in said)
     known = Counter({word: count for word, count in known.items() if space.knows(word)})
@@ -97,30 +99,30 @@ def _family(space: Space, name: str, words: list[str]) -> Family | None:
 
 @dataclass(frozen=True)
 class Example:
-    """An image, a word taken away, another added, and what is found then.
+    """One example of arithmetic: image - word + word, and the nearest images.
 
     Attributes:
         picture: the image.
-        minus: the word taken away.
-        plus: the word added.
-        found: the nearest other images, each with whether a caption of it says `plus`.
+        minus: the word to subtract.
+        plus: the word to add.
+        found: the nearest other images; right if a caption contains `plus`.
     """
 
     picture: Picture
     minus: str
     plus: str
-    found: list[tuple[Picture, bool]]
+    found: list[Found]
 
 
 def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> None:
-    """Refuses examples that cannot be shown.
+    """Check that examples of arithmetic can be computed.
 
     Args:
         space: the split.
-        wanted: image key, word taken away, word added.
+        wanted: examples as (image key, word to subtract, word to add).
 
     Raises:
-        InvalidArgumentError: for a key that the split lacks, or words of which the run knows none.
+        InvalidArgumentError: for a key that is missing in the split, or a text without a word of the vocabulary.
     """
     for key, minus, plus in wanted:
         if key not in space.part.keys:
@@ -132,17 +134,21 @@ def check_arithmetic(space: Space, wanted: Sequence[tuple[str, str, str]]) -> No
 
 
 def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: Space) -> list[tuple[str, str, str]]:
-    """Draws examples: an image that shows one word of a family, and another word of the family.
+    """Draw random examples: an image with one word of a family, and another word of the family.
 
-    Families take turns, the one with most images first.
+    Args:
+        families: the families; they take turns.
+        count: most examples.
+        seed: random seed.
+        space: the split.
 
     Returns:
-        at most `count` of image key, word taken away, word added, no image twice.
+        Examples as (image key, word to subtract, word to add), each with another image.
     """
     generator = np.random.default_rng(seed)
     chosen: list[tuple[str, str, str]] = []
     used: set[int] = set()
-    # More turns than examples, since a word may have no image left.
+    # More turns than examples: a word may have no image left.
     for turn in range(10 * count if families else 0):
         if len(chosen) == count:
             break
@@ -160,35 +166,43 @@ def choose_arithmetic(families: Sequence[Family], count: int, seed: int, space: 
 
 
 def work_out(space: Space, wanted: Sequence[tuple[str, str, str]]) -> list[Example]:
-    """Returns what the examples find; the image itself is left out.
+    """Search with examples of arithmetic; the image itself is excluded from the results.
+
+    Args:
+        space: the split.
+        wanted: examples as (image key, word to subtract, word to add).
 
     Raises:
-        InvalidArgumentError: if nothing of an image is left.
+        InvalidArgumentError: if the combined embedding is zero.
     """
     examples = []
     for key, minus, plus in wanted:
         row = space.part.keys.index(key)
         away, added = space.embed([minus, plus])
         target = combine(space.images[row], [away], [added], space.run.model.similarity.normalize)
-        # In an order, an image that looks for images stands in for a text, as it does in `vsemb search`.
+        # For an asymmetric similarity the query takes the place of a text, as in `vsemb search`.
         scores = space.scores(space.images, target[None])[:, 0]
         order = np.argsort(-scores, kind="stable")
         nearest = order[order != row][:_FOUND].tolist()
         (needed,) = map(set, words_of([plus]))
-        found = [(space.picture(place), needed <= space.said[place].keys()) for place in nearest]
+        digits = decimals(scores[nearest])
+        found = [
+            Found(rank, needed <= space.said[place].keys(), f"{scores[place]:.{digits}f}", space.picture(place))
+            for rank, place in enumerate(nearest, 1)
+        ]
         examples.append(Example(space.picture(row), minus, plus, found))
     return examples
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A picture of images and words.
+    """Images and words, projected onto two dimensions.
 
     Attributes:
-        family: the kind of words.
-        images: each with its place, in percent from the left and from the top.
+        family: name of the family of words.
+        images: each with x and y, in percent from the left and from the top.
         words: the same.
-        shares: percent of the variance along the two axes.
+        shares: percent of the variance along each axis.
     """
 
     family: str
@@ -198,10 +212,14 @@ class Plane:
 
 
 def draw_plane(space: Space, family: Family, seed: int) -> Plane:
-    """Projects a family's words and images that show one of them onto their first two components.
+    """Project the words of a family, and images with one of them, onto their first two principal components.
 
-    Images and words are first centred, each kind by itself: otherwise the first component tells mostly
-    that an image is no word.
+    Images and words are centred separately: otherwise the first component mainly separates images from words.
+
+    Args:
+        space: the split.
+        family: the family.
+        seed: random seed of the choice of images.
     """
     generator = np.random.default_rng(seed)
     each = max(1, PLANE_IMAGES // len(family.images))
@@ -226,17 +244,16 @@ def draw_plane(space: Space, family: Family, seed: int) -> Plane:
 
 
 def principal_components(embeddings: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Projects vectors onto the directions in which they differ most.
+    """Project vectors onto their principal components.
 
     Args:
-        embeddings: (n, dim) float, at least two of them.
-        count: number of directions, at most n - 1 and dim.
+        embeddings: (n, dim) float, n >= 2.
+        count: number of components, at most n - 1 and at most dim.
 
     Returns:
-        points: (n, count) float64, centred. The sign of a direction is such that its largest entry, by
-            absolute value, is positive, so that the same vectors give the same picture.
-        shares: (count,) float64, the share of the variance along each direction; zeros where all vectors
-            are the same.
+        points: (n, count) float64, centred. The largest entry of a component, by absolute value, is positive, so that
+            the result is unique.
+        shares: (count,) float64, share of the variance along each component; zeros if all vectors are equal.
 
     Raises:
         InvalidArgumentError: for a count out of range.
@@ -254,7 +271,7 @@ def principal_components(embeddings: np.ndarray, count: int = 2) -> tuple[np.nda
         allowed = f"an integer from 1 to {most}" if most >= 1 else "at least two vectors to project"
         raise invalid_argument("count", count, allowed)
     if not np.isfinite(embeddings).all():
-        raise DataError("The embeddings hold NaN or infinity; nothing was projected.")
+        raise DataError("Embeddings must be finite; got NaN or infinity. Train again with a lower learning rate.")
     centred = embeddings - embeddings.mean(axis=0)
     _, lengths, directions = np.linalg.svd(centred, full_matrices=False)
     directions = directions[:count]

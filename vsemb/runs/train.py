@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,7 @@ def fit_run(
         rows = [json.loads(line) for line in (out / METRICS).read_text(encoding="utf-8").splitlines()]
         info |= {
             "status": "finished",
+            "finished": datetime.now(UTC).date().isoformat(),
             "best_epoch": select.best_epoch,
             monitor.replace("val_", "best_", 1): select.best,
             "seconds": round(sum(row["seconds"] for row in rows), 1),

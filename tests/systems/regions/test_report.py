@@ -46,7 +46,7 @@ def test_sets_are_shown_by_what_their_words_describe(region_run, region_scenes, 
         with Image.open(io.BytesIO(base64.b64decode(body, validate=True))) as shown:
             shown.load()
             assert shown.size == tuple(int(str(picture.attributes[side])) for side in ("width", "height"))
-    assert "Arithmetic with words" in section.one("p", id="left-out").text
+    assert "Word arithmetic" in section.one("p", id="left-out").text
     assert {"arithmetic", "plane"}.isdisjoint(n.attributes.get("id") for n in root.all("section"))
     with pytest.raises(InvalidArgumentError, match="sets of vectors"):
         wanted = [(part.keys[0], "red", "blue")]

@@ -1,15 +1,15 @@
-"""The demonstration of a run that writes captions: of dropped and stored images."""
+"""Demonstration of a captioning run: captions of dropped images and of images of the dataset."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 from vsemb.data.store import Dataset
-from vsemb.demo.answers import Demonstration, Written
+from vsemb.demo.answers import Demonstration, Written, decoded
 from vsemb.demo.page import Page
-from vsemb.errors import invalid_argument
-from vsemb.runs.images import stored_image
+from vsemb.errors import VsembError, invalid_argument
 from vsemb.runs.indexing import ALL, split_names
 from vsemb.runs.run import Run
 from vsemb.systems.captions.captioning import CaptionWriter
@@ -18,18 +18,18 @@ from vsemb.systems.captions.task import NextWordTask
 
 
 class CaptionDemo(Demonstration):
-    """A run that writes captions of images, opened once and asked often.
+    """Caption generation with a captioning run.
 
-    An image is given as bytes, of any format that a dataset takes, or as the key of one of the dataset's.
+    Images are bytes in any format that a dataset accepts, or keys of images of the dataset.
 
     Args:
         run: the run.
-        dataset: whose images are offered.
+        dataset: the dataset with images to choose from.
         split: its split, or `all`.
-        options: how captions are looked for.
+        options: options of the beam search; None for the defaults.
 
     Raises:
-        VsembError: if run and dataset do not fit, or the split is not there.
+        VsembError: if run and dataset do not match, or the split is missing.
 
     Example:
 
@@ -47,8 +47,17 @@ class CaptionDemo(Demonstration):
         recipe = self.run.recipe
         return f"{recipe.name}, {recipe.model_name}; {len(self):,} images of {self.dataset.name}"
 
+    @property
+    def takes_files(self) -> bool:
+        return self.run.image_input is not None
+
+    def warm_up(self) -> None:
+        # A first image that is damaged is no reason to stop here.
+        with contextlib.suppress(VsembError):
+            self.written(self._first())
+
     def written(self, image: bytes | str) -> tuple[Written, ...]:
-        """Writes captions of an image, best first.
+        """Generate captions of an image, best first.
 
         Args:
             image: its bytes or key.
@@ -59,12 +68,12 @@ class CaptionDemo(Demonstration):
         """
         if isinstance(image, str):
             return tuple(self._writer.of_split_row(self.dataset, *self.places[self.place_of(image)]))
-        return tuple(self._writer.of_bytes(stored_image(image, self.dataset).encoded))
+        return tuple(self._writer.of_bytes(decoded(image, self.dataset)))
 
     def add(self, page: Page) -> None:
-        dropped, key = page.image_inputs("caption")
-        go = page.gr.Button("Write captions", variant="primary", elem_id="caption-go")
-        out = page.result("Captions appear here, each behind the logarithm of its probability.", "caption-out")
+        dropped, key, _ = page.image_inputs("caption")
+        go = page.gr.Button("Generate captions", variant="primary", elem_id="caption-go")
+        out = page.result("Captions appear here, each with the logarithm of its probability.", "caption-out")
 
         def write(dropped: Any, key: Any) -> str:
             return page.cards.written(self.written(page.image(dropped, key)))
@@ -75,13 +84,20 @@ class CaptionDemo(Demonstration):
 def tabs(
     run: Run, dataset: Dataset, split: str, report: Callable[[str], None], captioning: Demonstration | None
 ) -> CaptionDemo | None:
-    """Opens what stands in the place of tabs, see `vsemb.demo.page.TabMaker`: an image, and its captions.
+    """Open the demonstration of a captioning run, see `vsemb.demo.page.TabMaker`; None for other runs.
+
+    Args:
+        run: the run.
+        dataset: the dataset.
+        split: its split, or `all`.
+        report: not used.
+        captioning: must be None.
 
     Raises:
-        InvalidArgumentError: for a second run that writes captions.
+        InvalidArgumentError: for a second captioning run.
     """
     if not isinstance(run.recipe, NextWordTask):
         return None
     if captioning is not None:
-        raise invalid_argument("captions", str(run.path), "nothing where the run itself writes captions")
+        raise invalid_argument("captions", str(run.path), "nothing for a run that generates captions itself")
     return CaptionDemo(run, dataset, split)

@@ -1,4 +1,4 @@
-"""The report's sections about a run that writes captions: what it scores, and what it writes."""
+"""Report sections about caption generation: metrics, examples and failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vsemb.commands import table
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, MissingExtraError, invalid_argument
 from vsemb.parts import Count, require
-from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Section, View
+from vsemb.report.page import EXPLAINED, FOUND, MEASURED, WORST, Cell, Measure, Section, View
 from vsemb.report.space import Picture, picture_of
 from vsemb.runs.pictures import data_uri
 from vsemb.runs.run import Run
@@ -22,24 +22,23 @@ from vsemb.systems.captions.recipe import RegionCaptioning
 from vsemb.systems.captions.region_captions import caption_regions
 from vsemb.systems.captions.task import NextWordTask
 
-# Images captioned where each takes seconds, unless more are asked for.
+# Default number of images for models that need seconds per image.
 _SLOW = 100
-# Images shown with captions of their regions, and the longer side of these in pixels.
+# Number of images with captions of regions, and their longer side in pixels.
 _PICTURES, _SIDE = 4, 320
 
 
 @dataclass(frozen=True)
 class Captioned:
-    """An image with what the run writes of it and what people wrote.
+    """An image with generated captions and captions by people.
 
     Attributes:
         picture: the image.
-        captions: with their log-probabilities, best first.
-        nearest: the training sentence most similar to the best caption; None where there is none, or training
-            sentences are not known.
-        copied: whether the best caption is a training caption.
-        references: what people wrote.
-        score: CIDEr of the best caption, in percent; None where it was not measured.
+        captions: generated captions with log-probabilities, best first.
+        nearest: training caption most similar to the best caption; None if unknown.
+        copied: whether the best caption equals a training caption.
+        references: captions by people.
+        score: CIDEr of the best caption, in percent; None if not measured.
     """
 
     picture: Picture
@@ -51,11 +50,14 @@ class Captioned:
 
 
 def sections(view: View) -> list[Section]:
-    """Returns the sections, see `vsemb.report.page.SectionMaker`.
+    """Return the sections, see `vsemb.report.page.SectionMaker`.
+
+    Args:
+        view: run, dataset and options; option `limit` is the number of images to caption.
 
     Raises:
         InvalidArgumentError: for examples of arithmetic.
-        DataError: if the run writes no captions, or run and dataset do not fit.
+        DataError: if run and dataset do not match.
     """
     run, part = view.run, view.part
     if not isinstance(run.recipe, NextWordTask):
@@ -70,9 +72,9 @@ def sections(view: View) -> list[Section]:
     view.step("captions")
     written = caption_split(run, view.dataset, part.name, rows=rows)
     train = training_captions(run, view.dataset)
-    notes = [] if train is not None else ["The captions it was trained on are not at hand."]
+    notes = [] if train is not None else ["The training captions are not available, so novelty was not measured."]
     if len(rows) < len(part):
-        notes.append(f"{len(rows):,} of the {len(part):,} images were captioned, drawn at random.")
+        notes.append(f"{len(rows):,} of the {len(part):,} images were captioned, chosen at random.")
     view.step("measuring")
     metrics = None
     try:
@@ -85,9 +87,11 @@ def sections(view: View) -> list[Section]:
     found = [
         Section(
             MEASURED,
-            templates.metrics(metrics, len(rows), notes),
+            "metrics",
+            "Caption metrics",
+            templates.metrics([] if metrics is None else _measures(metrics), len(rows), notes),
             style=templates.style(),
-            summary=_summary(written, metrics),
+            headline=_headline(written, metrics),
             facts=_facts(run),
             lines=_lines(part.name, metrics),
             measured={} if metrics is None else metrics.to_json(),
@@ -95,18 +99,23 @@ def sections(view: View) -> list[Section]:
     ]
     scores = None if metrics is None else metrics.each["cider"]
     drawn = _captioned(part, rows[: view.shown], written[: view.shown], scores, train)
-    found.append(Section(FOUND, templates.captions(drawn, run.recipe.how_written)))
+    found.append(Section(FOUND, "captions", "Generated captions", templates.captions(drawn, run.recipe.how_written)))
     if regions := _regions(run, view.dataset, part, rows):
-        found.append(Section(EXPLAINED, templates.regions(regions)))
+        found.append(Section(EXPLAINED, "regions", "Captions of regions", templates.regions(regions)))
     if scores is not None:
         last = np.argsort(scores, kind="stable")[: max(1, view.shown // 2)]
         worst = _captioned(part, rows[last], [written[place] for place in last], scores[last], train)
-        found.append(Section(WORST, templates.worst(worst)))
+        found.append(Section(WORST, "worst", "Failures", templates.worst(worst)))
     return found
 
 
 def training_captions(run: Run, dataset: Dataset) -> TrainingCaptions | None:
-    """Returns the captions that a run was trained on, of this dataset or of its own; None if neither is."""
+    """Return the training captions of a run, from this dataset or its own; None if neither is available.
+
+    Args:
+        run: the run.
+        dataset: a dataset, perhaps that of the training.
+    """
     try:
         own = dataset if dataset.fingerprint == run.info["dataset"] else Dataset.open(run.data_path)
         if own.fingerprint != run.info["dataset"]:
@@ -141,7 +150,7 @@ def _captioned(
 
 
 def _regions(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> list[Picture]:
-    """The first images with captions of their regions, where a run writes some: figure 7 of the paper."""
+    """Return the first images with captions of regions; empty if the run generates none."""
     if not isinstance(run.recipe, RegionCaptioning) or not part.has_images or run.image_input is None:
         return []
     pictures = []
@@ -162,7 +171,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _lines(split: str, metrics: CaptionMetrics | None) -> str:
-    """Returns the scores in a row, for a terminal."""
+    """Return the metrics as a table for the terminal."""
     if metrics is None:
         return "Not measured: pip install 'vsemb[captions]'"
     shown = {name: value for name, value in metrics.to_json().items() if isinstance(value, float)}
@@ -170,10 +179,24 @@ def _lines(split: str, metrics: CaptionMetrics | None) -> str:
     return table(header, [["", *(f"{value:.1f}" for value in shown.values())]])
 
 
-def _summary(written: Sequence[Sequence[Written]], metrics: CaptionMetrics | None) -> str:
+def _measures(metrics: CaptionMetrics) -> list[Measure]:
+    rows: list[tuple[str, str, str, float | None]] = [
+        (f"BLEU-{n}, %", f"precision of sequences of {n} words" if n > 1 else "precision of words", f"{x:.1f}", x)
+        for n, x in enumerate(metrics.bleu, 1)
+    ]
+    rows.append(("ROUGE-L, %", "longest common subsequence", f"{metrics.rouge_l:.1f}", metrics.rouge_l))
+    rows.append(("CIDEr, %", "common words, weighted by rarity", f"{metrics.cider:.1f}", None))
+    if metrics.novelty is not None:
+        rows.append(("New captions, %", "not among the training captions", f"{metrics.novelty:.1f}", metrics.novelty))
+    rows.append(("Words per caption", "mean", f"{metrics.words:.1f}", None))
+    rows.append(("Vocabulary used", "different words in all captions", f"{metrics.vocabulary:,}", None))
+    return [Measure(name, explained, [Cell(text, (), percent)]) for name, explained, text, percent in rows]
+
+
+def _headline(written: Sequence[Sequence[Written]], metrics: CaptionMetrics | None) -> str:
     if metrics is None or metrics.novelty is None:
-        return f"What it writes of {len(written):,} images."
+        return f"Captions of {len(written):,} images"
     return (
-        f"Its captions of {metrics.images:,} images score {metrics.cider:.0f} in CIDEr; "
-        f"{metrics.novelty:.0f} % of them are no caption that it was trained on."
+        f"Captions of {metrics.images:,} images score {metrics.cider:.0f} % in CIDEr; "
+        f"{metrics.novelty:.0f} % of them are not among the training captions"
     )

@@ -12,7 +12,14 @@ from keras import ops
 from vsemb.configured import Configured, build_layers
 from vsemb.encoders.text_encoder import TextEncoderPart, TextSpec
 from vsemb.errors import invalid_argument
-from vsemb.systems.presets.files import build_network, kept_name, load_network, require_preset, text_network
+from vsemb.systems.presets.files import (
+    build_network,
+    display_name,
+    kept_name,
+    load_network,
+    require_preset,
+    text_network,
+)
 
 Tensor = Any
 
@@ -113,6 +120,10 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
 
     name: str = ""
     weights: Literal["preset"] | None = None
+
+    @property
+    def label(self) -> str:
+        return display_name(self.name)
 
     def check(self) -> None:
         require_preset("text.encoder.name", self.name)

@@ -16,6 +16,7 @@ from vsemb.systems.presets.files import (
     CONFIG,
     PREPROCESSOR,
     TOKENIZER,
+    display_name,
     keep_preset,
     kept_name,
     preset_directory,
@@ -188,6 +189,10 @@ class PresetTokens(TokenizerPart, kind="preset"):
 
     name: str = ""
     max_length: Size = 64
+
+    @property
+    def label(self) -> str:
+        return display_name(self.name)
 
     def check(self) -> None:
         require_preset("text.tokenizer.name", self.name)

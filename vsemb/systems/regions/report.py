@@ -1,4 +1,4 @@
-"""What words describe: images with the regions that the words of their best caption chose."""
+"""Report section about alignments: images with the best region of each word of their best caption."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from vsemb.systems.regions.image_tower import regions_of
 from vsemb.systems.regions.similarities import item_mask
 from vsemb.systems.regions.viterbi import best_chain
 
-#: Longer side of an image in a picture, in pixels, and the number of these.
+#: Longer side of an image in pixels, and number of images.
 SIDE, SHOWN = 320, 6
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """An image and its caption that fits best, each word with its region.
+    """An image and its own caption of the highest score, each word with its best region.
 
     Attributes:
-        picture: the image with its boxes, and the words below it.
+        picture: the image with bounding boxes, and the words below it.
         caption: the caption.
-        score: of the two.
+        score: score of image and caption.
     """
 
     picture: Picture
@@ -41,27 +41,29 @@ class Aligned:
 
 
 def sections(view: View) -> list[Section]:
-    """Returns the section about alignments, see `vsemb.report.page.SectionMaker`."""
+    """Return the section about alignments, see `vsemb.report.page.SectionMaker`.
+
+    Args:
+        view: run, dataset and options.
+    """
     recipe = view.run.recipe
     if not isinstance(recipe, Retrieval) or not recipe.similarity.multi_vector:
         return []
     space = view.space
     view.step("alignments")
     alignments = align(space, view.dataset, SHOWN, view.seed)
-    template = page_template(__package__, "report.html.jinja")
-    return [Section(EXPLAINED, template.render(alignments=alignments))]
+    html = page_template(__package__, "report.html.jinja").render(alignments=alignments)
+    return [Section(EXPLAINED, "alignments", "Alignments", html)]
 
 
 def align(space: Space, dataset: Dataset, count: int, seed: int) -> list[Aligned]:
-    """Draws images at random, and their words on the regions that these choose.
-
-    The words are those of the image's own caption that scores best with it; each takes its best region.
+    """Align random images with their own caption of the highest score; each word takes its best region.
 
     Args:
         space: the split, embedded as sets of vectors.
-        dataset: the dataset.
-        count: images wanted; none where the dataset has no image bytes.
-        seed: of the draw.
+        dataset: the dataset. Without image bytes the result is empty.
+        count: number of images.
+        seed: random seed.
     """
     if not space.part.has_images:
         return []
@@ -83,13 +85,13 @@ def _aligned(space: Space, row: int, boxes: np.ndarray) -> Aligned:
 
 
 def _words(space: Space, text: int) -> list[str]:
-    """The words of a text as the model reads them."""
+    """Return the words of a text after tokenization."""
     read = tf.constant(space.run.reader([space.text_list[text]]))
     return [word.decode() for word in space.run.tokenizer.pieces(read).flat_values.numpy()]
 
 
 def _chain(space: Space, row: int, text: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the region of each of `count` words, and its score there."""
+    """Return the best region of each of `count` words, and its score."""
     images, texts = (ops.convert_to_tensor(each) for each in (space.images[[row]], space.texts[[text]]))
     similarity: Any = space.run.model.similarity
     unaries = similarity.word_region_scores(images, texts)[:, :count]  # (1, words, regions)

@@ -1,24 +1,39 @@
-"""The report's section about recognition, of a run that reads the names of classes."""
+"""Report section about zero-shot recognition, for runs trained on class names."""
 
 from __future__ import annotations
 
 from vsemb.recipes.retrieval import Retrieval
-from vsemb.report.page import MEASURED, Section, View
+from vsemb.report.page import MEASURED, Cell, Measure, Section, View
 from vsemb.runs.templates import page_template
 from vsemb.systems.zero_shot.metrics import evaluate_zero_shot
 
 
 def sections(view: View) -> list[Section]:
-    """Returns the section, see `vsemb.report.page.SectionMaker`; it stands in the place of recall."""
+    """Return the section, see `vsemb.report.page.SectionMaker`; it replaces the section about recall.
+
+    Args:
+        view: run, dataset and options.
+    """
     recipe = view.run.recipe
     if not isinstance(recipe, Retrieval) or recipe.text.tokenizer.per_caption:
         return []
     space = view.space
     view.step("recognition")
-    # Images of a class share their text, so that no image has one of its own to be found.
+    # Images of a class share their text, so recall of an image's own text is undefined.
     names, classes = space.part.class_ids()
     grouped = (space.images, classes, space.texts, classes[space.text_rows])
     found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
-    summary = f"{found.top1_images:.0f} % of {found.images:,} images are recognised among {found.classes:,} classes."
-    template = page_template(__package__, "report.html.jinja")
-    return [Section(MEASURED, template.render(recognition=found), summary=summary)]
+    best = f"the best precision possible is {found.average_precision_limit:.1f}"
+    chance = f"chance {found.chance:.1f}"
+    rows = [
+        ("Top-1, mean over classes, %", "share of images assigned to their class", found.top1, chance),
+        ("Top-1, all images, %", "share of images assigned to their class", found.top1_images, chance),
+        (f"AP@{found.top}, %", f"precision of the first {found.top} images of a class", found.average_precision, best),
+    ]
+    measures = [Measure(name, said, [Cell(f"{value:.1f}", [note], value)]) for name, said, value, note in rows]
+    note = f"{found.images:,} images of {found.classes:,} classes, as measured by vsemb evaluate --zero-shot."
+    pieces = page_template("vsemb.report", "pieces.html.jinja").module
+    table = pieces.measures("recognition", ["Value"], measures, note)
+    said = f"{found.top1_images:.0f} % of images are recognised among {found.classes:,} classes"
+    headline = f"{said}; chance {found.chance:.0f} %"
+    return [Section(MEASURED, "recognition", "Zero-shot recognition", table, headline=headline)]
