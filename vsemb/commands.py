@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import itertools
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
-from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, printable
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, printable
 from vsemb.files import write_json
 
 if TYPE_CHECKING:
@@ -287,6 +288,21 @@ def say_images(
     for error in errors:
         say(f"vsemb {command}: {error}")
     return 1 if errors else 0
+
+
+def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
+    """Prints what was left out, with reasons.
+
+    Args:
+        skipped: name -> reason.
+        most: lines printed; of the others, the number.
+    """
+    if skipped:
+        say(f"{len(skipped):,} left out:")
+    for name, reason in itertools.islice(skipped.items(), most):
+        say(f"  {printable(name)}: {one_line(reason, 120)}")
+    if len(skipped) > most:
+        say(f"  and {len(skipped) - most:,} more; --json FILE lists all.")
 
 
 def say_store(store: Any, **more: str) -> dict[str, Any]:

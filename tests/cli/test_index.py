@@ -97,8 +97,13 @@ def test_compares_on_an_index_and_on_a_run(tiny_run, scenes, tmp_path, capsys, m
     capsys.readouterr()
     assert main(["index", str(out), "--compare", "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "12 images of val, captions as queries" and len(lines) == 6
-    assert lines[-1].split() == ["faiss-flat", "float32", "not", "installed"]
+    assert lines[0] == "12 images of val, captions as queries"
+    assert lines[5].split() == ["faiss-flat", "float32", "not", "installed"]
+    # Every column of the header is explained below.
+    for name in ("bytes", "MB", "build s", "ms, 128", "re-ranked", "R@10", "change"):
+        assert name in lines[1] and any(name in line for line in lines[6:-1]), name
+    recommended = json.loads(path.read_text())["recommended"].split()
+    assert lines[-1].startswith(f"Recommended: --backend {recommended[0]} --dtype {recommended[1]}. It takes")
     rows = {row["name"]: row for row in json.loads(path.read_text())["rows"]}
     assert rows["exact float32"]["recall"] == [1, 1] and rows["exact float32"]["change"] == [0, 0]
     assert rows["exact float16"]["bytes_a_vector"] < rows["exact float32"]["bytes_a_vector"]

@@ -48,7 +48,7 @@ def test_mistakes_are_one_line(tiny_run, tmp_path, capsys, arguments, said):
 def test_leaves_other_folders_alone(tiny_run, tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert main(["projector", str(tiny_run.path), "--out", str(tmp_path)]) == 1
-    assert "no folder of the projector" in capsys.readouterr().err
+    assert "must be a projector's folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import subprocess
+import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from vsemb.cli.__main__ import main
 
@@ -41,7 +46,6 @@ def test_arithmetic_from_an_image_of_the_dataset(run, scenes, capsys):
 
 def test_mistakes_are_one_line(run, capsys):
     for arguments, said in (
-        ([], "a text or an image"),
         (["zyzzyva"], "zyzzyva"),
         (["--image", "missing.png"], "missing.png"),
         (["two", "-k", "0"], "`k`"),
@@ -50,6 +54,55 @@ def test_mistakes_are_one_line(run, capsys):
         assert main(["search", run, *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+def test_mistakes_are_found_before_tensorflow_is_loaded(run, scenes, tmp_path):
+    code = (
+        "import sys, vsemb.cli.__main__ as cli\n"
+        "assert cli.main(sys.argv[1:]) == 1\n"
+        "assert not {'tensorflow', 'keras'} & set(sys.modules), 'loaded'\n"
+    )
+    data = ["--data", str(scenes.path)]
+    for arguments, said in (
+        ([str(tmp_path), "two"], "a run directory or an index"),
+        ([str(scenes.path), "two"], "it is a dataset"),
+        ([run, "two", *data, "--split", "vall"], "Did you mean 'val'"),
+        ([run, "two", *data, "--out", "sheet.gif"], "sheet.gif"),
+        ([run, "--compose", "two"], "two or more"),
+        ([run], "a line of standard input"),
+    ):
+        command = [sys.executable, "-c", code, "search", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_queries_are_read_line_by_line(run, scenes, tmp_path, capsys, monkeypatch):
+    path, options = tmp_path / "found.json", ["--data", str(scenes.path), "--split", "val", "-k", "2"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("two shapes\n\nzyzzyva\na circle\n"))
+    assert main(["search", run, *options, "--json", str(path)]) == 1
+    captured = capsys.readouterr()
+    found = json.loads(path.read_text())
+    assert [each["query"]["text"] for each in found] == ["two shapes", "a circle"]
+    assert captured.out.count("rank") == 2 and "query: a circle" in captured.out
+    assert captured.err.count("zyzzyva") and "Traceback" not in captured.err
+    for each in found:
+        assert main(["search", run, each["query"]["text"], *options, "--json", str(path)]) == 0
+        assert json.loads(path.read_text()) == each
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    answers = iter(["two shapes"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(answers, None) or (_ for _ in ()).throw(EOFError))
+    capsys.readouterr()
+    assert main(["search", run, *options]) == 0
+    assert capsys.readouterr().out.count("rank") == 1
+
+
+def test_a_contact_sheet_shows_the_results(run, scenes, tmp_path, capsys):
+    sheet = tmp_path / "sheet.png"
+    data = ["--data", str(scenes.path), "--split", "val"]
+    assert main(["search", run, "two shapes", *data, "-k", "4", "--out", str(sheet)]) == 0
+    with Image.open(sheet) as image:
+        colours = np.asarray(image.convert("RGB")).reshape(-1, 3)
+    assert image.width > 3 * 200 and len(np.unique(colours, axis=0)) > 10
 
 
 def test_orders_compose_and_take_candidates(tiny_order_run, scenes, tmp_path, capsys):
@@ -159,3 +212,48 @@ def test_what_sets_cannot_do_is_one_line(region_run, scenes, capsys):
         assert main(["search", str(region_run.path), *arguments]) == 1
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def photos(scenes, tmp_path, monkeypatch):
+    """A folder of 12 pictures without captions below the current directory, and one that cannot be read."""
+    monkeypatch.chdir(tmp_path)
+    split = scenes.split("val")
+    for row in range(12):
+        folder = tmp_path / "photos" / f"day{row % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        with Image.open(io.BytesIO(split.read_image(row))) as image:
+            image.save(folder / f"{row:02}.{'webp' if row == 3 else 'png'}", lossless=True)
+    (tmp_path / "photos" / "torn.jpg").write_bytes(b"\xff\xd8\xff torn")
+    return tmp_path / "photos"
+
+
+def test_pictures_without_captions_are_searched(run, scenes, photos, tmp_path, capsys, monkeypatch):
+    report, found = tmp_path / "report.json", tmp_path / "found.json"
+    index = ["index", run, "--images", "photos", "--out", "indexes/photos", "--json", str(report)]
+    assert main(index) == 0
+    captured = capsys.readouterr()
+    assert "12 images" in captured.out and "photos/torn.jpg" in captured.err and "next    vsemb search" in captured.out
+    assert list(json.loads(report.read_text())["skipped"]) == ["photos/torn.jpg"]
+    assert not list(tmp_path.glob("indexes/.*"))
+    search = ["search", "indexes/photos", "two shapes", "--json", str(found), "-k", "12"]
+    assert main([*search, "--out", "sheet.jpg"]) == 0
+    *lines, _, sheet = capsys.readouterr().out.splitlines()
+    assert sheet == "sheet.jpg" and Image.open(sheet).format == "JPEG"
+    assert lines[0].split() == ["rank", "score", "file"] and len(lines) == 13
+    assert main(["search", run, "two shapes", "--data", str(scenes.path), "--split", "val", "-k", "12"]) == 0
+    wanted = [float(line.split()[1]) for line in capsys.readouterr().out.splitlines()[1:]]
+    # Of WebP, a JPEG is made.
+    np.testing.assert_allclose([float(line.split()[1]) for line in lines[1:]], wanted, atol=0.01)
+    # An image of the index does not find itself, from wherever it is named.
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    capsys.readouterr()
+    assert main(["search", "../indexes/photos", "--image", "../photos/day0/04.png"]) == 0
+    out = capsys.readouterr().out
+    assert "04.png" not in out and str(photos / "day1" / "03.webp") in out
+    assert main(["search", "../indexes/photos", "two", "--split", "val"]) == 1
+    assert "images of files" in capsys.readouterr().err
+    assert main(["index", "../indexes/photos", "--compare"]) == 1
+    assert "no captions" in capsys.readouterr().err

@@ -178,14 +178,14 @@ def test_replaces_its_own_folder_alone(tmp_path) -> None:
     write_projector(out, [words_tensor()])
     assert not list(out.glob("images*")) and (out / "words.tsv").exists()
     (out / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match=r"no folder of the projector.*--out"):
+    with pytest.raises(DataError, match=r"must be a projector's folder.*--out"):
         write_projector(out, [images_tensor()])
     assert (out / "notes.txt").read_text() == "mine" and not list(out.glob("images*"))
     other = tmp_path / "tables"
     other.mkdir()
     (other / "table.tsv").write_text("1")
     for path in (other, other / "table.tsv"):
-        with pytest.raises(DataError, match="no folder of the projector"):
+        with pytest.raises(DataError, match="must be a projector's folder"):
             write_projector(path, [images_tensor()])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["projector", "tables"]
 

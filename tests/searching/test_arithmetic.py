@@ -48,9 +48,11 @@ def test_the_query_itself_is_not_changed():
 def test_results_are_sorted_by_distance_to_their_mean():
     # The mean of (0,0), (4,0), (0,4), (0,0) is (1,1): distances sqrt 2, sqrt 10, sqrt 10, sqrt 2.
     embeddings = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 0.0]])
-    assert resort_by_mean(embeddings).tolist() == [0, 3, 1, 2]
-    assert resort_by_mean(np.zeros((0, 2))).tolist() == []
-    assert resort_by_mean(np.ones((1, 2))).tolist() == [0]
+    order, distances = resort_by_mean(embeddings)
+    assert order.tolist() == [0, 3, 1, 2]
+    np.testing.assert_allclose(distances, np.sqrt([2, 2, 10, 10]))
+    assert resort_by_mean(np.zeros((0, 2)))[0].tolist() == []
+    assert resort_by_mean(np.ones((1, 2)))[0].tolist() == [0]
 
 
 def test_nothing_left_is_refused():

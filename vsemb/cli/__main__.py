@@ -29,9 +29,12 @@ _SUMMARIES = {
     "export": "write a run as a SavedModel for TensorFlow Serving",
     "serve": "serve SavedModels as TensorFlow Serving does",
     "verify": "hold an exported model to its contract",
-    "index": "embed a dataset's images or texts for search",
+    "index": "embed image files or a dataset for search",
     "search": "find images by text, image or arithmetic",
+    "embed": "embed image files or texts into a file of vectors",
     "demo": "try a run in the browser",
+    "info": "describe a run, dataset, index or exported model",
+    "doctor": "check the installation: versions, extras, GPU, disk",
 }
 
 

@@ -18,14 +18,14 @@ _ROWS = {
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     Modes(parser, "analyze", word="analysis")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run directory; lengths compares several")
-    parser.add_argument("--data", help="the dataset (that of the first run's training)")
-    parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory; `lengths` compares several")
+    parser.add_argument("--data", help="dataset (that of the first run's training)")
+    parser.add_argument("--split", default="val", help="split to measure on (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Analyze what runs have learned, by one of several analyses.
+    """Analyze trained runs, by one of several analyses.
 
     Examples:
       vsemb analyze lengths runs/order runs/symmetric --data data/flickr8k --images 1000
@@ -34,18 +34,18 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _configure_lengths(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="pairs to choose (%(default)s)")
-    parser.add_argument("--images", type=int, metavar="N", help="only the first N images of the split (all)")
-    parser.add_argument("--examples", type=int, default=3, metavar="N", help="pairs to print (%(default)s)")
+    parser.add_argument("--pairs", type=int, default=100, metavar="N", help="number of pairs (%(default)s)")
+    parser.add_argument("--images", type=int, metavar="N", help="first N images of the split only (all)")
+    parser.add_argument("--examples", type=int, default=3, metavar="N", help="number of pairs to print (%(default)s)")
 
 
 def _analyze_lengths(arguments: argparse.Namespace) -> None:
     """Compare runs on captions of very different lengths.
 
-    It takes captions of one image (Vendrov et al. 2016, section 4.6). At which mean rank do the pairs of captions that
-    differ most in length find their image, and at which does the shorter caption find the longer one among all
-    others? Ranks start at 1, and ties count against the model. Give a run with an order and its symmetric twin to see
-    the effect of the order.
+    It takes the pairs of captions of one image that differ most in length (Vendrov et al. 2016, section 4.6). It
+    prints the mean rank at which they find their image, and at which the shorter caption finds the longer one. Ranks
+    start at 1, and ties count against the model. A run with an order and its symmetric twin show the effect of the
+    order.
     """
     from vsemb.errors import invalid_argument
     from vsemb.runs.measure import compare_lengths

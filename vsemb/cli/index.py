@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import save_json, table
+from vsemb.commands import save_json, say_skipped, table
+from vsemb.errors import DataError, invalid_argument
+from vsemb.runs.inputs import image_files
 
 if TYPE_CHECKING:
     from vsemb.searching.comparison import Compared
 
 _BEST = 10
+_COLUMNS = """\
+bytes         per item, of what is scanned; candidates are also scored from embeddings
+MB            of all items, 10^6 bytes
+build s       seconds to write the index
+ms, 1         milliseconds for one query by itself
+ms, 128       milliseconds per query in a batch of 128
+recall@1 @10  % of the exact best 1 and 10 that the backend finds
+re-ranked     the same after its candidates are scored exactly, as a search does
+R@1 R@10      % of captions that find their image among the best 1 and 10
+change        of R@1 and R@10 from exact float32, in points"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("run", metavar="RUN", help="the run directory; with --compare, or an index's")
-    parser.add_argument("--data", help="the dataset (that of the training)")
-    parser.add_argument("--split", help="the split to embed, or all (all)")
+    parser.add_argument("run", metavar="RUN", help="run directory; with --compare also that of an index")
+    parser.add_argument("--data", help="dataset (that of the training)")
+    parser.add_argument("--split", help="split to embed, or all (all)")
     parser.add_argument("--captions", action="store_true", help="embed captions instead of images")
-    parser.add_argument("--out", metavar="INDEX", help="the index's directory (below RUN/index)")
+    images = "image files without captions: directories, globs, files, .txt lists"
+    parser.add_argument("--images", nargs="+", metavar="PATH", help=images)
+    parser.add_argument("--out", metavar="INDEX", help="directory of the index (below RUN/index)")
     backends = "exact, faiss-flat, faiss-ivf, faiss-int8, faiss-binary, scann or milvus (%(default)s)"
     parser.add_argument("--backend", default="exact", help=backends)
     dtypes = "float32, float16, or with the exact backend int8 or binary (%(default)s)"
@@ -37,17 +52,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Embed a dataset's images, or its captions, into an index for `vsemb search`.
+    """Embed image files, a dataset's images or its captions into an index for `vsemb search`.
+
+    --images takes directories, which are read with their subdirectories, glob patterns in quotes, image files and text
+    files with a path per line. It needs no dataset and no captions. Files that cannot be read are listed at the end
+    and left out. An interrupted command continues where it stopped.
 
     The index lies in RUN/index, or where --out says. It belongs to the run's weights and to the dataset as they
-    are now; search notices when either has changed. It holds what its rows stand for, so that search needs the
-    run and no dataset. By default every item is scored; --backend finds candidates faster, and --dtype int8 or
-    binary in less memory, and these are then scored exactly. --compare measures all of them and changes nothing.
-    A run on regions has no index, and `vsemb search` needs none of it. The token of a Milvus cluster is read from
-    the environment variable VSEMB_MILVUS_TOKEN.
+    are now; search notices when either has changed. It names its items, so that search needs the run and no dataset.
+    By default every item is scored; --backend finds candidates faster, and --dtype int8 or binary in less memory, and
+    these are then scored exactly. --compare measures all of them and changes nothing. Runs on regions have no index;
+    `vsemb search` scores all their images. The token of a Milvus cluster is read from the environment variable
+    VSEMB_MILVUS_TOKEN.
 
     Examples:
-      vsemb index runs/vsepp --data data/flickr8k --split val
+      vsemb index runs/vsepp --images photos --out indexes/photos
+      vsemb index runs/vsepp --images "photos/**/*.jpg" more.txt --out indexes/photos
       vsemb index runs/vsepp --data data/flickr8k --out indexes/flickr8k --backend faiss-ivf
       vsemb index indexes/flickr8k --compare
       vsemb index runs/order --candidates 50 100
@@ -56,20 +76,27 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> dict[str, Any]:
-    from vsemb.runs.indexing import build_index, check_indexable, index_directory, measure_candidates
+    files = None if arguments.images is None else _image_files(arguments)
+
+    from vsemb.runs.indexing import build_index, check_indexable, index_directory, index_files, measure_candidates
     from vsemb.runs.run import Run
     from vsemb.searching import IndexSettings, check_candidates
 
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run, "retrieval")
     check_indexable(opened)
-    dataset = opened.open_data(arguments.data)
-    kind, split = "text" if arguments.captions else "image", arguments.split or "all"
+    kind, split, skipped = "text" if arguments.captions else "image", arguments.split or "all", {}
     for count in arguments.candidates:  # Before the work of embedding.
         approximate = settings.candidate_backend is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
-    where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
-    with closing(build_index(opened, dataset, split, kind, out=where, settings=settings)) as index:
+    if files is not None:
+        where = Path(arguments.out or opened.path / "index" / f"{Path(arguments.images[0]).stem or 'images'}-files")
+        index, skipped = index_files(opened, files, where, settings)
+    else:
+        dataset = opened.open_data(arguments.data)
+        where = Path(arguments.out) if arguments.out else index_directory(opened, dataset, split, kind)
+        index = build_index(opened, dataset, split, kind, out=where, settings=settings)
+    with closing(index):
         report: dict[str, Any] = {
             "items": len(index),
             "kind": kind,
@@ -78,22 +105,31 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
             "backend": settings.backend,
             "dtype": settings.dtype,
             "where": str(where),
+            "skipped": skipped,
         }
-        print(f"items   {len(index):,} {kind}s of {', '.join(index.source.splits)}")
+        of = "" if files is not None else f" of {', '.join(index.source.splits)}"
+        print(f"items   {len(index):,} {kind}s{of}")
         print(f"dim     {report['dim']}")
         print(f"stored  {settings.label}")
         print(f"where   {where}")
+        print(f'next    vsemb search {shlex.quote(str(where))} "a dog on a beach"')
         if arguments.candidates:
             recalls = measure_candidates(opened, dataset, index, arguments.candidates, k=_BEST)
             report["recall"] = {str(count): recall for count, recall in recalls.items()}
             for count, recall in recalls.items():
                 print(f"recall  {100 * recall:.1f} % of the exact {_BEST} best among {count} candidates")
+    say_skipped(skipped)
     return report
 
 
-def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
-    from vsemb.errors import invalid_argument
+def _image_files(arguments: argparse.Namespace) -> list[str]:
+    for name in ("data", "split", "captions", "candidates"):
+        if value := getattr(arguments, name):
+            raise invalid_argument(name, value, "none with --images, whose files have no captions")
+    return image_files(arguments.images)
 
+
+def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for given in arguments.parameter:
         name, _, value = given.partition("=")
@@ -110,11 +146,10 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
 def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     from tqdm import tqdm
 
-    from vsemb.errors import DataError, invalid_argument
     from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.runs.run import Run
     from vsemb.searching import is_index
-    from vsemb.searching.comparison import COMPARED
+    from vsemb.searching.comparison import COMPARED, recommended
 
     if arguments.out or arguments.candidates:
         name = "out" if arguments.out else "candidates"
@@ -123,6 +158,11 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
         index, opened, dataset = open_indexed(arguments.run, data=arguments.data)
         if dataset is None:
             index.close()
+            if "data" not in index.recorded:
+                raise DataError(
+                    f"--compare needs captions as queries; {arguments.run} is an index of image files and has no "
+                    "captions. Compare on an index of a dataset."
+                )
             raise DataError(
                 f"The captions that {arguments.run} is measured with are those of its dataset, which is no "
                 "longer where it was. Name it with --data."
@@ -136,9 +176,12 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
     with closing(index):
         compared = compare_backends(opened, dataset, index)
         rows = list(tqdm(compared, "backends", len(COMPARED), unit="backend", disable=None, leave=False))
+        best, why = recommended(rows)
+        backend, dtype = best.name.split()
         print(f"{len(index):,} {index.source.kind}s of {', '.join(index.source.splits)}, captions as queries")
-        print(_table(rows))
-        return {"items": len(index), "dim": int(index.embeddings.shape[1]), "rows": [asdict(row) for row in rows]}
+        print(f"{_table(rows)}\n\n{_COLUMNS}\n\nRecommended: --backend {backend} --dtype {dtype}. {why}")
+        shown = {"rows": [asdict(row) for row in rows], "recommended": best.name}
+        return {"items": len(index), "dim": int(index.embeddings.shape[1]), **shown}
 
 
 def _table(rows: list[Compared]) -> str:

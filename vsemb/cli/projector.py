@@ -9,24 +9,24 @@ from vsemb.commands import picked, table
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("run", help="the run directory")
-    parser.add_argument("--data", help="the dataset (that of the training)")
-    parser.add_argument("--split", default="val", help="the split to show (%(default)s)")
-    parser.add_argument("--out", metavar="DIR", help="the folder to write (RUN/projector)")
+    parser.add_argument("run", help="run directory")
+    parser.add_argument("--data", help="dataset (that of the training)")
+    parser.add_argument("--split", default="val", help="split to show (%(default)s)")
+    parser.add_argument("--out", metavar="DIR", help="folder to write (RUN/projector)")
     for name, default, what in (
-        ("images", 1000, "images, drawn at random"),
-        ("sentences", 1000, "sentences of these images"),
-        ("words", 500, "words, the most frequent"),
+        ("images", 1000, "number of images, drawn at random"),
+        ("sentences", 1000, "number of sentences of these images"),
+        ("words", 500, "number of words, the most frequent"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Look at a run's space in TensorBoard: images, sentences and words in three dimensions.
+    """Write the embeddings of images, sentences and words for TensorBoard's projector.
 
-    Writes a folder for TensorBoard's embedding projector, with thumbnails on the images, and a tensor with images
-    and their sentences together. Words are embedded as sentences of one word.
+    Images have thumbnails. One tensor holds images and their sentences together. Words are embedded as sentences of one
+    word.
 
     Examples:
       vsemb projector runs/vsepp

@@ -10,15 +10,15 @@ from vsemb.commands import save_json, table
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("name", nargs="?", metavar="RECIPE", help="the recipe to explain, or a Python file with one")
+    parser.add_argument("name", nargs="?", metavar="RECIPE", help="recipe to explain, or a Python file with one")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
     parser.add_argument("--json", metavar="FILE", help="also write the names, or the recipe, to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """List the recipes, or explain one: equations and deviations, and every field with what it takes.
+    """List the recipes, or explain one: equations, deviations from the paper, and all fields with their ranges.
 
-    Each field can be replaced when training: vsemb train RECIPE --set text.encoder.units=512
+    Set a field in training: vsemb train RECIPE --set text.encoder.units=512
 
     Examples:
       vsemb recipes

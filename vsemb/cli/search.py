@@ -3,110 +3,177 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
-from typing import TYPE_CHECKING
+import contextlib
+import dataclasses
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json, say, table
+from vsemb.data.manifest import read_manifest
+from vsemb.errors import DataError, VsembError, invalid_argument, one_line, unknown_name
+from vsemb.files import read_json
+from vsemb.runs.inputs import Query, check_counts, kind_of
+from vsemb.runs.pictures import check_picture_path, save_picture
 
 if TYPE_CHECKING:
-    from vsemb.runs.searching import Query, Result
-
-_OPTIONS = ("k", "resort", "keep_query", "candidates")
+    from vsemb.runs.searching import Search
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("run", metavar="RUN_OR_INDEX", help="the run directory, or an index's")
-    parser.add_argument("text", nargs="?", help="a text to search for")
-    parser.add_argument("--data", help="the dataset to search (that of the training)")
-    parser.add_argument("--split", help="the split to search, or all (all)")
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="results to show (%(default)s)")
+    parser.add_argument("run", metavar="RUN_OR_INDEX", help="run directory, or directory of an index")
+    parser.add_argument("text", nargs="?", help="text to search for; without one, queries are read line by line")
+    parser.add_argument("--data", help="dataset to search (that of the training)")
+    parser.add_argument("--split", help="split to search, or all (all)")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
+    parser.add_argument("--out", metavar="FILE", help="contact sheet of at most 400 results, .png or .jpg")
     Modes(parser, "search", Mode(_search, _configure_images))
 
 
 def _configure_images(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--image", metavar="FILE", help="an image to start from: a file, or a dataset's key")
-    parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="take a word away; repeatable")
+    parser.add_argument("--image", metavar="FILE", help="image to start from: a file, or a dataset's key")
+    parser.add_argument("--minus", action="append", default=[], metavar="WORD", help="subtract a word; repeatable")
     parser.add_argument("--plus", action="append", default=[], metavar="WORD", help="add a word; repeatable")
     for name, which in (("compose", "all of"), ("abstract", "what is common to")):
         texts = f"{which} two or more texts or images"
         parser.add_argument(f"--{name}", nargs="+", default=[], metavar="A", help=texts)
-    parser.add_argument("--resort", type=int, metavar="N", help="sort the best N by distance to their mean")
+    parser.add_argument("--resort", type=int, metavar="N", help="re-sort the best N by distance to their mean")
     parser.add_argument("--captions", action="store_true", help="search captions instead of images")
     candidates = "score N exactly (10 per result, at least 100; all for orders)"
     parser.add_argument("--candidates", type=int, metavar="N", help=candidates)
-    parser.add_argument("--keep-query", action="store_true", help="let images find themselves")
-    parser.add_argument("--run", dest="index_run", metavar="RUN", help="the index's run, where it was moved")
+    parser.add_argument("--keep-query", action="store_true", help="do not leave out the query image")
+    parser.add_argument("--run", dest="index_run", metavar="RUN", help="run of the index, if it was moved")
     add_options(parser, "run")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Find the images of a dataset that fit a text or an image, with words taken away and added.
+def run(arguments: argparse.Namespace) -> int:
+    """Find the images of a dataset that fit a text or an image, with words subtracted and added.
 
-    The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image takes
-    an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus are
-    the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract are
-    those of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what they
-    have in common. A run of several vectors per image has neither index nor arithmetic: each query is compared with
-    all images.
+    Without a query, queries are read from the terminal or from standard input, one per line; the model is loaded
+    once. The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image
+    takes an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus
+    are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract
+    are those of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what
+    they have in common. The score of a result is its similarity; after --resort, minus its distance to the mean. A run
+    of several vectors per image has neither index nor arithmetic: each query is compared with all images.
 
     Examples:
       vsemb search runs/vsepp "a dog running on a beach" --data data/flickr8k
-      vsemb search indexes/flickr8k "a dog running on a beach" --candidates 200
+      vsemb search indexes/photos "a dog running on a beach" --out sheet.png
+      vsemb search indexes/photos < queries.txt
       vsemb search runs/order --compose "a dog" "a ball"
       vsemb search runs/vsepp --image blue_car.jpg --minus blue --plus red --resort 20
     """
-    arguments.modes.run(arguments)
+    return arguments.modes.run(arguments)
 
 
-def _search(arguments: argparse.Namespace) -> None:
-    import dataclasses
-
-    from vsemb.runs.searching import Query
-    from vsemb.searching import is_index
-
-    several = picked(arguments, "minus", "plus", "compose", "abstract")
-    query = Query(arguments.text, arguments.image, **{name: tuple(value) for name, value in several.items()})
-    search = _search_index if is_index(arguments.run) else _search_run
-    results = search(arguments, query)
-    rows = [[str(r.rank), f"{r.score:.3f}", r.item.key, r.item.caption] for r in results]
-    print(table(["rank", "score", "key", "caption"], rows, text=(2, 3)))
-    found = [result.to_json() for result in results]
-    save_json(arguments, {"query": dataclasses.asdict(query), "results": found})
-
-
-def _search_run(arguments: argparse.Namespace, query: Query) -> list[Result]:
-    from vsemb.errors import invalid_argument
-    from vsemb.runs.run import Run
-    from vsemb.runs.searching import search_run
-
-    if arguments.index_run is not None:
-        raise invalid_argument("run", arguments.index_run, f"none, since {arguments.run} is no index")
-    opened = Run.open(arguments.run, "retrieval")
-    apply_options(arguments, opened, "run")
-    return search_run(
-        opened,
-        opened.open_data(arguments.data),
-        query,
-        split=arguments.split or "all",
-        captions=arguments.captions,
-        report=say,
-        **picked(arguments, *_OPTIONS),
-    )
+def _search(arguments: argparse.Namespace) -> int:
+    several = {name: tuple(getattr(arguments, name)) for name in ("minus", "plus", "compose", "abstract")}
+    _check_options(arguments)
+    typed = not (arguments.text or arguments.image or arguments.compose or arguments.abstract)
+    queries = _typed(several) if typed else iter([Query(arguments.text, arguments.image, **several)])
+    if typed and not sys.stdin.isatty():
+        # Before the model is loaded.
+        first = next(queries, None)
+        if first is None:
+            raise invalid_argument("query", None, "a text or an image (--image), or a line of standard input")
+        queries = itertools.chain([first], queries)
+    found, failed = [], 0
+    with _opened(arguments) as search:
+        for query in queries:
+            try:
+                found.append(_answer(arguments, search, query))
+            except VsembError as error:
+                if not typed:
+                    raise
+                say(f"vsemb search: {one_line(error)}")
+                failed = 1
+    save_json(arguments, found if typed else found[0])
+    return failed
 
 
-def _search_index(arguments: argparse.Namespace, query: Query) -> list[Result]:
-    from vsemb.errors import invalid_argument
-    from vsemb.runs.indexing import open_indexed
-    from vsemb.runs.searching import search_run
+def _typed(several: dict[str, tuple[str, ...]]) -> Iterator[Query]:
+    """Yields the queries that are typed at a prompt, or the lines of standard input."""
+    at_terminal = sys.stdin.isatty()
+    if at_terminal:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  Arrow keys and a history.
+        say("Type a query, or Ctrl-D to end.")
+    while True:
+        try:
+            line = input("query> ") if at_terminal else sys.stdin.readline()
+        except EOFError:
+            print()
+            return
+        if not at_terminal and not line:
+            return
+        if line.strip():
+            if not at_terminal:
+                print(f"query: {line.strip()}")
+            yield Query(line.strip(), **several)
 
-    index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
-    with closing(index):
-        apply_options(arguments, opened, "run")
-        holds = f"{index.source.kind}s of {', '.join(index.source.splits)}"
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Checks everything that needs no TensorFlow, which takes seconds to load.
+
+    Raises:
+        VsembError: naming the option.
+    """
+    check_counts(**picked(arguments, "k", "resort", "candidates"))
+    if arguments.out is not None:
+        check_picture_path(arguments.out)
+    path, kind = Path(arguments.run), kind_of(arguments.run)
+    if kind == "index":
+        source = read_json(path / "manifest.json").get("source", {})
+        holds = f"{source.get('kind')}s of {', '.join(source.get('splits', ()))}"
         for name, value in (("split", arguments.split), ("captions", arguments.captions or None)):
             if value is not None:
                 fix = "Search the run, or make an index of what is wanted."
                 raise invalid_argument(name, value, f"none, since the index holds {holds}", fix)
-        return search_run(opened, dataset, query, index=index, report=say, **picked(arguments, *_OPTIONS))
+    elif kind != "run":
+        raise DataError(f"{path} must be a run directory or an index; it is {f'a {kind}' if kind else 'neither'}.")
+    elif arguments.index_run is not None:
+        raise invalid_argument("run", arguments.index_run, f"none, since {path} is no index")
+    if arguments.data is not None:
+        splits = read_manifest(Path(arguments.data))["splits"]
+        if arguments.split not in (None, "all", *splits):
+            raise unknown_name("split", arguments.split, [*splits, "all"])
+
+
+@contextlib.contextmanager
+def _opened(arguments: argparse.Namespace) -> Iterator[Search]:
+    from vsemb.runs.indexing import open_indexed
+    from vsemb.runs.run import Run
+    from vsemb.runs.searching import Search
+
+    with contextlib.ExitStack() as stack:
+        if kind_of(arguments.run) == "index":
+            index, opened, dataset = open_indexed(arguments.run, arguments.index_run, arguments.data)
+            stack.callback(index.close)
+            options: dict[str, Any] = {"index": index}
+        else:
+            opened = Run.open(arguments.run, "retrieval")
+            dataset = opened.open_data(arguments.data)
+            options = {"split": arguments.split or "all", "captions": arguments.captions}
+        apply_options(arguments, opened, "run")
+        yield stack.enter_context(Search(opened, dataset, report=say, **options))
+
+
+def _answer(arguments: argparse.Namespace, search: Search, query: Query) -> dict[str, Any]:
+    """Prints the results of a query; returns them as values of JSON."""
+    results = search.find(query, **picked(arguments, "k", "resort", "keep_query", "candidates"))
+    captioned = any(result.item.caption for result in results)
+    header = ["rank", "score", "key" if captioned else "file", *["caption"] * captioned]
+    rows = [
+        [str(each.rank), f"{each.score:.3f}", search.shown(each.item), *[each.item.caption] * captioned]
+        for each in results
+    ]
+    print(table(header, rows, text=(2, 3)))
+    if arguments.out is not None:
+        save_picture(search.sheet(results), arguments.out)
+        print(f"\n{arguments.out}")
+    return {"query": dataclasses.asdict(query), "results": [result.to_json() for result in results]}

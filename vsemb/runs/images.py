@@ -1,9 +1,10 @@
-"""Embedding single images for search and classification: image files, or keys of a dataset's images."""
+"""Embedding of single images for search and classification: image files, or keys of a dataset's images."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +23,7 @@ def embed_image(
 
     Args:
         run: the run.
-        dataset: where keys are looked up, and by whose limit of size files are shrunk; None for neither.
+        dataset: the dataset that keys name, and whose limit of size holds for files; None for neither.
         encoders: the run's.
         image: the file's path, or the key.
 
@@ -45,16 +46,16 @@ def embed_image(
 
 
 def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) -> np.ndarray:
-    """Embeds the bytes of one image that no dataset has.
+    """Embeds the bytes of an image that is in no dataset.
 
     Args:
         run: the run.
         encoders: the run's.
         encoded: the bytes, as a dataset would store them.
-        name: what the image is called in an error.
+        name: name of the image in errors.
 
     Returns:
-        (dim,) float32; (regions, dim) for a run of several vectors an item.
+        (dim,) float32; (regions, dim) for a run of several vectors per item.
 
     Raises:
         DataError: if it cannot be embedded.
@@ -64,7 +65,7 @@ def embed_new_image(run: Run, encoders: ServedModel, encoded: bytes, name: str) 
 
 
 def find_key(dataset: Dataset | None, image: str) -> tuple[Split, int] | None:
-    """Returns the split and row of the image of a dataset that has a key; None where there is none, or a file."""
+    """Returns split and row of the image with a key; None for an unknown key or an image file."""
     if dataset is None or os.path.isfile(image):
         return None
     splits = (dataset.split(name) for name in dataset.splits)
@@ -76,10 +77,10 @@ def read_image_file(image: str, dataset: Dataset | None) -> StoredImage:
 
     Args:
         image: the file's path.
-        dataset: the one by whose limit of size it is shrunk; None for none.
+        dataset: the dataset whose limit of size holds; None for no limit.
 
     Raises:
-        DataError: if it cannot be read or is no image.
+        DataError: if it cannot be read or is not an image.
     """
     try:
         data = Path(image).read_bytes()
@@ -96,11 +97,11 @@ def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> S
 
     Args:
         data: the bytes of its file.
-        dataset: the one by whose limit of size it is shrunk; None for none.
-        what: what it is called in an error.
+        dataset: the dataset whose limit of size holds; None for no limit.
+        what: name of the image in errors.
 
     Raises:
-        DataError: if it is no image.
+        DataError: if it is not an image.
     """
     limit = None if dataset is None else dataset.manifest.get("writing", {}).get("max_side")
     try:
@@ -110,27 +111,36 @@ def stored_image(data: bytes, dataset: Dataset | None, what: str = "image") -> S
 
 
 def embed_image_bytes(encoders: ServedModel, encoded: tf.Tensor, names: list[str], **further: np.ndarray) -> np.ndarray:
-    """Embeds image bytes, all of which must decode.
+    """Embeds image bytes; all must decode.
 
     Args:
         encoders: the run's.
         encoded: string (n,).
         names: n names, for the error.
-        **further: (n, ...), what the encoders take beside the bytes, see `ImageTower.further_inputs`.
+        **further: (n, ...), further inputs of the encoders, see `ImageTower.further_inputs`.
 
     Returns:
-        (n, dim) float32; (n, regions, dim) for a run of several vectors an item.
+        (n, dim) float32; (n, regions, dim) for a run of several vectors per item.
 
     Raises:
         DataError: if the run has no image encoder, or an image does not decode.
     """
-    if encoders.encode_image is None:
-        raise DataError(
-            "The run was trained on precomputed features, so it cannot embed images; give the key of an "
-            "image of a dataset that has the same features."
-        )
-    outputs = encoders.encode_image(image_bytes=encoded, **further)
+    outputs = image_encoder(encoders)(image_bytes=encoded, **further)
     valid = outputs["valid"].numpy()
     if not valid.all():
         raise DataError(f"The image {names[int(np.argmin(valid))]!r} does not decode as JPEG or PNG.")
     return outputs["embedding"].numpy()
+
+
+def image_encoder(encoders: ServedModel) -> Any:
+    """Returns the function from image bytes to `embedding` and `valid`.
+
+    Raises:
+        DataError: if the run has none.
+    """
+    if encoders.encode_image is None:
+        raise DataError(
+            "The run was trained on precomputed features, so it cannot embed images. Give the key of an image of a "
+            "dataset with the same features, or train on features of a named backbone: vsemb features DATA"
+        )
+    return encoders.encode_image

@@ -1,4 +1,4 @@
-"""Embedding a dataset with a run, into an index for search."""
+"""Embedding a dataset or image files with a run, into an index for search."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
 from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
+from vsemb.runs.embedding import discard_work, embed_files
 from vsemb.runs.images import embed_image_bytes
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
@@ -35,18 +36,20 @@ from vsemb.searching import (
 from vsemb.searching.comparison import Compared, compare
 
 ALL = "all"
+#: In an index of image files, the name of their only split.
+FILES = "files"
 _TEXTS, _IMAGES, _COMPARED_WITH = 4096, 64, 1000
 
 
 def split_names(dataset: Dataset, split: str) -> tuple[str, ...]:
-    """Returns the splits that `split` names: itself, or with `all` every one that has images."""
+    """Returns the names of splits that `split` stands for: itself, or with `all` all of them."""
     if split != ALL or ALL in dataset.splits:
         return (dataset.split(split).name,)
     return tuple(dataset.splits)
 
 
 def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Item]:
-    """Lists what the rows of an index stand for, in their order."""
+    """Lists the items of an index, in the order of its rows."""
     items = []
     for name in names:
         for entry in dataset.split(name).entries:
@@ -59,7 +62,7 @@ def index_items(dataset: Dataset, names: tuple[str, ...], kind: str) -> list[Ite
 
 
 def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSource:
-    """Returns what an index of this run over these splits is made from."""
+    """Returns the source of an index of this run over these splits."""
     return IndexSource(
         run=run.fingerprint,
         dataset=_content(run, dataset, kind),
@@ -70,7 +73,7 @@ def index_source(run: Run, dataset: Dataset, split: str, kind: str) -> IndexSour
 
 
 def _content(run: Run, dataset: Dataset, kind: str) -> str:
-    """Returns a fingerprint of what is embedded, which annotations that captions are read with are a part of."""
+    """Returns the fingerprint of what is embedded: the dataset, and for captions also their annotations."""
     annotated = run.recipe.text.tokenizer.describe(dataset) if kind == "text" else {}
     parts = [dataset.fingerprint, *map(str, annotated.values())]
     return sha256_bytes(" ".join(parts).encode()) if annotated else dataset.fingerprint
@@ -82,15 +85,15 @@ def index_directory(run: Run, dataset: Dataset, split: str, kind: str) -> Path:
 
 
 def require_single_vector(run: Run, what: str, instead: str) -> None:
-    """Refuses a run that embeds an image and a sentence as several vectors each.
+    """Check that a run embeds an image and a sentence as one vector each.
 
     Args:
         run: the run.
-        what: what was asked for, the beginning of the error.
-        instead: what to do, a sentence of its own.
+        what: the feature that was asked for, the beginning of the error.
+        instead: the fix, a sentence.
 
     Raises:
-        DataError: if it does.
+        DataError: for a run with several vectors per item.
 
     Example:
 
@@ -98,16 +101,16 @@ def require_single_vector(run: Run, what: str, instead: str) -> None:
     """
     if run.recipe.similarity.multi_vector:
         raise DataError(
-            f"{what} needs one vector an image and a sentence, and {run.path} (recipe {run.recipe.name!r}) "
+            f"{what} needs one vector per image and sentence; {run.path} (recipe {run.recipe.name!r}) "
             f"embeds them as sets of vectors. {instead}"
         )
 
 
 def check_indexable(run: Run) -> None:
-    """Refuses a run of which there is no index.
+    """Check that a run can have an index.
 
     Raises:
-        DataError: if it has several vectors an item.
+        DataError: if it has several vectors per item.
     """
     require_single_vector(run, "An index", "`vsemb search` scores all items without an index.")
 
@@ -124,20 +127,20 @@ def build_index(
 ) -> SearchIndex:
     """Embeds the images or captions of a dataset and writes their index.
 
-    Images of a run on cached features come from the dataset's cache where it has them, and are decoded
-    and sent through the backbone otherwise.
+    A run on cached features reads them from the dataset where it has them; otherwise images are decoded and embedded
+    by the backbone.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: its name, or `all`.
         kind: `image` or `text`.
-        encoders: the run's, where they are at hand.
+        encoders: those of the run; None builds them.
         out: the index's directory; None for its place in the run, see `index_directory`.
         settings: how it is stored and searched; None for exactly, as float32.
 
     Raises:
-        VsembError: if run and dataset do not fit, the run has several vectors an item, an image does not decode,
+        VsembError: if run and dataset do not fit, the run has several vectors per item, an image does not decode,
             the backend is not installed, or the file system refuses.
 
     Example:
@@ -151,15 +154,67 @@ def build_index(
     embed = _embed_images if kind == "image" else _embed_captions
     embedded = [block for name in source.splits for block in embed(run, dataset, dataset.split(name), encoders)]
     items = index_items(dataset, source.splits, kind)
+    recorded = {"data": str(dataset.path.resolve())}
+    return _write(run, directory, np.concatenate(embedded), items, source, settings, recorded)
+
+
+def index_files(
+    run: Run, files: Sequence[str], out: str | os.PathLike[str], settings: IndexSettings | None = None
+) -> tuple[SearchIndex, dict[str, str]]:
+    """Embeds image files without captions and writes their index; an interrupted call continues.
+
+    Args:
+        run: the run.
+        files: paths of images of any format that a dataset takes.
+        out: the index's directory.
+        settings: how it is stored and searched; None for exactly, as float32.
+
+    Returns:
+        index: the index; the keys of its items are the files.
+        skipped: file that cannot be read or decoded -> reason.
+
+    Raises:
+        VsembError: if the run has several vectors per item or embeds no images, no image can be read, the backend is
+            not installed, or the file system refuses.
+
+    Example:
+
+        index, skipped = index_files(Run.open("runs/vsepp"), image_files(["photos"]), "indexes/photos")
+    """
+    check_indexable(run)
+    check_index_directory(out, settings)
+    embedded = embed_files(run, files, out)
+    items = [Item(row, name, FILES, name, "") for row, name in enumerate(embedded.names)]
+    source = IndexSource(run.fingerprint, embedded.fingerprint, (FILES,), "image", run.recipe.similarity.to_json())
+    index = _write(run, Path(out), embedded.embeddings, items, source, settings, {"folder": os.getcwd()})
+    discard_work(out)
+    return index, embedded.skipped
+
+
+def indexed_file(index: SearchIndex, key: str) -> Path | None:
+    """Returns the file of an item of an index of image files; None for an index of a dataset."""
+    folder = index.recorded.get("folder")
+    return None if folder is None else Path(folder) / key
+
+
+def _write(
+    run: Run,
+    directory: Path,
+    embeddings: np.ndarray,
+    items: list[Item],
+    source: IndexSource,
+    settings: IndexSettings | None,
+    recorded: dict[str, str],
+) -> SearchIndex:
     return write_index(
         directory,
-        np.concatenate(embedded),
+        embeddings,
         np.array([item.id for item in items], np.int64),
         [item.key for item in items],
         source,
         items=items,
         settings=settings,
-        recorded={"run": str(run.path.resolve()), "data": str(dataset.path.resolve())},
+        recorded={"run": str(run.path.resolve()), **recorded},
     )
 
 
@@ -168,19 +223,19 @@ def open_indexed(
     run: str | os.PathLike[str] | None = None,
     data: str | os.PathLike[str] | None = None,
 ) -> tuple[SearchIndex, Run, Dataset | None]:
-    """Opens an index with the run that made it, and with its dataset where that is still there.
+    """Open an index with its run, and with its dataset if that is still there.
 
     Args:
         directory: the index's.
-        run: the run's directory; None for where it was.
-        data: the dataset's directory; None for where it was.
+        run: directory of the run; None for the recorded one.
+        data: directory of the dataset; None for the recorded one.
 
     Returns:
         The index, the run, and the dataset or None. The dataset is not needed to search.
 
     Raises:
-        StaleIndexError: if run or dataset are others than the index was made from.
-        DataError: if the index is damaged, or the run is no longer where it was.
+        StaleIndexError: if run or dataset are not those of the index.
+        DataError: if the index is damaged, or the run is not at its recorded place.
 
     Example:
 
@@ -200,8 +255,10 @@ def open_indexed(
 
 
 def _dataset_of(index: SearchIndex, run: Run, data: str | os.PathLike[str] | None) -> Dataset | None:
+    if data is None and "data" not in index.recorded:
+        return None
     try:
-        dataset = Dataset.open(index.recorded.get("data", "") if data is None else data)
+        dataset = Dataset.open(index.recorded["data"] if data is None else data)
         content = _content(run, dataset, index.source.kind)
     except VsembError:
         if data is None:
@@ -226,17 +283,17 @@ def open_index(
     encoders: ServedModel | None = None,
     report: Callable[[str], None] = print,
 ) -> SearchIndex:
-    """Opens the index of a run over a dataset; builds it where it is missing or stale, and says so.
+    """Open the index of a run over a dataset; a missing or stale one is built and reported.
 
-    One that is built anew is stored and searched as it was.
+    A stale index is rebuilt with its own settings.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: its name, or `all`.
         kind: `image` or `text`.
-        encoders: the run's, where they are at hand.
-        report: called with a line worth showing.
+        encoders: those of the run; None builds them.
+        report: called with lines of progress.
 
     Raises:
         VsembError: as `build_index`, or if the index is damaged.
@@ -263,7 +320,7 @@ def measure_candidates(
     k: int = 10,
     queries: int = 500,
 ) -> dict[int, float]:
-    """Measures approximate search in an index, with captions of the dataset as queries.
+    """Measure approximate search in an index, with captions of the dataset as queries.
 
     Args:
         run: the run.
@@ -277,7 +334,7 @@ def measure_candidates(
         number of candidates -> share of the exact k best that is found, see `candidate_recall`.
 
     Raises:
-        InvalidArgumentError: for numbers below k, or a run with which candidates are of no use.
+        InvalidArgumentError: for numbers below k, or a run without candidates.
     """
     for count in candidates:
         check_candidates(count, k, index.source.scored_by, approximate=index.backend is not None)
@@ -286,7 +343,7 @@ def measure_candidates(
 
 
 def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator[Compared]:
-    """Measures every backend and size of embeddings on an index, with 1,000 captions of its dataset as queries.
+    """Measure all backends and dtypes on an index, with 1,000 captions of its dataset as queries.
 
     Args:
         run: the run.
@@ -294,8 +351,8 @@ def compare_backends(run: Run, dataset: Dataset, index: SearchIndex) -> Iterator
         index: of the run, over the dataset.
 
     Yields:
-        A row for each of `COMPARED`, see `vsemb.searching.comparison.compare`. Among captions a caption finds itself,
-        so that retrieval is measured among images alone.
+        A row for each of `COMPARED`, see `vsemb.searching.comparison.compare`. Retrieval is measured on images only,
+        since among captions a caption finds itself.
 
     Raises:
         StaleIndexError: if the index was made with another run.
@@ -320,13 +377,13 @@ def _caption_queries(run: Run, dataset: Dataset, index: SearchIndex, queries: in
 
 
 def captions_read(run: Run, split: Split) -> list[str]:
-    """Returns a split's captions as `Run.encode` takes them, in their order.
+    """Returns a split's captions as inputs of `Run.encode`, in their order.
 
     Raises:
-        DataError: if the run reads no captions, or the dataset lacks what it reads them with.
+        DataError: if the run reads class names, or the dataset lacks annotations that it needs.
     """
     if not run.recipe.text.tokenizer.per_caption:
-        raise DataError(f"{run.path} reads the names of classes and no captions.")
+        raise DataError(f"{run.path} must be a run that reads captions; it reads class names.")
     return run.texts_of(split)[0]
 
 

@@ -1,4 +1,4 @@
-"""Pictures as files, boxes in pixels, crops, thumbnails, text that any font draws, and sheets of crops."""
+"""Pictures as files, boxes in pixels, crops, thumbnails, drawable text and contact sheets."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
 
-from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
 
-#: The most crops of a sheet, so that it stays a picture that other programs open.
+if TYPE_CHECKING:
+    from vsemb.data.store import Split
+
+#: The most pictures of a contact sheet, so that image viewers open it.
 MOST_TILES = 400
 #: Colours of the ground and of text.
 PAPER, INK = "#faf7f0", "#2b2926"
@@ -33,7 +35,7 @@ Font: TypeAlias = "ImageFont.FreeTypeFont | ImageFont.ImageFont"
 
 
 def check_picture_path(path: str | os.PathLike[str]) -> str:
-    """Returns the format that the ending of a picture's name asks for, `"PNG"` or `"JPEG"`.
+    """Returns the format of a picture by the ending of its name, `"PNG"` or `"JPEG"`.
 
     Raises:
         InvalidArgumentError: for another ending.
@@ -66,8 +68,8 @@ def read_picture(encoded: bytes, name: str, side: int | None = None) -> Image.Im
 
     Args:
         encoded: JPEG or PNG bytes.
-        name: what the image is called in an error.
-        side: the side in pixels that it is shrunk to later, for which a fraction of a JPEG is decoded; None for all.
+        name: name of the image in errors.
+        side: side in pixels that it will be shrunk to, for which large JPEGs are decoded smaller; None decodes all.
 
     Raises:
         DataError: if it is damaged.
@@ -120,7 +122,7 @@ def scaled_to(image: Image.Image, side: int) -> Image.Image:
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Returns how many decimals show the largest of some values with three digits, 4 at most.
+    """Returns the number of decimals, 4 at most, that show the largest value with three digits.
 
     Example:
 
@@ -132,14 +134,14 @@ def decimals(values: Iterable[float]) -> int:
 
 
 def drawable(text: str) -> str:
-    """Returns a text without accents, which Pillow's font lacks, and without what no font draws."""
+    """Returns a text without accents, which Pillow's font lacks, and without control characters."""
     letters = unicodedata.normalize("NFKD", text)
     letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return "".join(letter if letter.isprintable() else " " for letter in letters)
 
 
 def cut_text(text: str, font: Font, width: float) -> str:
-    """Returns as much of a text as fits a width, with an ellipsis where it was cut."""
+    """Returns a text cut to a width in pixels, with an ellipsis where it was cut."""
     text = drawable(text)
     if font.getlength(text) <= width:
         return text
@@ -148,11 +150,11 @@ def cut_text(text: str, font: Font, width: float) -> str:
 
 
 def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> Image.Image:
-    """Lays pictures out in rows, each with a line of text below it.
+    """Lays pictures out in rows, each with lines of text below it.
 
     Args:
-        tiles: pictures of any sizes, and their texts; beyond `MOST_TILES` they are left out.
-        side: of the square that each picture is brought to fit, in pixels.
+        tiles: pictures of any sizes, and their texts of one or more lines; beyond `MOST_TILES` they are left out.
+        side: side in pixels of the square that each picture is scaled to.
 
     Returns:
         RGB.
@@ -170,7 +172,7 @@ def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> 
     tiles = tiles[:MOST_TILES]
     gap, size = 8, max(10, side // 11)
     font = ImageFont.load_default(size=size)
-    below = 2 * size
+    below = size * (2 + max(text.count("\n") for _, text in tiles))
     columns = min(len(tiles), math.ceil(1.2 * math.sqrt(len(tiles))))
     rows = math.ceil(len(tiles) / columns)
     sheet = Image.new("RGB", (columns * (side + gap) + gap, rows * (side + below + gap) + gap), PAPER)
@@ -180,7 +182,10 @@ def contact_sheet(tiles: Sequence[tuple[Image.Image, str]], side: int = 160) -> 
         y = gap + number // columns * (side + below + gap)
         small = scaled_to(picture, side)
         sheet.paste(small, (x + (side - small.width) // 2, y + (side - small.height) // 2))
-        pen.text((x + side // 2, y + side + 2), cut_text(text, font, side), INK, font, "ma")
+        for line, words in enumerate(text.split("\n")):
+            pen.text(
+                (x + side // 2, y + side + 2 + line * round(1.2 * size)), cut_text(words, font, side), INK, font, "ma"
+            )
     return sheet
 
 
@@ -199,7 +204,7 @@ def square_thumbnail(split: Split, row: int, side: int) -> Image.Image:
 
 
 def text_tile(text: str, side: int) -> Image.Image:
-    """Returns a square of `side` pixels with as much of a text as fits on it.
+    """Returns a square of `side` pixels with a text, cut to fit.
 
     Example:
 

@@ -1,14 +1,14 @@
 """A run's words, sentences and images for TensorBoard's embedding projector.
 
     <directory>/
-      projector_config.pbtxt      which tensors there are
-      NAME.tsv                    vectors, one a line
-      NAME.metadata.tsv           what each of them stands for, one a line, with a header
-      NAME.sprite.jpg             their thumbnails, row by row in one sheet
+      projector_config.pbtxt      the list of tensors
+      NAME.tsv                    one vector per line
+      NAME.metadata.tsv           one label per line, with a header
+      NAME.sprite.jpg             thumbnails, row by row in one sheet
       events.out.tfevents.…       a line of text
 
-A directory without an event file is no run to TensorBoard, and invisible. Vectors are written as text:
-TensorBoard takes a file for binary only where reading it as text fails, which a binary file may not do.
+TensorBoard does not show a directory without an event file. Vectors are written as text, since TensorBoard reads a
+file as binary only if reading it as text fails.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PROJECTOR = "projector"
 MAX_SHEET = 8192
 #: Largest and smallest side of a thumbnail in pixels.
 MAX_SIDE, MIN_SIDE = 96, 64
-#: So many thumbnails of the smallest side fit.
+#: The most thumbnails of the smallest side that fit a sheet.
 MAX_POINTS = (MAX_SHEET // MIN_SIDE) ** 2
 
 CONFIG = "projector_config.pbtxt"
 _QUALITY = 88
 _EVENTS = "events.out.tfevents."
-# Those that Python and JavaScript take for the end of a line, and NUL.
+# Line ends in Python and JavaScript, tabs and NUL.
 _SEPARATORS = re.compile(r"[\t-\r\x00\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -62,11 +62,11 @@ def project_run(
     words: int = 500,
     seed: int = 0,
 ) -> tuple[Path, dict[str, tuple[int, int]]]:
-    """Writes the projector's folder for a split.
+    """Write the projector's folder for a split.
 
-    There is a tensor for each of three kinds, and one, `everything`, with images and sentences together.
-    Words are embedded as sentences of one word, and so lie in the same space; they are the most frequent
-    of the split's captions that the run knows. A run that reads the names of classes has no words.
+    The tensors are `images`, `sentences`, `words`, and `everything` with images and sentences together. Words are the
+    most frequent ones of the split's captions in the run's vocabulary, embedded as sentences of one word. A run on
+    class names has no words.
 
     Args:
         run: the run.
@@ -74,25 +74,25 @@ def project_run(
         split: name of the split.
         out: the directory; None for `projector` inside the run.
         images: images, drawn at random; fewer where the split has fewer, 0 for none.
-        sentences: sentences of these images (of drawn images, where there are none), one an image in
-            turns; 0 for none.
+        sentences: sentences of these images, or of drawn images where `images` is 0, taken from the images in turn; 0
+            for none.
         words: words; 0 for none.
-        seed: of the draw, >= 0.
+        seed: random seed, >= 0.
 
     Returns:
         path: the directory.
         shapes: name of a tensor -> its shape.
 
     Raises:
-        InvalidArgumentError: for a number out of range, or nothing to show.
-        DataError: if run and dataset do not fit, the run has several vectors an item, `out` holds something else,
+        InvalidArgumentError: for a number out of range, or all numbers 0.
+        DataError: if run and dataset do not fit, the run has several vectors per item, `out` holds something else,
             or the file system refuses.
 
     Example:
 
         project_run(Run.open("runs/vsepp"), Dataset.open("data/flickr8k"), "val", images=500)
     """
-    require_single_vector(run, "The projector", "`vsemb report` shows what its words describe.")
+    require_single_vector(run, "The projector", "Use `vsemb report`.")
     for name, value in (("images", images), ("sentences", sentences), ("words", words)):
         if not 0 <= value <= MAX_POINTS:
             raise invalid_argument(name, value, f"an integer from 0 to {MAX_POINTS}")
@@ -151,8 +151,8 @@ def _columns(part: Split, rows: Sequence[int] | np.ndarray) -> dict[str, Sequenc
 
 
 def _everything(pictured: ProjectorTensor, said: ProjectorTensor) -> ProjectorTensor:
-    """Images and sentences in one tensor, so that an image is seen beside its sentences."""
-    # A sheet holds so many; images come first.
+    """Joins images and sentences in one tensor."""
+    # Images come first where a sheet has no room for all.
     images = len(pictured.embeddings)
     kept = min(len(said.embeddings), MAX_POINTS - images)
     thumbnails = None
@@ -185,13 +185,13 @@ def _words(run: Run, part: Split, count: int) -> list[ProjectorTensor]:
 
 @dataclass(frozen=True, eq=False)
 class ProjectorTensor:
-    """Vectors and what they stand for.
+    """A tensor of the projector: vectors, labels and thumbnails.
 
     Attributes:
         name: lower-case letters, digits and hyphens.
         embeddings: (n, dim) float32, finite.
         columns: name of a column -> n values; the first column labels the points.
-        thumbnails: n images, all of one size, or None for points.
+        thumbnails: n images of one size; None shows points.
     """
 
     name: str
@@ -201,11 +201,14 @@ class ProjectorTensor:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.embeddings).all():
-            raise DataError(f"The embeddings of {self.name!r} hold NaN or infinity; nothing was written.")
+            raise DataError(f"The embeddings of {self.name!r} must be finite; they hold NaN or infinity.")
 
 
 def thumbnail_side(count: int) -> int:
-    """Returns the side in pixels with which so many thumbnails, `MAX_POINTS` at most, fit a sprite sheet.
+    """Returns the side in pixels of thumbnails that fit a sprite sheet.
+
+    Args:
+        count: number of thumbnails, at most `MAX_POINTS`.
 
     Example:
 
@@ -216,10 +219,10 @@ def thumbnail_side(count: int) -> int:
 
 
 def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
-    """Puts thumbnails of one size into a sheet, row by row, with as many places in a row as rows."""
+    """Joins thumbnails of one size in a square sheet, row by row."""
     width, height = thumbnails[0].size
     columns = _sheet_columns(len(thumbnails))
-    # Square, even where rows stay empty: TensorBoard 2.20 takes the number of rows for that of columns.
+    # Square, even with empty rows: TensorBoard 2.20 computes positions from the number of rows.
     sheet = Image.new("RGB", (columns * width, columns * height))
     for place, image in enumerate(thumbnails):
         sheet.paste(image, (place % columns * width, place // columns * height))
@@ -227,10 +230,10 @@ def sprite_sheet(thumbnails: Sequence[Image.Image]) -> Image.Image:
 
 
 def check_projector_directory(out: str | os.PathLike[str]) -> None:
-    """Refuses a directory that holds something else than what `write_projector` writes.
+    """Check that a directory may be replaced by `write_projector`.
 
     Raises:
-        DataError: if it does.
+        DataError: if it holds other files.
     """
     out = Path(out)
     entries = list(out.iterdir()) if out.is_dir() else [out] if out.exists() else []
@@ -239,22 +242,22 @@ def check_projector_directory(out: str | os.PathLike[str]) -> None:
         for entry in entries
     )
     if entries and not ours:
-        raise DataError(f"{out} exists and is no folder of the projector. Choose another --out.")
+        raise DataError(f"{out} must be a projector's folder or not exist; it holds other files. Choose another --out.")
 
 
 def write_projector(out: str | os.PathLike[str], tensors: Sequence[ProjectorTensor], title: str = "embeddings") -> Path:
-    """Writes the folder, whole or not at all; an earlier one of the projector is replaced.
+    """Write the folder atomically; an earlier folder of the projector is replaced.
 
     Args:
         out: the directory.
-        tensors: the first is shown first; their names are distinct.
-        title: what the vectors are, shown among TensorBoard's texts.
+        tensors: tensors with distinct names; TensorBoard opens the first.
+        title: shown among TensorBoard's texts.
 
     Returns:
         The directory.
 
     Raises:
-        DataError: if `out` holds something else, or the file system refuses.
+        DataError: if `out` holds other files, or the file system refuses.
 
     Example:
 
@@ -293,7 +296,7 @@ def _sheet_columns(count: int) -> int:
 
 
 def _metadata(columns: Mapping[str, Sequence[object]]) -> str:
-    """Returns the lines; a single column has no header, since TensorBoard would take it for a value."""
+    """Returns the lines; a single column has no header, which TensorBoard would show as a value."""
     lines = [list(columns)] if len(columns) > 1 else []
     lines += [[str(value) for value in row] for row in zip(*columns.values(), strict=True)]
     return "".join("\t".join(_SEPARATORS.sub(" ", cell) for cell in line) + "\n" for line in lines)

@@ -1,94 +1,52 @@
-"""Searching a dataset, or an index by itself: queries, their embeddings, and the items nearest to them."""
+"""Search in a dataset or an index: embeddings of queries, and the items nearest to them."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from vsemb import registry
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.exporting import ServedModel
 from vsemb.files import sha256_bytes
-from vsemb.runs.images import embed_image, find_key
-from vsemb.runs.indexing import ALL, index_directory, open_index, split_names
+from vsemb.runs.images import embed_image, find_key, read_image_file
+from vsemb.runs.indexing import ALL, index_directory, indexed_file, open_index, split_names
+from vsemb.runs.inputs import IMAGE_SUFFIXES, Query, check_counts
+from vsemb.runs.pictures import MOST_TILES, contact_sheet, decimals, read_picture
 from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
 _UNKNOWN = 1
+# Of a picture of a contact sheet, in pixels.
+_SIDE = 200
 _OPERATIONS = {"compose": compose, "abstract": abstract}
-# What ends so is no text, even where there is no such file.
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
-
-
-@dataclass(frozen=True)
-class Query:
-    """What is looked for: a text, an image or several at once, and words taken away from it and added.
-
-    Attributes:
-        text: a sentence.
-        image: path of an image file, or the key of an image of the dataset.
-        minus: words (or phrases) whose embeddings are subtracted.
-        plus: words (or phrases) whose embeddings are added.
-        compose: two or more of which all is wanted, each a text, the path of an image file or the key of
-            an image of the dataset.
-        abstract: two or more of which what they have in common is wanted.
-
-    Raises:
-        InvalidArgumentError: unless there is exactly one of text, image, compose and abstract.
-    """
-
-    text: str | None = None
-    image: str | None = None
-    minus: tuple[str, ...] = ()
-    plus: tuple[str, ...] = ()
-    compose: tuple[str, ...] = ()
-    abstract: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        given = self._given
-        if len(given) != 1:
-            allowed = "one of a text or an image (--image), --compose and --abstract"
-            raise invalid_argument("query", given or None, allowed)
-        name, values = self.operands
-        if name in _OPERATIONS and len(values) == 1:
-            raise invalid_argument(name, values, "two or more texts or images")
-
-    @property
-    def _given(self) -> dict[str, Any]:
-        kinds = {name: getattr(self, name) for name in ("text", "image", "compose", "abstract")}
-        return {name: value for name, value in kinds.items() if value not in (None, ())}
-
-    @property
-    def operands(self) -> tuple[str, tuple[str, ...]]:
-        """The attribute that is given, and the texts or images in it."""
-        ((name, value),) = self._given.items()
-        return name, (value,) if isinstance(value, str) else tuple(value)
 
 
 class EmbeddedQuery:
     """A query as an embedding.
 
     Args:
-        run: what embeds it.
-        dataset: where keys of images are looked up; None for the index.
-        index: what will be searched, where it is open already.
-        query: what is looked for.
-        report: called with a line worth showing.
+        run: the run that embeds it.
+        dataset: the dataset whose images keys name; None for the index.
+        index: the index to be searched, if it is open.
+        query: the query.
+        report: called with warnings.
+        encoders: returns the encoders of the run, as `run_encoders`.
 
     Attributes:
-        vector: (dim,) float32; (items, dim) for a run of several vectors an item.
-        own: ids of the images that it is made of.
-        by_image: whether there are images in it.
-        encoders: the run's.
+        vector: (dim,) float32; (items, dim) for a run of several vectors per item.
+        own: ids of the images in the query.
+        by_image: whether the query has images.
+        encoders: the encoders of the run.
 
     Raises:
         VsembError: as `search_run`.
@@ -105,6 +63,7 @@ class EmbeddedQuery:
         index: SearchIndex | None,
         query: Query,
         report: Callable[[str], None],
+        encoders: Callable[..., ServedModel] = run_encoders,
     ) -> None:
         self.run, self.dataset, self.index, self.report = run, dataset, index, report
         similarity, (name, values) = run.recipe.similarity, query.operands
@@ -113,7 +72,7 @@ class EmbeddedQuery:
             raise invalid_argument(name, values, "a run whose similarity is 'order'", fix)
         are_images = [name == "image" or (name in _OPERATIONS and self._names_image(value)) for value in values]
         self.by_image = any(are_images)
-        self.encoders = run_encoders(run, images=self.by_image)
+        self.encoders = encoders(run, images=self.by_image)
         self.own: set[int] = set()
         vectors = [
             self._embed_image(value) if is_image else self._embed_text(value, "query" if name == "text" else name)
@@ -129,19 +88,26 @@ class EmbeddedQuery:
         return embed_text(self.encoders, self.run, text, name, self.report)
 
     def _names_image(self, value: str) -> bool:
-        if Path(value).suffix.lower() in _IMAGE_SUFFIXES or os.path.isfile(value):
+        if Path(value).suffix.lower() in IMAGE_SUFFIXES or os.path.isfile(value):
             return True
         return (self._row_of(value) if self.dataset is None else find_key(self.dataset, value)) is not None
 
     def _row_of(self, key: str) -> int | None:
         """Returns the row of an image in the index."""
-        if self.index is None or self.index.source.kind != "image" or key not in self.index.keys:
+        if self.index is None or self.index.source.kind != "image":
             return None
-        return self.index.keys.index(key)
+        keys = self.index.keys
+        if not os.path.isfile(key):
+            return keys.index(key) if key in keys else None
+        # An image file is not the item of that name, unless it is the item's own file.
+        if (folder := self.index.recorded.get("folder")) is None:
+            return None
+        paths = (os.path.abspath(os.path.join(folder, each)) for each in keys)
+        return next((row for row, path in enumerate(paths) if path == os.path.abspath(key)), None)
 
     def _embed_image(self, image: str) -> np.ndarray:
         row = self._row_of(image)
-        if self.index is not None and row is not None and self.dataset is None and not os.path.isfile(image):
+        if self.index is not None and row is not None and self.dataset is None:
             self.own.add(int(self.index.ids[row]))
             return self.index.embedding(row)
         vector, source = embed_image(self.run, self.dataset, self.encoders, image)
@@ -156,40 +122,40 @@ class EmbeddedQuery:
 
 
 def embed_text(encoders: ServedModel, run: Run, text: str, name: str, report: Callable[[str], None]) -> np.ndarray:
-    """Embeds a text that someone typed, and says which of it the run does not know.
+    """Embeds a text and reports unknown words.
 
     Args:
-        encoders: the run's.
+        encoders: the encoders of the run.
         run: the run.
         text: the text.
-        name: what it is called in an error.
-        report: called with a line about words that are not known.
+        name: name of the text in errors.
+        report: called with a line about unknown words.
 
     Returns:
-        (dim,) float32; (words, dim) for a run of several vectors an item.
+        (dim,) float32; (words, dim) for a run of several vectors per item.
 
     Raises:
-        InvalidArgumentError: if there is nothing in it that the run was trained with.
-        DataError: if it has to be parsed and the run knows no parser.
+        InvalidArgumentError: if no word of it is in the run's vocabulary.
+        DataError: if it has to be parsed and the run has no parser.
     """
     return encoders.encode_text(read_text(run, text, name, report))["embedding"].numpy()[0]
 
 
 def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> tf.Tensor:
-    """Reads a text that someone typed as the run takes it, and says which of it the run does not know.
+    """Reads a text as the run takes it, and reports unknown words.
 
     Args:
         run: the run.
         text: the text.
-        name: what it is called in an error.
-        report: called with a line about words that are not known.
+        name: name of the text in errors.
+        report: called with a line about unknown words.
 
     Returns:
-        string (1,), what `encode_text` takes.
+        string (1,), the input of `encode_text`.
 
     Raises:
-        InvalidArgumentError: if there is nothing in it that the run was trained with.
-        DataError: if it has to be parsed and the run knows no parser.
+        InvalidArgumentError: if no word of it is in the run's vocabulary.
+        DataError: if it has to be parsed and the run has no parser.
     """
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))
@@ -212,12 +178,12 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
 
 
 class Searchable(Protocol):
-    """Items that are searched: a `vsemb.searching.SearchIndex`, or what stands in its place.
+    """Items to search: a `vsemb.searching.SearchIndex`, or the items of a run without an index.
 
     Attributes:
-        source: what is searched.
-        items: what is found; None where that is not known.
-        ids: int64, of the image of each item.
+        source: run, dataset and splits.
+        items: keys and captions; None if unknown.
+        ids: int64, the image of each item.
     """
 
     @property
@@ -247,18 +213,18 @@ class Searchable(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k best items for each query, see `vsemb.searching.SearchIndex.search`."""
 
-    def resorted(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the order of items by how near they are to their mean."""
+    def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sorts items by their distance to their mean, see `vsemb.searching.resort_by_mean`."""
 
     def close(self) -> None:
-        """Frees what is held."""
+        """Frees memory and connections."""
 
 
 class Searcher:
-    """How the items of a dataset are searched with runs whose similarity accepts one form of embeddings.
+    """Search in a dataset with runs whose similarity accepts one form of embeddings.
 
-    This one is for one vector an item: it has an index in the run directory, made where it is missing or stale. A
-    system names a subclass in `vsemb.registry.System.searchers`.
+    This class is for one vector per item. Its index in the run directory is built if it is missing or stale. Systems
+    name subclasses in `vsemb.registry.System.searchers`.
 
     Class attributes:
         combines: whether embeddings can be added, subtracted and averaged.
@@ -270,19 +236,19 @@ class Searcher:
     def check(
         cls, run: Run, query: Query, index: Path, k: int, resort: int | None = None, candidates: int | None = None
     ) -> None:
-        """Refuses what cannot be asked, before any work.
+        """Checks a query before any work.
 
         Args:
             run: the run.
-            query: what is looked for.
-            index: where an index would lie.
+            query: the query.
+            index: directory of the index.
             k, resort, candidates: as `search_run`.
 
         Raises:
             InvalidArgumentError: naming the argument.
         """
         if candidates is not None and not index.exists():
-            # It would be built to score every item; refused before the work of embedding.
+            # The index would be exact, without candidates.
             check_candidates(candidates, max(k, resort or 0), run.recipe.similarity)
 
     @classmethod
@@ -304,9 +270,9 @@ class Searcher:
             dataset: the dataset.
             split: the split searched, or `all`.
             kind: `image` or `text`.
-            encoders: the run's, where they are at hand.
-            report: called with a line worth showing.
-            keep: bytes of embeddings that may stay in memory where they are not on disk.
+            encoders: the encoders of the run; None builds them.
+            report: called with lines of progress.
+            keep: bytes of embeddings to keep in memory if they are not on disk.
 
         Raises:
             VsembError: if run and dataset do not fit.
@@ -315,7 +281,7 @@ class Searcher:
 
 
 def searcher_of(run: Run) -> type[Searcher]:
-    """Returns how items are searched with a run."""
+    """Returns the class that searches with a run."""
     return registry.load(registry.entries("searchers")[run.recipe.similarity.accepts])
 
 
@@ -325,7 +291,7 @@ class Result:
 
     Attributes:
         rank: from 1.
-        score: the similarity, higher is better.
+        score: the similarity, higher is better; of re-sorted results, minus the distance to their mean.
         item: the image or caption found.
     """
 
@@ -339,86 +305,175 @@ class Result:
         return {"rank": self.rank, "score": self.score, **shown}
 
 
-def search_run(
-    run: Run,
-    dataset: Dataset | None,
-    query: Query,
-    *,
-    index: SearchIndex | None = None,
-    k: int = 10,
-    split: str = ALL,
-    captions: bool = False,
-    resort: int | None = None,
-    keep_query: bool = False,
-    candidates: int | None = None,
-    report: Callable[[str], None] = print,
-) -> list[Result]:
-    """Finds the images (or captions) of a dataset, or the items of an index, nearest to a query.
+class Search:
+    """A dataset or an index, opened once for any number of queries; a context manager.
 
-    The query goes through the same functions as in a SavedModel of the run. The index of a dataset is built on first
-    use; a run of several vectors an item has none, and scores all items each time. An image of the dataset that is the
-    query itself, by its key or its bytes, is left out.
-
-    With an order, the captions that a text finds say what the text says and perhaps more, and those that
-    an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
-    image in it counts as an image.
+    Queries are embedded by the functions of a SavedModel of the run. The index of a dataset is built on first use. A
+    run of several vectors per item has no index and scores all items for each query.
 
     Args:
         run: the run.
-        dataset: the dataset searched; with an index, that which was embedded, or None where it is not at hand: then
-            keys of images are looked up in the index, and image files are not compared with the items.
-        query: what is looked for.
-        index: an index that the run made, which is searched in place of the dataset.
-        k: results wanted.
-        split: the split of the dataset searched, or `all`.
-        captions: search captions of the dataset instead of images.
-        resort: re-sort the best so many by their distance to their mean (Kiros et al. 2014, section
-            3.2); those after them keep their places.
-        keep_query: whether the query's own image may be found.
-        candidates: score exactly only so many, see `SearchIndex.search`; None scores all, or as many as the
-            backend of the index does.
-        report: called with a line worth showing: unknown words, an index being built.
+        dataset: the dataset to search. With an index, its dataset or None; without it, keys of images are looked up in
+            the index, and the query image file may be among the results.
+        index: an index of the run, to search in place of the dataset.
+        split: split of the dataset to search, or `all`.
+        captions: whether captions of the dataset are searched instead of images.
+        report: called with lines of progress and warnings: unknown words, an index being built.
 
     Raises:
-        InvalidArgumentError: if no word of a text is known, a number is below 1, the run's space has no
-            composition and abstraction, candidates are of no use in it, or it has several
-            vectors an item, with which only one text or image can be looked for.
+        InvalidArgumentError: for neither dataset nor index, or an unknown split.
         StaleIndexError: if the index was made with another run.
-        DataError: if the image cannot be read or embedded, or run and dataset do not fit.
 
     Example:
 
-        query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
-        results = search_run(run, dataset, query, k=5, resort=20)
-
         index, run, dataset = open_indexed("indexes/flickr8k")
-        results = search_run(run, dataset, Query("a dog on a beach"), index=index)
+        with Search(run, dataset, index=index) as search:
+            results = search.find(Query("a dog on a beach"))
     """
-    for name, value in (("k", k), ("resort", resort)):
-        if value is not None and value < 1:
-            raise invalid_argument(name, value, "an integer >= 1")
-    items: Searchable
-    with contextlib.ExitStack() as opened:
+
+    def __init__(
+        self,
+        run: Run,
+        dataset: Dataset | None,
+        *,
+        index: SearchIndex | None = None,
+        split: str = ALL,
+        captions: bool = False,
+        report: Callable[[str], None] = print,
+    ) -> None:
         if index is not None:
             check_run(index, run)
-            asked, items = EmbeddedQuery(run, dataset, index, query, report), index
-        elif dataset is not None:
-            split_names(dataset, split)
-            kind, searcher = "text" if captions else "image", searcher_of(run)
-            searcher.check(run, query, index_directory(run, dataset, split, kind), k, resort, candidates)
-            asked = EmbeddedQuery(run, dataset, None, query, report)
-            encoders = asked.encoders if asked.by_image else None
-            items = searcher.open(run, dataset, split, kind, encoders=encoders, report=report)
-            opened.callback(items.close)
-        else:
+        elif dataset is None:
             raise invalid_argument("dataset", dataset, "a dataset where no index is given")
-        exclude: list[int] = []
+        else:
+            split_names(dataset, split)
+        self.run, self.dataset, self.index, self.report = run, dataset, index, report
+        self._split, self._kind = split, "text" if captions else "image"
+        self._items: Searchable | None = index
+        # Keyed by whether they embed images; their functions are traced once for all queries.
+        self._encoders: dict[bool, ServedModel] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._items is not None and self._items is not self.index:
+            self._items.close()
+
+    def find(
+        self,
+        query: Query,
+        *,
+        k: int = 10,
+        resort: int | None = None,
+        keep_query: bool = False,
+        candidates: int | None = None,
+    ) -> list[Result]:
+        """Finds the items nearest to a query; an image of the dataset that is the query itself is left out.
+
+        With an order, the captions that a text finds say what the text says and perhaps more, and those that
+        an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
+        image in it counts as an image.
+
+        Args:
+            query: the query.
+            k: number of results.
+            resort: re-sort the best so many, at least `k`, by their distance to their mean (Kiros et al. 2014, section
+                3.2).
+            keep_query: whether the query's own image may be found.
+            candidates: number of items to score exactly, see `SearchIndex.search`; None scores all, or the default
+                number of the index's backend.
+
+        Returns:
+            Results, the highest score first.
+
+        Raises:
+            InvalidArgumentError: if no word of a text is known, a number is below 1, or the run does not support
+                composition, candidates, or arithmetic.
+            DataError: if the image cannot be read or embedded, or run and dataset do not fit.
+
+        Example:
+
+            query = Query(image="blue_car.jpg", minus=("blue",), plus=("red",))
+            results = search.find(query, k=5, resort=20)
+        """
+        check_counts(k=k, resort=resort)
+        run, dataset = self.run, self.dataset
+        if self._items is None:
+            assert dataset is not None
+            where, searcher = index_directory(run, dataset, self._split, self._kind), searcher_of(run)
+            searcher.check(run, query, where, k, resort, candidates)
+        asked = EmbeddedQuery(run, dataset, self.index, query, self.report, self._opened_encoders)
+        if self._items is None:
+            assert dataset is not None
+            encoders = asked.encoders if asked.by_image else None
+            self._items = searcher.open(run, dataset, self._split, self._kind, encoders=encoders, report=self.report)
+        items, exclude = self._items, []
         if asked.own and items.source.kind == "image" and not keep_query:
             exclude = np.flatnonzero(np.isin(items.ids, list(asked.own))).tolist()
         query_kind = "image" if asked.by_image else "text"
         return nearest(
             items, asked.vector, k, query_kind=query_kind, exclude=exclude, resort=resort, candidates=candidates
         )
+
+    def _opened_encoders(self, run: Run, images: bool) -> ServedModel:
+        if images not in self._encoders:
+            self._encoders[images] = run_encoders(run, images=images)
+        return self._encoders[images]
+
+    def shown(self, item: Item) -> str:
+        """Returns the name of an item: its key, or the path of its file from the current directory."""
+        path = None if self.index is None else indexed_file(self.index, item.key)
+        return item.key if path is None or os.path.exists(item.key) else str(path)
+
+    def sheet(self, results: Sequence[Result]) -> Image.Image:
+        """Returns a contact sheet of the images found, with scores, names and captions.
+
+        Raises:
+            InvalidArgumentError: without a result.
+            DataError: if an image is damaged or gone, or its dataset is not at hand.
+        """
+        tiles, digits = [], decimals(result.score for result in results)
+        for result in results[:MOST_TILES]:
+            item = result.item
+            lines = [f"{result.score:.{digits}f}  {self.shown(item)}", *filter(None, [item.caption])]
+            tiles.append((read_picture(self._encoded(item), item.image_key, _SIDE), "\n".join(lines)))
+        return contact_sheet(tiles, _SIDE)
+
+    def _encoded(self, item: Item) -> bytes:
+        path = None if self.index is None else indexed_file(self.index, item.key)
+        if path is not None:
+            return read_image_file(str(path), None).encoded
+        if self.dataset is None:
+            raise DataError("--out needs the images of the index; its dataset is no longer there. Name it with --data.")
+        split = self.dataset.split(item.split)
+        return split.read_image(split.keys.index(item.image_key))
+
+
+def search_run(
+    run: Run,
+    dataset: Dataset | None,
+    query: Query,
+    *,
+    index: SearchIndex | None = None,
+    split: str = ALL,
+    captions: bool = False,
+    report: Callable[[str], None] = print,
+    **options: Any,
+) -> list[Result]:
+    """Searches a dataset or an index once, see `Search`.
+
+    Args:
+        run, dataset, index, split, captions, report: as `Search`.
+        query: the query.
+        **options: as `Search.find`.
+
+    Example:
+
+        results = search_run(run, dataset, Query(image="blue_car.jpg", minus=("blue",), plus=("red",)), k=5)
+    """
+    with Search(run, dataset, index=index, split=split, captions=captions, report=report) as search:
+        return search.find(query, **options)
 
 
 def nearest(
@@ -434,26 +489,25 @@ def nearest(
     """Finds the items of an index nearest to an embedding.
 
     Args:
-        index: the index, which says what its rows stand for, or what stands in its place.
-        vector: (dim,) float32; (items, dim) for several vectors an item.
-        k: results wanted.
-        query_kind: what the embedding is of, `"image"` or `"text"`.
-        exclude: rows never to return.
-        resort: as `search_run`.
-        candidates: as `search_run`.
+        index: the items to search.
+        vector: (dim,) float32; (items, dim) for several vectors per item.
+        k: number of results.
+        query_kind: `"image"` or `"text"`, the kind of the query.
+        exclude: rows to leave out.
+        resort: as `Search.find`.
+        candidates: as `Search.find`.
 
     Raises:
-        DataError: if the index does not say what its rows stand for.
+        DataError: if the index has no keys and captions of its items.
         InvalidArgumentError: as `SearchIndex.search`.
     """
     if index.items is None:
-        raise DataError("The index does not say what its rows stand for. Make it again with `vsemb index`.")
+        raise DataError("The index must name its items; it has no items.json. Make it again with `vsemb index`.")
     rows, scores = index.search(
         vector[None], max(k, resort or 0), exclude=exclude, query_kind=query_kind, candidates=candidates
     )
-    order = np.arange(rows.shape[1])
+    found, best = rows[0], scores[0]
     if resort is not None:
-        order[:resort] = index.resorted(rows[0, :resort])
-    return [
-        Result(rank, float(scores[0, place]), index.items[rows[0, place]]) for rank, place in enumerate(order[:k], 1)
-    ]
+        order, distances = index.resorted(found)
+        found, best = found[order], -distances
+    return [Result(rank, float(best[rank - 1]), index.items[row]) for rank, row in enumerate(found[:k], 1)]

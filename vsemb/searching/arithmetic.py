@@ -61,28 +61,30 @@ def combine(
     return np.asarray(normalize(target[None].astype(np.float32)), np.float32)[0]
 
 
-def resort_by_mean(embeddings: np.ndarray) -> np.ndarray:
-    """Sorts the best N results anew by their distance to their own mean.
+def resort_by_mean(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorts the best N results by their distance to their mean (Kiros et al. 2014, section 3.2).
 
-    A result that is far from what the others show is often there by chance; Kiros et al. re-sort the
-    results of their arithmetic so.
+    A result that is far from what the others show is often there by chance.
 
     Args:
         embeddings: (N, dim) of the N best results, best first.
 
     Returns:
-        (N,) int64, the order: the nearest to the mean first, ties as they were.
+        order: (N,) int64, the nearest to the mean first, ties as they were.
+        distances: (N,) float64, ascending.
 
     Example: the mean of 0, 10 and 5 is 5.
 
-    >>> resort_by_mean(np.array([[0.0], [10.0], [5.0]])).tolist()
-    [2, 0, 1]
+    >>> order, distances = resort_by_mean(np.array([[0.0], [10.0], [5.0]]))
+    >>> order.tolist(), distances.tolist()
+    ([2, 0, 1], [0.0, 5.0, 5.0])
     """
     embeddings = np.asarray(embeddings, np.float64)
     if not len(embeddings):
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros(0)
     distances = np.linalg.norm(embeddings - embeddings.mean(axis=0), axis=1)
-    return np.argsort(distances, kind="stable").astype(np.int64)
+    order = np.argsort(distances, kind="stable").astype(np.int64)
+    return order, distances[order]
 
 
 def compose(*embeddings: np.ndarray) -> np.ndarray:

@@ -208,8 +208,8 @@ class SearchIndex:
         """Returns the embedding of an item: (dim,) float32."""
         return np.array(self.embeddings[row], np.float32)
 
-    def resorted(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the order of items by how near they are to their mean, see `resort_by_mean`."""
+    def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sorts items by their distance to their mean, see `resort_by_mean`."""
         return resort_by_mean(self.embeddings[rows])
 
     def close(self) -> None:

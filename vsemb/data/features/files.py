@@ -125,6 +125,10 @@ class FeatureWriter:
         if time.monotonic() - self._committed_at > _COMMIT_SECONDS:
             self.commit()
 
+    def array(self, name: str) -> np.ndarray:
+        """Returns what was written so far: `features`, or an array beside them; rows not written yet are zeros."""
+        return self._arrays[name]
+
     def commit(self) -> None:
         """Makes sure that the rows written so far survive a crash."""
         for array in self._arrays.values():

@@ -202,7 +202,6 @@ ALIGN = Command(_align, _configure_align)
 def _configure_search(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--all-regions", action="store_true", help="let an image be found by several of its regions")
     parser.add_argument("--parts", action="store_true", help="leave whole images out")
-    parser.add_argument("--out", metavar="FILE", help="draw the regions, 400 at most: a .png or .jpg file")
 
 
 def _search(arguments: argparse.Namespace) -> None:
@@ -253,6 +252,7 @@ def _configure_norms(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-k", type=int, default=40, metavar="N", help="words per list, and regions (%(default)s)")
     rare = "leave rarer words of the split out (%(default)s)"
     parser.add_argument("--min-count", type=int, default=5, metavar="N", help=rare)
+    parser.add_argument("--out", metavar="FILE", help="contact sheet of the regions, .png or .jpg")
     _configure_search(parser)
 
 

@@ -111,7 +111,7 @@ class MultiVectorSearch(Searcher):
         features = source.finish(tf.constant(source.gather(np.array([row - starts[part]]))), None)
         return self._encode(features)[0].numpy()
 
-    def resorted(self, rows: np.ndarray) -> np.ndarray:
+    def resorted(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Refuses to: sets of vectors have no mean.
 
         Raises:

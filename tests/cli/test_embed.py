@@ -1,0 +1,51 @@
+"""`vsemb embed`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from vsemb.cli.__main__ import main
+
+
+def test_images_and_texts_become_files_of_vectors(tiny_pixel_run, scenes, tmp_path, capsys, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    monkeypatch.chdir(tmp_path)
+    split = scenes.split("val")
+    (tmp_path / "photos").mkdir()
+    for row in range(3):
+        (tmp_path / "photos" / f"{row}.png").write_bytes(split.read_image(row))
+    (tmp_path / "photos" / "torn.png").write_bytes(b"torn")
+    run, report = str(tiny_pixel_run.path), tmp_path / "report.json"
+    assert main(["embed", run, "--images", "photos", "--out", "images.npy", "--json", str(report)]) == 0
+    captured = capsys.readouterr()
+    assert "3 images" in captured.out and "photos/torn.png" in captured.err
+    vectors, names = np.load("images.npy"), json.loads((tmp_path / "images.json").read_text())
+    assert vectors.shape == (3, 16) and vectors.dtype == np.float32
+    assert names["images"] == [f"photos/{row}.png" for row in range(3)]
+    assert list(names["skipped"]) == list(json.loads(report.read_text())["skipped"]) == ["photos/torn.png"]
+    assert main(["embed", run, "--images", "photos", "--out", "images.parquet"]) == 0
+    table = parquet.read_table("images.parquet").to_pydict()
+    assert table["image"] == names["images"]
+    np.testing.assert_array_equal(np.array(table["embedding"], np.float32), vectors)
+    (tmp_path / "texts.txt").write_text("two shapes\na circle\n")
+    assert main(["embed", run, "--texts", "texts.txt", "--out", "lines.npy"]) == 0
+    assert main(["embed", run, "--texts", "two shapes", "a circle", "--out", "given.npy"]) == 0
+    np.testing.assert_array_equal(np.load("lines.npy"), np.load("given.npy"))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_mistakes_are_one_line(tiny_run, region_run, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "a.npy")]
+    (tmp_path / "empty.txt").touch()
+    for run, arguments, said in (
+        (tiny_run, ["--texts", "two", "--out", "a.csv"], ".npy or .parquet"),
+        (tiny_run, ["--images", str(tmp_path), *out], "has none"),
+        (tiny_run, ["--texts", str(tmp_path / "empty.txt"), *out], "at least one text"),
+        (region_run, ["--texts", "two", *out], "sets of vectors"),
+    ):
+        assert main(["embed", str(run.path), *arguments]) == 1
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1

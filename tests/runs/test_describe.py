@@ -1,0 +1,60 @@
+"""Pages about directories: what they say, and what damaged ones are answered with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from vsemb.errors import DataError
+from vsemb.runs.describe import describe
+from vsemb.runs.indexing import build_index
+
+
+def test_a_run(tiny_run):
+    found = describe(tiny_run.path)
+    assert found.kind == "run"
+    assert found.facts["recipe"] == "vsepp, variant paper (retrieval)"
+    assert found.facts["status"] == "finished, 2 of 2 epochs" and "scenes" in found.facts["dataset"]
+    best = f"recall sum {tiny_run.info['best_recall_sum']:.4g}"
+    assert best in found.facts["validation"] and "cosine" in found.facts["parts"]
+    assert found.next[0] == f"vsemb evaluate {tiny_run.path}"
+
+
+def test_an_unfinished_run(tiny_run, tmp_path):
+    path = shutil.copytree(tiny_run.path, tmp_path / "my run")
+    info = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**info, "status": "running"}))
+    (path / "metrics.jsonl").unlink()
+    found = describe(path)
+    assert found.facts["status"] == "running, 0 of 2 epochs" and "validation" not in found.facts
+    assert "vsemb train vsepp" in found.next[0] and f"--out '{path}'" in found.next[0]
+
+
+def test_a_dataset_and_an_index(tiny_run, scenes, tmp_path):
+    found = describe(scenes.path)
+    assert found.facts["splits"].startswith("train 48 images, 240 captions; val 12 images")
+    assert "precomputed, 16 numbers" in found.facts["features"]
+    build_index(tiny_run, scenes, "val", out=tmp_path / "val").close()
+    found = describe(tmp_path / "val")
+    assert found.facts["items"] == "12 images of val" and found.facts["similarity"] == "cosine"
+    assert found.facts["run"] == str(tiny_run.path) and "vsemb search" in found.next[0]
+
+
+def test_a_model_without_a_contract(tmp_path):
+    for version in (9, 10):
+        (tmp_path / "model" / str(version)).mkdir(parents=True)
+        (tmp_path / "model" / str(version) / "saved_model.pb").touch()
+    found = describe(tmp_path / "model")
+    assert found.facts["version"] == "10" and "without a contract" in found.facts["about"]
+    assert found.next[0] == f"vsemb verify {tmp_path / 'model'}"
+
+
+def test_what_is_nothing_or_damaged_is_one_sentence(tiny_run, tmp_path):
+    with pytest.raises(DataError, match="must be the directory of a run, dataset, index or exported model"):
+        describe(tmp_path)
+    path = shutil.copytree(tiny_run.path, tmp_path / "run")
+    (path / "recipe.json").write_text("[]")
+    with pytest.raises(DataError, match="The JSON files of the run .* are damaged"):
+        describe(path)

@@ -1,0 +1,82 @@
+"""Embedding image files and texts: the same vectors as the model's, left-out rows, and going on after a kill."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from vsemb.data.features import files as feature_files
+from vsemb.errors import DataError
+from vsemb.runs import embedding
+from vsemb.runs.embedding import embed_files, embed_lines
+from vsemb.runs.images import embed_image
+from vsemb.runs.serve import run_encoders
+
+
+@pytest.fixture
+def photos(scenes, tmp_path):
+    """Nine image files, of which the third is torn and the fifth is not there."""
+    split, names = scenes.split("val"), []
+    for row in range(9):
+        path = tmp_path / f"{row}.png"
+        names.append(str(path))
+        if row != 4:
+            path.write_bytes(b"\x89PNG torn" if row == 2 else split.read_image(row))
+    return names
+
+
+def test_files_are_embedded_as_single_images_are(tiny_pixel_run, photos, tmp_path):
+    found = embed_files(tiny_pixel_run, photos, tmp_path / "out")
+    assert found.names == [name for row, name in enumerate(photos) if row not in (2, 4)]
+    assert list(found.skipped) == [photos[2], photos[4]]
+    assert "unreadable" in found.skipped[photos[2]] and "No such file" in found.skipped[photos[4]]
+    encoders = run_encoders(tiny_pixel_run)
+    wanted = [embed_image(tiny_pixel_run, None, encoders, name)[0] for name in found.names]
+    np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
+
+
+def test_a_killed_call_goes_on_where_it_stopped(tiny_pixel_run, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding, "_IMAGES", 2)
+    monkeypatch.setattr(feature_files, "_COMMIT_SECONDS", 0.0)
+    wanted = embed_files(tiny_pixel_run, photos, tmp_path / "whole")
+    readable, read = embedding._readable, []
+
+    def killed(file):
+        if file == photos[7]:
+            raise KeyboardInterrupt
+        return readable(file)
+
+    monkeypatch.setattr(embedding, "_readable", killed)
+    with pytest.raises(KeyboardInterrupt):
+        embed_files(tiny_pixel_run, photos, tmp_path / "out")
+    monkeypatch.setattr(embedding, "_readable", lambda file: read.append(file) or readable(file))
+    found = embed_files(tiny_pixel_run, photos, tmp_path / "out")
+    # The last batches, and those left out, for their reasons.
+    assert sorted(read) == sorted([photos[2], photos[4], *photos[6:]])
+    assert found.names == wanted.names and found.skipped == wanted.skipped
+    assert found.embeddings.tobytes() == wanted.embeddings.tobytes()
+    # Other files are other work.
+    read.clear()
+    embed_files(tiny_pixel_run, photos[:8], tmp_path / "out")
+    assert len(read) == 8 + 2
+
+
+def test_texts_without_a_known_word_are_left_out(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding, "_TEXTS", 2)
+    texts = ["two shapes", "zyzzyva", "a red zyzzyva", "?!", "a circle"]
+    found = embed_lines(tiny_run, texts, tmp_path / "out")
+    assert found.names == ["two shapes", "a red zyzzyva", "a circle"]
+    assert found.skipped == dict.fromkeys(["zyzzyva", "?!"], "no known word")
+    wanted = tiny_run.model.encode_texts(tiny_run.tokenizer(tf.constant(found.names))).numpy()
+    np.testing.assert_allclose(found.embeddings, wanted, atol=1e-5)
+
+
+def test_nothing_to_embed_is_said(tiny_pixel_run, tiny_run, photos, tmp_path):
+    with pytest.raises(DataError, match="None of 1 images can be embedded.*torn|None of 1 images.*unreadable"):
+        embed_files(tiny_pixel_run, photos[2:3], tmp_path / "out")
+    with pytest.raises(DataError, match="None of 1 texts can be embedded. The first, zyzzyva: no known word"):
+        embed_lines(tiny_run, ["zyzzyva"], tmp_path / "out")
+    with pytest.raises(DataError, match="precomputed features"):
+        embed_files(tiny_run, photos, tmp_path / "out")
+    assert not list(tmp_path.glob(".*"))

@@ -1,0 +1,47 @@
+"""Arguments of commands on runs: lists of image files, kinds of directories."""
+
+from __future__ import annotations
+
+import pytest
+
+from vsemb.errors import DataError
+from vsemb.runs.inputs import image_files, kind_of, text_lines
+
+
+def test_image_files_come_from_folders_patterns_and_lists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a/2.JPG", "a/1.png", "a/b/3.webp", "a/notes.md", "a/.hidden.png", "a/.cache/4.png", "5.dat"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "list.txt").write_text("5.dat\n\n./a/1.png\ngone.png\n")
+    assert image_files(["a"]) == ["a/1.png", "a/2.JPG", "a/b/3.webp"]
+    assert image_files(["a/"]) == image_files(["./a"]) == image_files(["a"])
+    assert image_files(["a/**/*.webp", "a/1.png", "a"]) == ["a/b/3.webp", "a/1.png", "a/2.JPG"]
+    # What a list names is not judged by its ending, and found missing when it is read.
+    assert image_files(["list.txt"]) == ["5.dat", "a/1.png", "gone.png"]
+    (tmp_path / "empty").mkdir()
+    for nothing in ("empty", "*.gif", "gone.jpg"):
+        with pytest.raises(DataError, match=f"must name image files.*{nothing.replace('*', '.')} has none"):
+            image_files([nothing])
+    with pytest.raises(DataError, match=r"gone\.txt"):
+        image_files(["gone.txt"])
+
+
+def test_lines_are_read_without_blank_ones(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("a dog\r\n\n  a cat  \n", encoding="utf-8")
+    assert text_lines(path) == ["a dog", "a cat"]
+    path.write_bytes(b"caf\xe9\n")
+    with pytest.raises(DataError, match=r"texts\.txt cannot be read"):
+        text_lines(path)
+
+
+def test_kinds_of_directories(tiny_run, scenes, tmp_path):
+    assert kind_of(tiny_run.path) == "run" and kind_of(scenes.path) == "dataset"
+    assert kind_of(tmp_path) is None and kind_of(tmp_path / "gone") is None
+    (tmp_path / "model" / "10").mkdir(parents=True)
+    (tmp_path / "model" / "10" / "saved_model.pb").touch()
+    assert kind_of(tmp_path / "model") == kind_of(tmp_path / "model" / "10") == "model"
+    (tmp_path / "manifest.json").write_text("[1")
+    assert kind_of(tmp_path) is None

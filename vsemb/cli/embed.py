@@ -1,0 +1,64 @@
+"""`vsemb embed`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from vsemb.commands import add_options, apply_options, save_json, say_skipped
+from vsemb.errors import invalid_argument
+from vsemb.runs.inputs import check_vectors_path, image_files, text_lines
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("run", metavar="RUN", help="run directory")
+    given = parser.add_mutually_exclusive_group(required=True)
+    images = "image files: directories, globs, files, .txt lists of paths"
+    given.add_argument("--images", nargs="+", metavar="PATH", help=images)
+    given.add_argument("--texts", nargs="+", metavar="TEXT", help="texts, or one file with a text per line")
+    parser.add_argument("--out", required=True, metavar="FILE", help="vectors.npy or vectors.parquet")
+    parser.add_argument("--json", metavar="FILE", help="also write counts and what was left out to FILE")
+    add_options(parser, "run")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Embed image files or texts into a file of vectors.
+
+    A .npy file holds (n, dim) float32; the JSON file beside it names the rows. A .parquet file has the columns `image`
+    or `text` and `embedding`, and needs the extra `parquet`. Vectors have the geometry of the run's similarity: unit
+    length for cosine and order. Images that cannot be read and texts without a known word are listed and left out. An
+    interrupted command continues where it stopped.
+
+    Examples:
+      vsemb embed runs/vsepp --images photos --out photos.npy
+      vsemb embed runs/vsepp --texts captions.txt --out captions.parquet
+      vsemb embed runs/vsepp --texts "a dog on a beach" "a cat" --out two.npy
+    """
+    check_vectors_path(arguments.out)
+    kind = "image" if arguments.images else "text"
+    if arguments.images:
+        names = image_files(arguments.images)
+    elif len(arguments.texts) == 1 and os.path.isfile(arguments.texts[0]):
+        names = text_lines(arguments.texts[0])
+    else:
+        names = arguments.texts
+    if not names:
+        raise invalid_argument("texts", arguments.texts[0], "a file with at least one text")
+
+    from vsemb.runs.embedding import discard_work, embed_files, embed_lines
+    from vsemb.runs.indexing import require_single_vector
+    from vsemb.runs.run import Run
+
+    opened = Run.open(arguments.run, "retrieval")
+    require_single_vector(opened, "A file of vectors", "`vsemb search` compares sets without one.")
+    apply_options(arguments, opened, "run")
+    embedded = (embed_files if arguments.images else embed_lines)(opened, names, arguments.out)
+    embedded.write(arguments.out, kind)
+    discard_work(arguments.out)
+    count, dim = embedded.embeddings.shape
+    print(f"items   {count:,} {kind}s")
+    print(f"dim     {dim}")
+    print(f"where   {arguments.out}")
+    say_skipped(embedded.skipped)
+    save_json(arguments, {"items": count, "kind": kind, "dim": dim, "skipped": embedded.skipped})

@@ -1,0 +1,194 @@
+"""One short page about a run, dataset, index or exported model, from its JSON files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vsemb.data.manifest import ordered_splits, read_manifest
+from vsemb.errors import DataError
+from vsemb.files import read_json, reading
+from vsemb.runs.inputs import kind_of, model_version
+
+
+@dataclass(frozen=True)
+class Description:
+    """A description of a directory.
+
+    Attributes:
+        kind: `run`, `dataset`, `index` or `model`.
+        facts: name -> text.
+        next: commands to go on with.
+    """
+
+    kind: str
+    facts: dict[str, str]
+    next: list[str] = field(default_factory=list)
+
+
+def describe(path: str | os.PathLike[str]) -> Description:
+    """Describes a directory that a command wrote.
+
+    Raises:
+        DataError: if it is not a run, dataset, index or exported model, or is damaged.
+
+    Example:
+
+        describe("runs/vsepp").facts["recipe"]
+    """
+    path = Path(path)
+    kind = kind_of(path)
+    if kind is None:
+        state = "it has no recipe.json, manifest.json or saved_model.pb" if path.is_dir() else "no such directory"
+        raise DataError(f"{path} must be the directory of a run, dataset, index or exported model; {state}.")
+    try:
+        marker, facts, following = _READERS[kind](path)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        raise DataError(f"The JSON files of the {kind} {path} are damaged ({error!r}). Make it again.") from error
+    modified = time.strftime("%Y-%m-%d %H:%M", time.localtime((path / marker).stat().st_mtime))
+    facts = {name: value for name, value in facts.items() if value}
+    size = megabytes(size_of(path))
+    return Description(kind, facts | {"modified": modified, "size": size}, following)
+
+
+def size_of(path: Path) -> int:
+    """Returns the bytes of all files below a directory."""
+    return sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def megabytes(size: int) -> str:
+    """Returns a number of bytes as text.
+
+    Example:
+
+    >>> megabytes(123_456_789), megabytes(5_000)
+    ('123.5 MB', '0.0 MB')
+    """
+    return f"{size / 1e6:,.1f} MB"
+
+
+#: File whose time of change counts, facts, and commands to go on with.
+_Read = tuple[str, dict[str, str], list[str]]
+
+
+def _run(path: Path) -> _Read:
+    recipe, info = read_json(path / "recipe.json", "recipe"), read_json(path / "run.json", "run status")
+    rows = []
+    if (path / "metrics.jsonl").exists():
+        with reading(path / "metrics.jsonl"):
+            rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    best = info.get("best_epoch")
+    epochs = recipe.get("training", {}).get("epochs")
+    selected = {} if best is None else next((row for row in rows if row["epoch"] == best), {})
+    facts = {
+        "recipe": f"{recipe['name']}, variant {recipe['variant']} ({recipe['kind']})",
+        "paper": recipe.get("paper") or "",
+        "parts": ", ".join(_parts(recipe)),
+        "dataset": f"{info.get('dataset_name') or ''}  {info.get('data') or ''}".strip(),
+        "status": f"{info['status']}, {len(rows)}{f' of {epochs}' if epochs else ''} epochs",
+        "selected": "" if best is None else f"epoch {best + 1}",
+        "validation": _metrics(selected),
+        "vocabulary": f"{info['vocabulary_size']:,} entries" if info.get("vocabulary_size") else "",
+        "time": f"{info['seconds'] / 60:.1f} min" if info.get("seconds") else "",
+        "indexes": ", ".join(sorted(each.name for each in (path / "index").glob("*") if kind_of(each) == "index")),
+        "versions": ", ".join(f"{name} {version}" for name, version in info.get("versions", {}).items()),
+    }
+    name = shlex.quote(str(path))
+    if info["status"] != "finished":
+        data = shlex.quote(str(info.get("data")))
+        return "run.json", facts, [f"vsemb train {recipe['name']} --data {data} --out {name}   # continues"]
+    following = [f"vsemb evaluate {name}"]
+    if recipe["kind"] == "retrieval":
+        following += [f'vsemb search {name} "a dog on a beach"', f"vsemb index {name} --images DIR --out INDEX"]
+    return "run.json", facts, [*following, f"vsemb report {name}", f"vsemb export {name} --out MODEL"]
+
+
+def _parts(recipe: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the kinds of the parts that tell recipes apart."""
+    for name, of in (("tokenizer", recipe.get("text")), ("encoder", recipe.get("text")), ("similarity", recipe)):
+        if of and isinstance(of.get(name), dict):
+            yield of[name]["kind"]
+    if isinstance(image := recipe.get("image"), dict):
+        yield f"{image['kind']}{' ' + image['backbone'] if image.get('backbone') else ''}"
+    for name in ("loss", "optimizer"):
+        if isinstance(recipe.get(name), dict):
+            yield recipe[name]["kind"]
+
+
+def _metrics(row: Mapping[str, Any]) -> str:
+    found = [(name.removeprefix("val_"), value) for name, value in row.items() if name.startswith("val_")]
+    shown = [pair for pair in found if "rank" not in pair[0]]
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown[:8])
+
+
+def _dataset(path: Path) -> _Read:
+    manifest = read_manifest(path)
+    splits = {name: manifest["splits"][name] for name in ordered_splits(manifest["splits"])}
+    counts = [f"{name} {split['images']:,} images, {split['captions']:,} captions" for name, split in splits.items()]
+    caches = {folder: [_cache(each) for each in sorted((path / folder).glob("*/manifest.json"))] for folder in _CACHES}
+    facts = {
+        "name": manifest["name"],
+        "source": f"{manifest.get('source', {}).get('format', '')}  {manifest.get('source', {}).get('path_name', '')}",
+        "splits": "; ".join(counts),
+        "left out": f"{len(manifest['skipped'])} images" if manifest.get("skipped") else "",
+        **{folder: "; ".join(found) for folder, found in caches.items()},
+        "fingerprint": manifest["fingerprint"][:12],
+    }
+    name = shlex.quote(str(path))
+    following = [] if caches["features"] else [f"vsemb features {name}"]
+    return "manifest.json", facts, [*following, f"vsemb train vsepp --data {name} --out RUN"]
+
+
+# Folders of a dataset with what was computed of its images.
+_CACHES = ("features", "regions")
+
+
+def _cache(manifest: Path) -> str:
+    content = read_json(manifest)
+    network = (content.get("backbone") or {}).get("name", "precomputed")
+    return f"{network}, {content['dim']} numbers ({manifest.parent.name})"
+
+
+def _index(path: Path) -> _Read:
+    manifest = read_json(path / "manifest.json", "index manifest")
+    source, settings, recorded = manifest["source"], manifest["settings"], manifest["recorded"]
+    of = recorded.get("data") or f"files below {recorded.get('folder')}"
+    facts = {
+        "items": f"{manifest['items']:,} {source['kind']}s of {', '.join(source['splits'])}",
+        "from": of,
+        "run": recorded.get("run", ""),
+        "dim": str(manifest["dim"]),
+        "similarity": source["similarity"]["kind"],
+        "stored": f"{settings['backend']} {settings['dtype']}",
+    }
+    name = shlex.quote(str(path))
+    following = [f'vsemb search {name} "a dog on a beach"']
+    return "manifest.json", facts, [*following, *[f"vsemb index {name} --compare"] * ("data" in recorded)]
+
+
+def _model(path: Path) -> _Read:
+    version = model_version(path)
+    assert version is not None
+    relative = version.relative_to(path)
+    contract = version / "assets.extra" / "contract.json"
+    content = read_json(contract) if contract.exists() else {}
+    facts = {
+        "version": version.name,
+        "about": content.get("about", {}).get("what", "" if content else "a SavedModel without a contract of vsemb"),
+        "signatures": ", ".join(content.get("signatures", {})),
+        "dim": str(content.get("dim") or ""),
+        "similarity": (content.get("similarity") or {}).get("name", ""),
+        "needs": ", ".join(content.get("libraries", ())),
+        "versions": ", ".join(f"{name} {number}" for name, number in content.get("versions", {}).items()),
+    }
+    base = shlex.quote(str(path if version != path else path.parent))
+    return str(relative / "saved_model.pb"), facts, [f"vsemb verify {base}", f"vsemb serve {base}"]
+
+
+_READERS: dict[str, Callable[[Path], _Read]] = {"run": _run, "dataset": _dataset, "index": _index, "model": _model}

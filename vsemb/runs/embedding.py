@@ -1,0 +1,174 @@
+"""Embedding image files and texts that are in no dataset; an interrupted command continues where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from vsemb.data.features.files import FeatureWriter
+from vsemb.errors import DataError, needs_extra
+from vsemb.evaluation import Embedder
+from vsemb.files import replacing, sha256_bytes, write_json
+from vsemb.runs.images import image_encoder, read_image_file
+from vsemb.runs.inputs import check_vectors_path
+from vsemb.runs.run import Run
+from vsemb.runs.serve import run_encoders
+
+_IMAGES, _TEXTS = 64, 4096
+_UNKNOWN = 1
+#: Embeddings (rows, dim) of rows from a start on, and which of them are valid.
+Block = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Embeddings of image files or texts.
+
+    Attributes:
+        names: n files or texts.
+        embeddings: (n, dim) float32.
+        fingerprint: hex of the files with their sizes and times, or of the texts.
+        skipped: file or text that was left out -> reason.
+    """
+
+    names: list[str]
+    embeddings: np.ndarray
+    fingerprint: str
+    skipped: dict[str, str]
+
+    def write(self, path: str | os.PathLike[str], kind: str) -> None:
+        """Writes a `.parquet` file with the columns `kind` and `embedding`, or a `.npy` array with names beside it.
+
+        The names of an array's rows are in a JSON file of the same name.
+
+        Args:
+            path: the file.
+            kind: what the names are, `image` or `text`.
+
+        Raises:
+            InvalidArgumentError: for another ending.
+            MissingExtraError: for Parquet without pyarrow.
+            DataError: if the file system refuses.
+        """
+        if check_vectors_path(path) == ".npy":
+            with replacing(path) as temporary, open(temporary, "wb") as file:
+                np.save(file, self.embeddings, allow_pickle=False)
+            write_json(Path(path).with_suffix(".json"), {f"{kind}s": self.names, "skipped": self.skipped})
+            return
+        with needs_extra("pyarrow", "parquet"):
+            import pyarrow
+            from pyarrow import parquet
+        flat = pyarrow.array(self.embeddings.ravel())
+        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, self.embeddings.shape[1])
+        with replacing(path) as temporary:
+            parquet.write_table(pyarrow.table({kind: self.names, "embedding": vectors}), temporary)
+
+
+def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
+    """Embeds image files; those that cannot be read or decoded are left out.
+
+    Args:
+        run: a run with one vector per image.
+        files: paths of images of any format that a dataset takes.
+        out: what will be written; the work folder `.NAME.partial` lies beside it until all images are embedded. After
+            an interruption the same call continues.
+
+    Raises:
+        DataError: if no image can be read, the run embeds no images, or the file system refuses.
+    """
+    encode = image_encoder(run_encoders(run))
+
+    def blocks(start: int) -> Iterator[Block]:
+        batches = [files[first : first + _IMAGES] for first in range(start, len(files), _IMAGES)]
+        with ThreadPoolExecutor() as pool:
+            reading = pool.map(_readable, batches[0])
+            for following in [*batches[1:], []]:
+                encoded = tf.constant([data for data, _ in reading])
+                reading = pool.map(_readable, following)
+                outputs = encode(image_bytes=encoded)
+                yield outputs["embedding"].numpy(), outputs["valid"].numpy()
+
+    state = json.dumps([[file, *_stamp(file)] for file in files])
+    return _embedded(run, files, out, state, "image", blocks, lambda file: _readable(file)[1] or "not a JPEG or PNG")
+
+
+def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
+    """Embeds texts; those without a known word are left out.
+
+    Args:
+        run: a run with one vector per text.
+        texts: the texts.
+        out: see `embed_files`.
+
+    Raises:
+        DataError: if no text has a known word, a text cannot be parsed, or the file system refuses.
+    """
+    embedder, tokenizer = Embedder(run.model), run.tokenizer
+
+    def blocks(start: int) -> Iterator[Block]:
+        for first in range(start, len(texts), _TEXTS):
+            ids, offsets = run.encode(list(texts[first : first + _TEXTS]))
+            known = np.append(0, np.cumsum(tokenizer.word_ids(ids) > _UNKNOWN))[offsets]
+            yield embedder.texts(ids, offsets), np.diff(known) > 0
+
+    unit, _ = tokenizer.unit
+    return _embedded(run, texts, out, json.dumps(list(texts)), "text", blocks, lambda text: f"no known {unit}")
+
+
+def _readable(file: str) -> tuple[bytes, str]:
+    """Returns the bytes of an image as a dataset would store it, or none and the reason."""
+    try:
+        return read_image_file(file, None).encoded, ""
+    except DataError as error:
+        return b"", str(error)
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
+def _embedded(
+    run: Run,
+    names: Sequence[str],
+    out: str | os.PathLike[str],
+    state: str,
+    kind: str,
+    blocks: Callable[[int], Iterator[Block]],
+    reason: Callable[[str], str],
+) -> Embedded:
+    rows = np.arange(len(names), dtype=np.int64)
+    fingerprint = sha256_bytes(state.encode())
+    made_of: dict[str, Any] = {"run": run.fingerprint, kind: fingerprint}
+    with FeatureWriter(Path(out), rows, (run.embedding_dim,), made_of, beside={"valid": ()}) as writer:
+        with tqdm(total=len(rows), initial=writer.done, desc=f"{kind}s", unit=kind, disable=None) as bar:
+            for vectors, valid in blocks(writer.done) if writer.done < len(rows) else ():
+                writer.write(rows[writer.done : writer.done + len(vectors)], vectors, valid=valid)
+                bar.update(len(vectors))
+        writer.commit()
+        valid = writer.array("valid") > 0
+        embeddings = np.array(writer.array("features")[valid])
+    skipped = {names[row]: reason(names[row]) for row in np.flatnonzero(~valid)}
+    if not len(embeddings):
+        discard_work(out)
+        name, why = next(iter(skipped.items()))
+        raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
+    return Embedded([names[row] for row in np.flatnonzero(valid)], embeddings, fingerprint, skipped)
+
+
+def discard_work(out: str | os.PathLike[str]) -> None:
+    """Removes the work folder of `embed_files` and `embed_lines`, after what was asked for is written."""
+    shutil.rmtree(Path(out).parent / f".{Path(out).name}.partial", ignore_errors=True)

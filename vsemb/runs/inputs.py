@@ -1,0 +1,158 @@
+"""Arguments of commands on runs, checked without TensorFlow: queries, image files, texts, kinds of directories."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vsemb.errors import DataError, invalid_argument
+from vsemb.files import read_json, reading
+
+#: Endings of the names of image files, in lower case.
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
+_MANIFESTS = {"vsemb-dataset": "dataset", "vsemb-index": "index"}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A search query: a text, an image or several of them, with words subtracted and added.
+
+    Attributes:
+        text: a sentence.
+        image: path of an image file, or the key of an image of the dataset.
+        minus: words (or phrases) whose embeddings are subtracted.
+        plus: words (or phrases) whose embeddings are added.
+        compose: two or more of which all is wanted, each a text, the path of an image file or the key of
+            an image of the dataset.
+        abstract: two or more of which what they have in common is wanted.
+
+    Raises:
+        InvalidArgumentError: unless there is exactly one of text, image, compose and abstract.
+    """
+
+    text: str | None = None
+    image: str | None = None
+    minus: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
+    compose: tuple[str, ...] = ()
+    abstract: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        given = self._given
+        if len(given) != 1:
+            allowed = "one of a text or an image (--image), --compose and --abstract"
+            raise invalid_argument("query", given or None, allowed)
+        name, values = self.operands
+        if name in ("compose", "abstract") and len(values) == 1:
+            raise invalid_argument(name, values, "two or more texts or images")
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        kinds = {name: getattr(self, name) for name in ("text", "image", "compose", "abstract")}
+        return {name: value for name, value in kinds.items() if value not in (None, ())}
+
+    @property
+    def operands(self) -> tuple[str, tuple[str, ...]]:
+        """The attribute that is given, and the texts or images in it."""
+        ((name, value),) = self._given.items()
+        return name, (value,) if isinstance(value, str) else tuple(value)
+
+
+def kind_of(path: str | os.PathLike[str]) -> str | None:
+    """Returns the kind of a directory: `run`, `index`, `dataset` or `model`; None for another.
+
+    A damaged run or index counts as one.
+    """
+    path = Path(path)
+    if (path / "recipe.json").exists():
+        return "run"
+    try:
+        manifest = read_json(path / "manifest.json")
+    except DataError:
+        manifest = None
+    if isinstance(manifest, dict) and manifest.get("format") in _MANIFESTS:
+        return _MANIFESTS[manifest["format"]]
+    return "model" if model_version(path) is not None else None
+
+
+def model_version(path: Path) -> Path | None:
+    """Returns the newest version of an exported model, or `path` where it is one; None without a SavedModel."""
+    if (path / "saved_model.pb").exists():
+        return path
+    versions = [child for child in path.glob("[0-9]*") if (child / "saved_model.pb").exists()]
+    return max(versions, key=lambda child: int(child.name) if child.name.isdecimal() else -1, default=None)
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuses numbers below 1; None stands for none.
+
+    Raises:
+        InvalidArgumentError: naming the argument.
+    """
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise invalid_argument(name, value, "an integer >= 1")
+
+
+def image_files(given: Sequence[str]) -> list[str]:
+    """Lists image files.
+
+    Args:
+        given: each a directory, which is read with its subdirectories; a glob pattern; an image file; or a `.txt` file
+            with a path per line.
+
+    Returns:
+        Normalized paths, each once, in the order given; those of a directory or pattern by name.
+
+    Raises:
+        DataError: if a directory, pattern or list has no image, or there is no such file.
+    """
+    found: list[str] = []
+    for each in given:
+        if os.path.isdir(each):
+            files = _below(each)
+        elif each.lower().endswith(".txt"):
+            files = text_lines(each)
+        else:
+            files = [each] if os.path.isfile(each) else sorted(glob.glob(each, recursive=True))
+        if not files:
+            endings = ", ".join(IMAGE_SUFFIXES)
+            raise DataError(f"--images must name image files ({endings}); {each} has none.")
+        found += map(os.path.normpath, files)
+    return list(dict.fromkeys(found))
+
+
+def _below(folder: str) -> list[str]:
+    found = []
+    for directory, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        shown = sorted(name for name in names if name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith("."))
+        found += [os.path.join(directory, name) for name in shown]
+    return found
+
+
+def text_lines(path: str | os.PathLike[str]) -> list[str]:
+    """Returns the lines of a UTF-8 text file without blank ones.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    with reading(path):
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def check_vectors_path(path: str | os.PathLike[str]) -> str:
+    """Returns the ending of a file of vectors, `.npy` or `.parquet`.
+
+    Raises:
+        InvalidArgumentError: for another ending.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in (".npy", ".parquet"):
+        raise invalid_argument("out", os.fspath(path), "a name that ends in .npy or .parquet")
+    return ending
