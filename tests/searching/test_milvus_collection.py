@@ -86,6 +86,9 @@ def test_damage_is_one_error_and_nothing_is_logged_beside_it(tmp_path, monkeypat
     with pytest.raises(DataError, match=r"Milvus cannot open .*schema\.json' is not valid JSON[^.]*\.$"):
         read_index(tmp_path / "a")
     assert not said
+    # Threads of the embedded server, too.
+    for name in ("grpc._server", "milvus_lite.engine.collection"):
+        assert not logging.getLogger(name).isEnabledFor(logging.ERROR), name
 
 
 def test_an_embedded_one_stops_when_it_is_closed(tmp_path):

@@ -436,7 +436,7 @@ class Search:
         tiles, digits = [], decimals(result.score for result in results)
         for result in results[:MOST_TILES]:
             item = result.item
-            lines = [f"{result.score:.{digits}f}  {self.shown(item)}", *filter(None, [item.caption])]
+            lines = [f"{result.score:.{digits}f}  {os.path.basename(item.key)}", *filter(None, [item.caption])]
             tiles.append((read_picture(self._encoded(item), item.image_key, _SIDE), "\n".join(lines)))
         return contact_sheet(tiles, _SIDE)
 

@@ -584,8 +584,8 @@ def _folder(directory: Path) -> str:
 
 def _connect(where: str) -> Any:
     milvus = _milvus()
-    # Both log what goes wrong, with a traceback, beside raising it.
-    for name in ("milvus_lite.server_manager", "milvus_lite.adapter.grpc.servicer", "pymilvus.decorators"):
+    # They log every error with a traceback, and raise it too; gRPC's threads log calls that end with the process.
+    for name in ("milvus_lite", "pymilvus", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     return milvus.MilvusClient(uri=where, token="" if os.path.isabs(where) else os.environ.get(TOKEN, ""), timeout=10)
 
