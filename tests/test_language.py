@@ -44,7 +44,6 @@ NOT_YET = {
     "vsemb/systems/language",
     "vsemb/systems/presets",
     "vsemb/systems/regions",
-    "vsemb/systems/trees",
     "vsemb/systems/zero_shot",
     "vsemb/text",
     "vsemb/training",
@@ -56,7 +55,10 @@ _UNIT = (
     "|layer|line|machine|minute|model|node|number|pair|person|photo|picture|pixel|process|query|region|replica|request"
     "|row|run|scene|second|sentence|set|shard|side|slot|split|step|text|token|update|vector|word|worker)"
 )
-_JOINT = "(?:of|in|for|as|with|without|from|to|by|or|and|at|than|on|is|are|was|into|has|have|per|through|over|inside|like|where|begin|large)"
+_JOINT = (
+    "(?:of|in|for|as|with|without|from|to|by|or|and|at|than|on|is|are|was|into|has|have|per|through|over|inside|like"
+    "|where|begin|large)"
+)
 _MOST_WORDS = 40
 
 #: Rule -> what breaks it.

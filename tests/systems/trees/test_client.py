@@ -109,7 +109,7 @@ def test_searching(url, wanted):
 
 def test_without_a_parser_the_fix_is_named(url):
     with Client(url, "trees", timeout=60) as client:
-        says = r"parser=None.*trees and no texts.*Client\(\.\.\., parser"
+        says = r"parser=None.*reads dependency trees only.*Client\(\.\.\., parser"
         for call in (client.encode_text, client.search_text):
             with pytest.raises(InvalidArgumentError, match=says):
                 call([TEXTS[0]])

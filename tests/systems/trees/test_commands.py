@@ -39,12 +39,12 @@ def test_a_model(scenes_copy, spacy_pipeline, tmp_path, capsys):
 def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
     file = conllu_of(scenes_copy, open_parser(spacy_pipeline), tmp_path / "trees.conllu.gz")
     assert parse(scenes_copy.path, "--conllu", file) == 0
-    assert "not known; name one with --model" in capsys.readouterr().out
+    assert "not recorded; pass --model" in capsys.readouterr().out
     # The same trees, and now a parser for new sentences.
     assert parse(scenes_copy.path, "--conllu", file, "--model", spacy_pipeline) == 1
     assert "--overwrite" in capsys.readouterr().err
     assert parse(scenes_copy.path, "--conllu", file, "--model", spacy_pipeline, "--overwrite") == 0
-    assert "the same tree of 100.0 % of a sample" in capsys.readouterr().out
+    assert "the same tree for 100.0 % of sampled captions" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_a_file(scenes_copy, spacy_pipeline, tmp_path, capsys):
         (["{data}"], "--model NAME_OR_PATH, --conllu FILE, or both"),
         (["nowhere", "--model", "{pipeline}"], "nowhere"),
         (["{data}", "--model", "en_core_web_unheard_of"], "spacy download en_core_web_unheard_of"),
-        (["{data}", "--model", "{data}"], "holds config.cfg and meta.json"),
+        (["{data}", "--model", "{data}"], "with config.cfg and meta.json"),
         (["{data}", "--model", "{pipeline}", "--processes", "0"], "processes=0"),
         (["{data}", "--conllu", "nowhere.conllu"], "nowhere.conllu cannot be read: No such file"),
         (["{data}", "--conllu", "{pipeline}/meta.json"], "meta.json, line 1"),
         (["{data}", "--conllu", "{data}"], "Is a directory"),
-        (["{data}", "--conllu", "x", "--processes", "2"], "none with --conllu"),
+        (["{data}", "--conllu", "x", "--processes", "2"], "omitted with --conllu"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -110,26 +110,26 @@ A, B = row(1, "A", 2), row(2, "dog", 0)
 @pytest.mark.parametrize(
     ("lines", "line", "message"),
     [
-        ([A, row(3, "dog", 0)], 4, "expected word 2 in 10 columns .* found word '3'"),
-        ([A, A], 4, "expected word 2 .* found word '1'. A blank line ends a sentence"),
-        ([A, row("02", "dog", 0)], 4, "found word '02'"),
-        ([A, row("", "dog", 0)], 4, "found word ''"),
-        ([A, "# text = next", B], 4, "found 1 columns"),
-        ([A, B + "\t_"], 4, "found 11 columns"),
-        ([A, "2\tdog\t0"], 4, "found 3 columns"),
-        (["1 A _ _ _ _ 0 root _ _"], 3, "found 1 columns"),
-        (["{}"], 3, "found 1 columns"),
-        (["1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_"], 3, "no words of its own"),
-        ([A, row(2, "dog", "_")], 3, r"head of word 2 \('dog'\) is '_'; expected a number"),
-        ([A, row(2, "dog", "x")], 3, r"head of word 2 \('dog'\) is 'x'"),
-        ([A, row(2, "dog", "-1")], 3, r"head of word 2 \('dog'\) is '-1'"),
-        ([A, row(2, "dog", "٠")], 3, r"head of word 2 \('dog'\) is '٠'"),
-        ([A, row(2, "dog", "9" * 5000)], 3, r"head of word 2 \('dog'\) is '99"),
-        ([A, row(2, "dog", 3)], 3, r"head of word 2 \('dog'\) is 3; expected 0 to 2"),
-        ([A, row(2, "dog", 1)], 3, "no word is the root"),
-        ([row(1, "A", 0), B], 3, "2 words are roots"),
+        ([A, row(3, "dog", 0)], 4, "must be word 2 in 10 columns .* got word '3'"),
+        ([A, A], 4, "must be word 2 .* got word '1'. A blank line ends a sentence"),
+        ([A, row("02", "dog", 0)], 4, "got word '02'"),
+        ([A, row("", "dog", 0)], 4, "got word ''"),
+        ([A, "# text = next", B], 4, "got 1 columns"),
+        ([A, B + "\t_"], 4, "got 11 columns"),
+        ([A, "2\tdog\t0"], 4, "got 3 columns"),
+        (["1 A _ _ _ _ 0 root _ _"], 3, "got 1 columns"),
+        (["{}"], 3, "got 1 columns"),
+        (["1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_"], 3, "at least one word; got 0"),
+        ([A, row(2, "dog", "_")], 3, r"head of word 2 \('dog'\) must be a number; got '_'"),
+        ([A, row(2, "dog", "x")], 3, r"head of word 2 \('dog'\) must be a number; got 'x'"),
+        ([A, row(2, "dog", "-1")], 3, r"head of word 2 \('dog'\) must be a number; got '-1'"),
+        ([A, row(2, "dog", "٠")], 3, r"head of word 2 \('dog'\) must be a number; got '٠'"),
+        ([A, row(2, "dog", "9" * 5000)], 3, r"head of word 2 \('dog'\) must be a number; got '99"),
+        ([A, row(2, "dog", 3)], 3, r"head of word 2 \('dog'\) must be 0 to 2; got 3"),
+        ([A, row(2, "dog", 1)], 3, "one word must be the root, with head 0; got 0 roots"),
+        ([row(1, "A", 0), B], 3, "one word must be the root; got 2 roots"),
         ([A, B, row(3, "runs", 3)], 3, r"word 3 \('runs'\) is its own head"),
-        ([A, row(2, "", 0)], 3, "word 2 is ''"),
+        ([A, row(2, "", 0)], 3, "word 2 must be text, .* got ''"),
     ],
     ids=range(20),
 )
@@ -148,13 +148,13 @@ def test_errors_name_file_line_and_sentence(lines, line: int, message: str, tmp_
 
 
 def test_bytes_that_are_no_text(tmp_path) -> None:
-    with pytest.raises(DataError, match=r"parses\.conllu, line 6: it is not UTF-8"):
+    with pytest.raises(DataError, match=r"parses\.conllu, line 6: the line must be UTF-8"):
         read(tmp_path, DOG.encode() + row(1, "Möwe", 0).encode("latin-1"))
-    with pytest.raises(DataError, match=r"line 1: it is not UTF-8"):
+    with pytest.raises(DataError, match=r"line 1: the line must be UTF-8"):
         read(tmp_path, DOG.encode("utf-16"))
-    with pytest.raises(DataError, match=r"line 2: it is longer than \d+ bytes"):
+    with pytest.raises(DataError, match=r"line 2: a line of CoNLL-U must have at most \d+ bytes"):
         read(tmp_path, b"\n" + bytes(3 << 20))
-    with pytest.raises(DataError, match=r"word 1 is 'A\\x00'"):
+    with pytest.raises(DataError, match=r"word 1 must be text, .* got 'A\\x00'"):
         read(tmp_path, row(1, "A\0", 0))
 
 
@@ -218,11 +218,11 @@ def test_how_it_is_written(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [
-        (Sentence("7", None, Tree(("a", "b"), (0, 0))), "'7'.*: 2 words are roots"),
-        (Sentence("7\n", None, Tree(("a",), (0,))), "an id is not empty"),
-        (Sentence("7\r8", None, Tree(("a",), (0,))), "an id is not empty"),
-        (Sentence("", None, Tree(("a",), (0,))), "an id is not empty"),
-        (Sentence("7", "\ud800", Tree(("a",), (0,))), "cannot be written as UTF-8"),
+        (Sentence("7", None, Tree(("a", "b"), (0, 0))), "'7'.*: one word must be the root"),
+        (Sentence("7\n", None, Tree(("a",), (0,))), "an id must not be empty"),
+        (Sentence("7\r8", None, Tree(("a",), (0,))), "an id must not be empty"),
+        (Sentence("", None, Tree(("a",), (0,))), "an id must not be empty"),
+        (Sentence("7", "\ud800", Tree(("a",), (0,))), "must be valid UTF-8"),
     ],
     ids=["tree", "line end", "line break", "empty", "surrogate"],
 )

@@ -223,7 +223,7 @@ def test_another_spacy_is_told_in_one_line(copy):
         ("numpy", "name of an installed one"),
         ("no/such/folder", "folder of a spaCy pipeline"),
         ("{copy}/meta.json", "this is a file"),
-        ("{copy}/parser", "holds config.cfg and meta.json"),
+        ("{copy}/parser", "with config.cfg and meta.json"),
         ("{copy}/..", "Did you mean .*pipeline"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_pipeline_without_a_parser(copy):
     pipeline.remove_pipe("parser")
     pipeline.to_disk(copy / "removed")
     for name in ("disabled", "removed"):
-        with pytest.raises(InvalidArgumentError, match="component parser; this one has tok2vec, tagger"):
+        with pytest.raises(InvalidArgumentError, match="component parser; this pipeline has tok2vec, tagger"):
             open_parser(copy / name)
 
 
@@ -272,7 +272,7 @@ def test_without_spacy_its_extra_is_named(spacy_pipeline, monkeypatch):
 
 @pytest.mark.parametrize("content", [None, [], {}, {"library": "spaCy"}, {"name": 1}], ids=str)
 def test_what_names_no_parser(content):
-    with pytest.raises(DataError, match="names no parser"):
+    with pytest.raises(DataError, match="A parser's record must have library"):
         ParserInfo.from_json(content)
 
 

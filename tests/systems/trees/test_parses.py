@@ -168,9 +168,9 @@ def test_a_link_within_the_parser_becomes_a_file(dataset, pipeline):
             "is a link to .*secret.*cp -rL",
         ),
         (lambda folder: (folder / "loop").symlink_to(folder), "is a link to"),
-        (lambda folder: (folder / "gone").symlink_to("nowhere"), "is no file"),
-        (lambda folder: os.mkfifo(folder / "pipe"), "pipe is no file"),
-        (shutil.rmtree, "there is no such folder"),
+        (lambda folder: (folder / "gone").symlink_to("nowhere"), "must be a regular file"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "pipe must be a regular file"),
+        (shutil.rmtree, "must be an existing folder"),
         (lambda folder: (shutil.rmtree(folder), folder.mkdir()), "the folder is empty"),
     ],
     ids=["link out", "link to a folder", "dangling", "pipe", "missing", "empty"],
@@ -194,8 +194,8 @@ def test_the_same_again_does_nothing(dataset, pipeline):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 1}, "with other trees; replace them with --overwrite"),
-        ({"parser": {"name": "b"}}, "the same trees and another parser named"),
+        ({"seed": 1}, "with other trees. Replace them with --overwrite"),
+        ({"parser": {"name": "b"}}, "the same trees and another parser"),
         ({"parser_folder": None}, "another copy of a parser"),
         ({"parser_folder": "other"}, "another copy of a parser"),
     ],
@@ -220,7 +220,7 @@ def test_others_are_replaced_only_on_request(dataset, pipeline, tiny, tmp_path, 
 
 def test_a_parser_can_be_added_later(dataset, pipeline):
     write_parses(dataset, some_trees(dataset))
-    with pytest.raises(DataError, match="the same trees and no copy of a parser; replace them"):
+    with pytest.raises(DataError, match="the same trees and no copy of a parser. Replace them"):
         write_parses(dataset, some_trees(dataset), parser_folder=pipeline)
     assert write_parses(dataset, some_trees(dataset), parser_folder=pipeline, overwrite=True).parser_folder
 

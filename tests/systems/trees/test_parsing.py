@@ -120,7 +120,7 @@ def change(place: int, **changes):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda given: [], "There is no sentence for the captions of"),
+        (lambda given: [], "must contain the captions of .* got 0 sentences"),
         (
             lambda given: given[:7],
             "No sentence for the caption '21' of the split 'val' of .*'caption 1 of 2', and for 4 more. "
@@ -129,7 +129,7 @@ def change(place: int, **changes):
         (
             lambda given: [replace(s, id=f"s{n}") for n, s in enumerate(given)],
             "the caption '0' .*and for 11 more. Ids in the file look like 's0', those of captions like '0' "
-            "or '0.jpg#0'. Sentences without ids are taken in the order",
+            "or '0.jpg#0'. Sentences without ids are matched in caption order",
         ),
         (lambda given: [*given, replace(given[4], line=99)], "'40' .line 99. is of the same .* of line 15"),
         (
@@ -138,10 +138,10 @@ def change(place: int, **changes):
         ),
         (
             change(4, text="caption 0 of 7"),
-            "'40' .line 15. is 'caption 0 of 7', and the caption of this id in .* is 'caption 0 of 4'.*another dataset",
+            "'40' .line 15. is 'caption 0 of 7', and the caption of this id in .* is 'caption 0 of 4'.*this dataset",
         ),
-        (change(4, id=None), "A sentence .line 15. has no id and others have"),
-        (change(0, id=None), "The sentence '10' .line 6. has an id and others have none"),
+        (change(4, id=None), "A sentence .line 15. has no id, and other sentences have one"),
+        (change(0, id=None), "The sentence '10' .line 6. has an id, and other sentences have none"),
     ],
     ids=[
         "empty",
@@ -162,16 +162,15 @@ def test_what_does_not_fit(dataset, edit, message):
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda given: given[:-1], "11 sentences without ids for 12 captions .*splits train, val"),
-        (lambda given: [*given, given[0]], "13 sentences without ids for 12 captions"),
+        (lambda given: given[:-1], "must be the 12 captions .*splits train, val; got 11 sentences"),
+        (lambda given: [*given, given[0]], "must be the 12 captions .* got 13 sentences"),
         (
             lambda given: given[1:],
-            "A sentence .line 6. has no id, so it should be caption 1 of .*'0'; it is 'caption 0 of 1' and "
-            "the caption is 'caption 0 of 0'",
+            "A sentence .line 6. has no id and must be caption 1 of .*'0': 'caption 0 of 0'; got 'caption 0 of 1'",
         ),
         (
             change(2, text=None, tree=tree("caption -LRB- of 1")),
-            "it is 'caption -LRB- of 1' and the caption is",
+            "got 'caption -LRB- of 1'",
         ),
     ],
     ids=["one less", "one more", "shifted", "words"],
@@ -187,9 +186,9 @@ def test_words_that_a_parser_rewrote(dataset):
     lines: list[str] = []
     assert match_sentences(dataset, given, lines.append)["train"][3] == given[3].tree
     (line,) = lines
-    assert line.startswith("1 sentences have other words than their captions and no `# text`: The sentence '30'")
+    assert line.startswith("1 sentences without `# text` differ from their captions: The sentence '30'")
     given = [replace(sentence, tree=tree("something else")) for sentence in given]
-    with pytest.raises(DataError, match="No sentence without `# text` reads as its caption"):
+    with pytest.raises(DataError, match="Every sentence without `# text` differs from its caption"):
         match_sentences(dataset, given)
 
 
@@ -297,7 +296,7 @@ def test_an_interrupted_run_goes_on(scenes_copy, parser, small_chunks):
     # As another process would see it.
     dataset = Dataset.open(scenes_copy.path)
     done = parse_dataset(dataset, parser, report=lines.append)
-    assert lines == ["150 captions were parsed before the interruption; going on behind them."]
+    assert lines == ["150 captions were parsed before the interruption; resuming."]
     assert done.count == captions_of(dataset) - 150
     assert not list(dataset.path.glob(".parses*"))
     resumed = contents(dataset)
@@ -311,7 +310,7 @@ def test_chunks_of_another_parser_are_left(scenes_copy, parser, other_parser, sm
         parse_dataset(scenes_copy, Interrupted(parser))
     lines: list[str] = []
     done = parse_dataset(scenes_copy, other_parser, report=lines.append)
-    assert "starting afresh" in lines[0] and len(lines) == 1
+    assert "starting again" in lines[0] and len(lines) == 1
     assert done.count == captions_of(scenes_copy)
 
 
@@ -338,7 +337,7 @@ def test_two_at_once_are_refused(scenes_copy, parser):
 def test_a_caption_that_cannot_be_parsed_is_named_before_any_work(scenes_copy, spacy_pipeline):
     parser = open_parser(spacy_pipeline)
     parser.max_length = 3
-    with pytest.raises(DataError, match=r"caption '.*#0' of the split 'train'.*at most 3 characters"):
+    with pytest.raises(DataError, match=r"Caption '.*#0' of split 'train'.*at most 3 characters"):
         parse_dataset(scenes_copy, parser)
     assert not list(scenes_copy.path.glob(".parses*"))
 
@@ -394,7 +393,7 @@ def test_trees_from_a_file(scenes_copy, parser, tmp_path, name):
     assert scenes_copy.annotation("parses").parser is None and scenes_copy.annotation("parses").parser_folder is None
     for split in map(scenes_copy.split, scenes_copy.splits):
         assert scenes_copy.annotation("parses").trees(split) == parser(split.captions)
-    with pytest.raises(DataError, match="parses from files; replace them with --overwrite"):
+    with pytest.raises(DataError, match="parses from files. Replace them with --overwrite"):
         parse_dataset(scenes_copy, parser)
 
 

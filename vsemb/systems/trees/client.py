@@ -1,4 +1,4 @@
-"""Dependency trees as a client sends them, and the parsing of texts for models that take nothing else."""
+"""Requests of a client with dependency trees, and parsing of texts for models that read trees only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vsemb.serving.client import Client, Embeddings, Found, joined
 
 
 class TreeLike(Protocol):
-    """What has words and heads, such as `vsemb.systems.trees.trees.Tree`."""
+    """An object with words and heads, such as `vsemb.systems.trees.trees.Tree`."""
 
     @property
     def words(self) -> Sequence[str]:
-        """The words in their order."""
+        """The words in sentence order."""
 
     @property
     def heads(self) -> Sequence[int]:
@@ -29,25 +29,24 @@ AnyTree = tuple[Sequence[str], Sequence[int]] | TreeLike
 ParserLike = str | os.PathLike[str] | Callable[[list[str]], Sequence[Any]]
 
 _EXPECTED = "pairs of words and heads, or trees with `words` and `heads`"
-# As much of a text is parsed as models of texts read (`vsemb.text.normalize`, which comes with TensorFlow).
+# The limit of text models (`vsemb.text.normalize`, whose import loads TensorFlow).
 _MAX_BYTES = 4096
-# So many places of a request may be padding, and more only up to four for each word.
+# A request may hold this much padding; more only up to four places per word.
 _MUCH_PADDING = 16_384
 
 _Pair = tuple[list[bytes], np.ndarray]
 
 
 def encode_tree(client: Client, trees: Sequence[AnyTree]) -> Embeddings:
-    """Embeds dependency trees.
+    """Embed dependency trees.
 
     Args:
-        client: asks the model.
-        trees: n of them, each a pair of words and heads, or what has both, such as
-            `vsemb.systems.trees.trees.Tree`. A head is the number of a word, counted from 1, and 0 for
-            the root.
+        client: client of the model.
+        trees: n trees, each a pair (words, heads), or an object with both attributes, such as
+            `vsemb.systems.trees.trees.Tree`. A head is the 1-based number of a word; 0 marks the root.
 
     Returns:
-        What is no tree is not valid.
+        Embeddings (n, dim). Rows that are not a tree have `valid = False`.
 
     Raises:
         InvalidArgumentError: for words and heads of different lengths.
@@ -62,12 +61,12 @@ def encode_tree(client: Client, trees: Sequence[AnyTree]) -> Embeddings:
 
 
 def search_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:
-    """Finds the best items for dependency trees among those that the model was exported with.
+    """Find the best items of the exported corpus for dependency trees.
 
     Args:
-        client: asks the model.
-        trees: n queries, as `encode_tree`.
-        k: results of each, 1 to 1,000.
+        client: client of the model.
+        trees: n queries, as for `encode_tree`.
+        k: results per query, 1 to 1,000; default 10.
 
     Raises:
         VsembError: as `encode_tree`.
@@ -77,19 +76,20 @@ def search_tree(client: Client, trees: Sequence[AnyTree], k: int = 10) -> Found:
 
 
 def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns trees as the inputs `tokens` and `heads` of a model.
+    """Convert trees to the inputs `tokens` and `heads` of a model.
 
-    The first column is padding, as the end of a shorter row is. Where requests of different lengths are put
-    together, TensorFlow Serving fills a request up with its first element, and that must be no word.
+    The first column is padding, and so is the end of a shorter row. TensorFlow Serving merges requests of different
+    lengths by padding with the first element of a request, which therefore must not be a word.
 
     Args:
-        trees: n of them, see `encode_tree`.
+        trees: n trees, see `encode_tree`.
 
     Returns:
-        (n, 1 + longest) tokens, bytes objects, b"" for padding, and int32 heads, 0 for padding.
+        tokens: (n, 1 + longest) bytes objects, b"" for padding.
+        heads: (n, 1 + longest) int32, 0 for padding.
 
     Raises:
-        InvalidArgumentError: for what is no tree, or words and heads of different lengths.
+        InvalidArgumentError: if an entry is not a tree, or its words and heads differ in length.
 
     Example:
 
@@ -101,11 +101,11 @@ def to_trees(trees: Sequence[AnyTree]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trees_in_parts(trees: Sequence[AnyTree], rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields trees in parts, each as `to_trees` gives it, so that one that is long does not widen all others.
+    """Yield trees in parts, each converted by `to_trees`, so that one long tree does not widen all rows.
 
     Args:
-        trees: n of them, see `encode_tree`.
-        rows: of a part at most.
+        trees: n trees, see `encode_tree`.
+        rows: maximum rows per part.
 
     Raises:
         InvalidArgumentError: as `to_trees`, before the first part.
@@ -141,7 +141,7 @@ def _filled_up(pairs: Sequence[_Pair]) -> tuple[np.ndarray, np.ndarray]:
 
 def _pairs(trees: Sequence[AnyTree]) -> list[_Pair]:
     if isinstance(trees, str | bytes) or hasattr(trees, "heads") or not isinstance(trees, Iterable):
-        raise invalid_argument("trees", type(trees).__name__, "a list, with one entry for each row")
+        raise invalid_argument("trees", type(trees).__name__, "a list with one tree per row")
     return [_pair(tree, number) for number, tree in enumerate(trees)]
 
 
@@ -153,27 +153,27 @@ def _pair(tree: Any, number: int) -> _Pair:
     words, heads = tree
     listed = isinstance(words, Sequence | np.ndarray) and not isinstance(words, str | bytes)
     if not listed or not all(isinstance(word, str | bytes) for word in words):
-        raise invalid_argument("trees", words, "a list of words, each a string", f"That is tree {number}.")
+        raise invalid_argument("trees", words, "a list of words, each a string", f"This is tree {number}.")
     try:
         numbers = np.asarray(heads)
     except ValueError:  # Lists of several lengths in a list.
         numbers = np.array(None)
     whole = numbers.ndim == 1 and (numbers.dtype.kind in "iu" or not numbers.size)
-    # What no sentence has is not cut off here to a number that one has.
+    # A cast to int32 must not turn an impossible head into a possible one.
     if not whole or (numbers.size and (numbers.max() >= 2**31 or numbers.min() < -(2**31))):
-        raise invalid_argument("trees", heads, "a list of heads, each an integer", f"That is tree {number}.")
+        raise invalid_argument("trees", heads, "a list of heads, each an integer", f"This is tree {number}.")
     if len(words) != len(numbers):
         received = f"{len(words)} words and {len(numbers)} heads in tree {number}"
-        raise invalid_argument("trees", received, "one head for each word")
+        raise invalid_argument("trees", received, "one head per word")
     encoded = [word.encode(errors="surrogatepass") if isinstance(word, str) else word for word in words]
     return encoded, numbers
 
 
 class TextParser:
-    """Makes trees of texts, with a parser that is opened when it is first needed.
+    """Parse texts to trees, with a parser that is opened on first use.
 
     Args:
-        parser: see `vsemb.serving.Client`; None where there is none.
+        parser: see `vsemb.serving.Client`; None without a parser.
 
     Example:
 
@@ -188,20 +188,18 @@ class TextParser:
         self._lock = threading.Lock()
 
     def __call__(self, texts: Sequence[bytes]) -> list[AnyTree]:
-        """Parses texts.
+        """Parse texts.
 
         Args:
-            texts: in UTF-8; one that is parsed already, see `vsemb.systems.trees.trees`, is read as it
-                stands, and one
-                with nothing in it has a tree without words. Of others, as much is parsed as models of texts
-                read: 4,096 bytes.
+            texts: UTF-8. A parsed text (see `vsemb.systems.trees.trees`) is read unchanged, and an empty text
+                gives a tree without words. Other texts are parsed up to 4,096 bytes.
 
         Raises:
-            InvalidArgumentError: for a text that has to be parsed where there is no parser.
+            InvalidArgumentError: if a text needs a parser and none was given.
             MissingExtraError: if the parser is a pipeline and the extra `parse` is not installed.
-            DataError: for a parsed text that is broken.
+            DataError: if a parsed text is broken.
         """
-        # A parser takes NUL for a blank.
+        # Parsers read NUL as a blank.
         decoded = [text.decode(errors="replace").replace("\0", " ") for text in texts]
         raw = [row for row, text in enumerate(decoded) if text.strip() and "\t" not in text]
         parsed = self._parse([_cut(decoded[row]) for row in raw]) if raw else []
@@ -215,19 +213,19 @@ class TextParser:
             raise invalid_argument(
                 "parser",
                 None,
-                "a parser, since the model takes dependency trees and no texts",
-                "Name one, as in Client(..., parser='en_core_web_sm'), or send trees with encode_tree.",
+                "a parser, since the model reads dependency trees only",
+                "Pass one, as in Client(..., parser='en_core_web_sm'), or send trees with encode_tree.",
             )
         with self._lock:
             if self._opened is None:
-                # Parsers come with TensorFlow, which a client does without where it can.
+                # The import loads TensorFlow, which a client avoids.
                 from vsemb.systems.trees.parsers import open_parser
 
                 self._opened = open_parser(self._parser)
         parsed = list(self._opened(texts))
         if len(parsed) != len(texts):
             received = f"{len(parsed)} trees for {len(texts)} texts"
-            raise invalid_argument("parser", received, "a parser that gives a tree each")
+            raise invalid_argument("parser", received, "a parser that returns one tree per text")
         return parsed
 
 

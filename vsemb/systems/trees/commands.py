@@ -1,4 +1,4 @@
-"""What dependency trees add to commands: `vsemb annotate --dependencies`, and the option `--parser`."""
+"""Commands of dependency trees: `vsemb annotate --dependencies` and the option `--parser`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ if TYPE_CHECKING:
 
 
 def _configure_dependencies(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--model", metavar="NAME_OR_PATH", help="an installed pipeline of spaCy, or the folder of one")
-    parser.add_argument("--conllu", nargs="+", metavar="FILE", help="trees of all captions, plain or .gz")
-    parser.add_argument("--processes", type=int, metavar="N", help="processes that parse, each with its pipeline (1)")
+    parser.add_argument("--model", metavar="NAME_OR_PATH", help="installed spaCy pipeline, or its folder")
+    parser.add_argument(
+        "--conllu", nargs="+", metavar="FILE", help="CoNLL-U files with trees of all captions, plain or .gz"
+    )
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="parsing processes, each with its own pipeline (default 1)"
+    )
 
 
 def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
     """Dependency trees, for recipes that read trees.
 
-    It finds the tree of every caption; they lie in DATA/parses. A pipeline of spaCy (--model) makes them, and is kept
-    beside them for new sentences, or they come from CoNLL-U files (--conllu) of any parser, such as Stanza, UDPipe or
-    CoreNLP. With both, the trees come from the files, and the pipeline is for new sentences. A sentence belongs to
-    the caption of its sent_id; without ids the sentences are all captions in order. When it was interrupted, the same
-    command resumes it.
+    Writes the tree of every caption to DATA/parses. Trees come from a spaCy pipeline (--model), which is copied beside
+    them for new sentences, or from CoNLL-U files (--conllu) of any parser, such as Stanza, UDPipe or CoreNLP. With
+    both options, trees come from the files, and the pipeline parses new sentences. A sentence is matched to its caption
+    by sent_id. Sentences without ids must be all captions in order. The same command resumes an interrupted run.
     """
     from vsemb.data.store import Dataset
     from vsemb.errors import invalid_argument
@@ -34,7 +37,7 @@ def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.model is None and arguments.conllu is None:
         raise invalid_argument("model", None, "--model NAME_OR_PATH, --conllu FILE, or both")
     if arguments.conllu and arguments.processes is not None:
-        raise invalid_argument("processes", arguments.processes, "none with --conllu, which parses nothing")
+        raise invalid_argument("processes", arguments.processes, "omitted with --conllu, which does not parse")
     dataset = Dataset.open(arguments.data)
     parser = None if arguments.model is None else open_parser(arguments.model, report=say)
     overwrite = arguments.overwrite
@@ -49,9 +52,9 @@ def _annotate_dependencies(arguments: argparse.Namespace) -> dict[str, Any]:
     print(f"trees   {values['trees']:,} ({splits})")
     print(f"words   {values['words_mean']:.1f} on average, {values['words_max']} at most")
     print(f"depth   {values['depth_mean']:.1f} on average, {values['depth_max']} at most")
-    print(f"parser  {values['parser_name'] or 'not known; name one with --model to parse new sentences'}")
+    print(f"parser  {values['parser_name'] or 'not recorded; pass --model to parse new sentences'}")
     if values["agreement"] is not None:
-        print(f"        makes the same tree of {100 * values['agreement']:.1f} % of a sample of captions")
+        print(f"        gives the same tree for {100 * values['agreement']:.1f} % of sampled captions")
     if values["captions_per_second"] is not None:
         print(f"speed   {values['captions_per_second']:,.0f} captions/s")
     print(f"where   {values['directory']}")
@@ -63,14 +66,16 @@ DEPENDENCIES = Mode(_annotate_dependencies, _configure_dependencies)
 
 
 def _configure_parser(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--parser", metavar="NAME_OR_PATH", help="spaCy pipeline for runs on trees (the training's)")
+    parser.add_argument(
+        "--parser", metavar="NAME_OR_PATH", help="spaCy pipeline for runs on trees (default: as in training)"
+    )
 
 
 def _apply_parser(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Gives the parser that was named to the run.
+    """Set the parser of the run.
 
     Raises:
-        VsembError: if the run reads no trees, or there is no such parser.
+        VsembError: if the run does not read trees, or the parser does not exist.
     """
     if arguments.parser is not None:
         from vsemb.systems.trees.parse_texts import use_parser

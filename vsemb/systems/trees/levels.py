@@ -1,13 +1,13 @@
-"""The states of a Tree-LSTM on TensorFlow: all nodes of one depth at a time, with a gradient of its own.
+"""States of a Tree-LSTM on TensorFlow, computed level by level, with a custom gradient.
 
-A schedule is made in graph, from the heads: all nodes of the batch, those with children and the roots (the
-*trunk*) from the deepest level up, then the leaves. A level's children all stand in the level before, and
-all roots come last, so one loop over few levels computes everything. Leaves wait for nobody: their states
-are computed at once before it. The edges to a level are sorted by slot, so that each slot's matrix
-multiplies one block, and what children add is summed up into their heads by segment sums.
+A schedule is computed in graph from the heads. It orders all nodes of the batch: nodes with children and roots (the
+*trunk*) from the deepest level up, then the leaves. The children of a level are all in the level before it, and all
+roots are in the last, so one loop over the levels computes everything. Leaves have no children, so their states are
+computed together before the loop. Edges to a level are sorted by slot: the matrix of a slot multiplies one block, and
+segment sums add the results into the heads.
 
-The gradient is written out because that of a `while_loop` adds up a gradient of `recurrent` at every level;
-this one multiplies once a slot, after the loop, which makes a training step about three times faster.
+The automatic gradient of a `while_loop` adds a gradient of `recurrent` at every level. The custom gradient multiplies
+once per slot after the loop, which makes a training step about three times faster.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def level_states(
     *,
     child_sum: bool,
 ) -> Tensor:
-    """Computes what `vsemb.systems.trees.tree_lstm.tree_lstm_states` promises.
+    """Compute the states of `vsemb.systems.trees.tree_lstm.tree_lstm_states`.
 
     Args:
         inputs: (batch, steps, 4 units) float32 or float64.
         recurrent: (slots, units, (3 + slots) units) of the same dtype; (1, units, 4 units) with `child_sum`.
-        heads: (batch, steps) int32, 0 outside the mask; each row holds one tree or nothing.
+        heads: (batch, steps) int32, 0 outside the mask; each row holds one tree or is empty.
         mask: (batch, steps) bool.
         depth: (batch, steps) int32, 0 for the root.
         slot: (batch, steps) int32, less than `slots`.
-        child_sum: whether children are summed instead of kept in slots.
+        child_sum: whether children are summed and not kept in slots.
 
     Returns:
         (batch, steps, units), 0 where `mask` is false.
@@ -114,14 +114,14 @@ def _schedule(heads: Tensor, mask: Tensor, depth: Tensor, slot: Tensor, slots: i
 
 
 def _sorted(group: Tensor, mask: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorts all places by group, those outside the mask last, and counts the groups' members."""
+    """Sort all places by group, with places outside the mask last, and count the members of each group."""
     group = tf.reshape(tf.where(mask, group, groups), [-1])
     sizes = tf.math.bincount(group, minlength=groups, maxlength=groups)
     return tf.argsort(group, stable=True), sizes
 
 
 def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor, Any]:
-    """Returns h of all nodes, and what the gradient needs."""
+    """Return h of all nodes, and the tensors that the gradient needs."""
     units = rule.units
     matrices = tf.unstack(recurrent)
     leaf_h, leaf_c, leaf_saved = _node(rule, x[plan.trunk :, : 3 * units], None)
@@ -151,7 +151,7 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
         [0, empty, empty, arrays],
         shape_invariants=_loop_shapes(units, arrays),
     )
-    # Tensors and not arrays, which a SavedModel could not keep for its gradient; unused ones are pruned.
+    # Tensors, since a SavedModel cannot store arrays for the gradient; unused ones are pruned.
     trunk_h, *saved = (a.concat() for a in arrays)
     return tf.concat([trunk_h, leaf_h], 0), (saved, leaf_saved)
 
@@ -159,7 +159,7 @@ def _forward(rule: Any, plan: Any, x: Tensor, recurrent: Tensor) -> tuple[Tensor
 def _backward(
     rule: Any, plan: Any, recurrent: Tensor, h: Tensor, saved: Any, upstream: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """Returns the gradients of `x`, in parts one below the other, and of `recurrent`."""
+    """Return the gradients of `x`, in parts to be concatenated, and of `recurrent`."""
     units = rule.units
     saved, leaf_saved = saved
     # Transposing once is faster than at every level.
@@ -211,12 +211,11 @@ def _backward(
 def _arrive(
     rule: Any, z: Tensor, c: Tensor, forget: Tensor, parent: Tensor, slot: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Sums up in their heads what children add to the gates, and their cells.
+    """Sum the children's contributions to gates and cells into their heads.
 
     Returns:
-        (count, (3 + slots) units) for the gates, (count * slots, units) of the cells, and nothing; with
-        `child_sum`, (count, 3 units), (count, units) of what the children's own forget gates keep, and what
-        the gradient needs.
+        Gates (count, (3 + slots) units), cells (count * slots, units) and an empty list. With `child_sum`, gates
+        (count, 3 units), cells (count, units) after the children's forget gates, and tensors for the gradient.
     """
     gates = 3 * rule.units
     total = tf.math.unsorted_segment_sum
@@ -229,7 +228,7 @@ def _arrive(
 def _arrive_gradient(
     rule: Any, dpre: Tensor, dcells: Tensor, kept: list[Tensor], parent: Tensor, slot: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """From the gradients of heads to those of z and c of their children."""
+    """Return the gradients of z and c of children, from the gradients of their heads."""
     dz = tf.gather(dpre, parent)
     if not rule.child_sum:
         return dz, tf.gather(tf.reshape(dcells, [-1, rule.units]), parent * rule.slots + slot)
@@ -240,7 +239,7 @@ def _arrive_gradient(
 
 
 def _node(rule: Any, pre: Tensor, cells: Tensor | None) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Returns h and c of nodes, and what the gradient needs; `cells` is None for leaves."""
+    """Return h and c of nodes, and tensors for the gradient; `cells` is None for leaves."""
     units = rule.units
     io, u = tf.sigmoid(pre[:, : 2 * units]), tf.tanh(pre[:, 2 * units : 3 * units])
     i, o = tf.split(io, 2, 1)
@@ -255,7 +254,7 @@ def _node(rule: Any, pre: Tensor, cells: Tensor | None) -> tuple[Tensor, Tensor,
 
 
 def _node_gradient(rule: Any, dh: Tensor, dc: Tensor, saved: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """From the gradients of h and c to those of `pre` and `cells`."""
+    """Return the gradients of `pre` and `cells`, from the gradients of h and c."""
     io, u, c, *kept = saved
     i, o = tf.split(io, 2, 1)
     t = tf.tanh(c)
@@ -270,7 +269,7 @@ def _node_gradient(rule: Any, dh: Tensor, dc: Tensor, saved: list[Tensor]) -> tu
 
 
 def _below(plan: Any, number: Tensor) -> tuple[slice, slice]:
-    """The edges to a level's nodes from the level before, and the leaves among those."""
+    """Return the edges from the level before to a level's nodes, and the leaves among them."""
     before = tf.maximum(number - 1, 0)
     after = tf.minimum(number, before + 1)
     first = plan.levels
@@ -283,7 +282,7 @@ def _child_sizes(plan: Any, number: Tensor) -> Tensor:
 
 
 def _multiply(rows: Tensor, matrices: list[Tensor], sizes: Tensor) -> Tensor:
-    """Multiplies rows that stand in the order of their slots, `sizes` in each, with their slots' matrices."""
+    """Multiply rows, sorted by slot with `sizes` rows per slot, with the matrices of their slots."""
     if len(matrices) == 1:
         return rows @ matrices[0]
     parts = tf.split(rows, sizes, num=len(matrices))
@@ -295,6 +294,6 @@ def _array(levels: Tensor, width: int, dtype: Any) -> Any:
 
 
 def _loop_shapes(units: int, arrays: list[Any]) -> list[Any]:
-    """The shapes of a loop's variables: the level, h and c, and the arrays."""
+    """Return the shapes of the loop variables: level, h, c and the arrays."""
     states = tf.TensorShape([None, units])
     return [tf.TensorShape([]), states, states, [tf.TensorShape(None)] * len(arrays)]

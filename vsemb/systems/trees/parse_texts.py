@@ -1,4 +1,4 @@
-"""Texts as dependency trees: those of a dataset's captions from its parses, those of new sentences from a parser."""
+"""Texts as dependency trees: captions from the parses of their dataset, new sentences from a parser."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from vsemb.text.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
 
-#: In a run's directory: which parser it is and, where it is no installed package, the parser itself.
+#: In a run directory: a description of the parser and, unless it is an installed package, the parser itself.
 PARSER, _INFO, _PIPELINE = "parser", "parser.json", "pipeline"
 
 
 def find_parses(dataset: Dataset) -> Parses:
-    """Opens the dependency trees of a dataset's captions.
+    """Open the dependency trees of a dataset's captions.
 
     Raises:
-        DataError: if there are none, or they are damaged.
+        DataError: if the dataset has not been parsed, or its parses are damaged.
     """
     found: Parses | None = dataset.annotation("parses")
     if found is None:
         raise DataError(
-            f"The recipe reads dependency trees and {dataset.path} has none. Make them with: vsemb annotate "
-            f"{dataset.path} --dependencies --model en_core_web_sm, or --conllu FILE for those of another parser."
+            f"Dataset {dataset.path} must have dependency trees for this recipe. Make them with: vsemb annotate "
+            f"{dataset.path} --dependencies --model en_core_web_sm, or --conllu FILE for trees of another parser."
         )
     return found
 
 
 def keep_parser(parses: Parses, run: Path) -> None:
-    """Keeps the parser of a dataset's captions in a run's directory, where one is known.
+    """Copy the parser of a dataset's captions to a run directory, if it is recorded.
 
     Args:
         parses: the dataset's parses.
-        run: the run's directory, while it is made.
+        run: the run directory under construction.
     """
     try:
         ParserInfo.from_json(parses.parser)
-    except DataError:  # What others wrote of their parser need not be as ours.
+    except DataError:  # Descriptions by other programs may have other fields.
         return
     folder = run / PARSER
     folder.mkdir()
@@ -61,17 +61,16 @@ def keep_parser(parses: Parses, run: Path) -> None:
 
 
 def stored_parser(run: Path) -> Parser | None:
-    """Opens the parser that a run's directory names.
+    """Open the parser recorded in a run directory.
 
     Args:
-        run: the run's directory.
+        run: the run directory.
 
     Returns:
-        None where the parses of the training captions came from a file and no parser was named, or one that
-        is none of spaCy's.
+        The parser. None if the training parses came from a file without a parser, or from another library than spaCy.
 
     Raises:
-        VsembError: if it is named and cannot be opened.
+        VsembError: if the recorded parser cannot be opened.
     """
     info = _stored_info(run)
     if info is None or not info.library.startswith("spaCy "):
@@ -86,10 +85,10 @@ def _stored_info(run: Path) -> ParserInfo | None:
 
 
 class TreeReader(WordReader):
-    r"""Raw texts as a run on dependency trees reads them: parsed, by the parser of its training captions.
+    r"""Parse raw texts for a run on dependency trees, with the parser of its training captions.
 
-    Texts are read up to `vsemb.text.normalize.MAX_BYTES`. One that is parsed already stays as it is, and so does one
-    without a word. A word that the vocabulary has was a word of a tree, and is a tree by itself.
+    Texts are read up to `vsemb.text.normalize.MAX_BYTES`. Parsed texts and texts without a word stay unchanged. A text
+    that is one word of the vocabulary is a tree of one word.
 
     Args:
         vocabulary: the run's vocabulary.
@@ -107,25 +106,25 @@ class TreeReader(WordReader):
 
     @functools.cached_property
     def parser(self) -> Parser | None:
-        """What parses new sentences, or None."""
+        """The parser of new sentences, or None."""
         return stored_parser(self._run)
 
     @property
     def parser_name(self) -> str:
-        """What the run's own parser is called, with its version; "" where there is none."""
+        """Name and version of the run's own parser; "" if not recorded."""
         return str(_stored_info(self._run) or "")
 
     @property
     def limits(self) -> str | None:
         if self.parser is not None:
             return None
-        return "The run knows no parser: only single words can be asked for. Name one with --parser."
+        return "Without a parser, this run reads single words only. Pass --parser, e.g. --parser en_core_web_sm."
 
     def __call__(self, raw: Sequence[str]) -> list[str]:
-        """Returns a parsed text for each, see `vsemb.systems.trees.trees`.
+        """Return one parsed text per raw text, see `vsemb.systems.trees.trees`.
 
         Raises:
-            DataError: for a sentence where there is no parser; there, letters and digits alone are one word.
+            DataError: for a sentence if the run has no parser. Letters and digits without a blank count as one word.
         """
         return parsed_texts(super().__call__(raw), self._parse)
 
@@ -135,8 +134,8 @@ class TreeReader(WordReader):
         parsed = {text: Tree((text,), (0,)).text for text in words}
         if others and self.parser is None:
             raise DataError(
-                f"{self._run} reads dependency trees and knows no parser for {others[0][:80]!r}, since none of "
-                "spaCy's was named with its captions. Name one with --parser, e.g. --parser en_core_web_sm."
+                f"A run on dependency trees needs a parser for {others[0][:80]!r}; {self._run} has none recorded. "
+                "Pass one with --parser, e.g. --parser en_core_web_sm."
             )
         if others and self.parser is not None:
             parsed |= zip(others, (tree.text for tree in self.parser(others)), strict=True)
@@ -144,23 +143,23 @@ class TreeReader(WordReader):
 
 
 def use_parser(run: Run, name: str | os.PathLike[str]) -> None:
-    """Lets a run parse new sentences with another parser than the one of its training captions.
+    """Replace the parser of a run, which parses new sentences.
 
     Args:
         run: the run.
-        name: as for `vsemb.systems.trees.parsers.open_parser`.
+        name: see `vsemb.systems.trees.parsers.open_parser`.
 
     Raises:
-        InvalidArgumentError: if the run reads no trees, or there is no such parser.
+        InvalidArgumentError: if the run does not read trees, or the parser does not exist.
     """
     if not isinstance(run.reader, TreeReader):
-        raise invalid_argument("parser", str(name), "none for a run that reads no trees")
+        raise invalid_argument("parser", str(name), "omitted for a run that does not read trees")
     run.reader.parser = open_parser(name)
 
 
 @dataclass(frozen=True)
 class Trees(LearnedVocabulary, kind="trees"):
-    """Words of dependency trees and the places of their heads; captions need `vsemb annotate --dependencies`."""
+    """Words of dependency trees and the numbers of their heads; needs `vsemb annotate --dependencies`."""
 
     produces: ClassVar[str] = "trees"
     whole_words: ClassVar[bool] = True
@@ -170,7 +169,9 @@ class Trees(LearnedVocabulary, kind="trees"):
 
     def select(self, split: Split) -> Split:
         if split.dataset is None:
-            raise DataError(f"The split {split.name!r} is of no dataset, and only those have parses.")
+            raise DataError(
+                f"Split {split.name!r} must belong to a dataset on disk, which has parses; got a split in memory."
+            )
         texts: list[list[str]] = [[] for _ in range(len(split))]
         trees = find_parses(split.dataset).texts(split)
         for row, tree in zip(split.caption_rows.tolist(), trees, strict=True):
@@ -185,7 +186,9 @@ class Trees(LearnedVocabulary, kind="trees"):
 
     def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         if dataset is None:
-            raise invalid_argument("text.tokenizer", self.kind, "another where sentences have no parses")
+            raise invalid_argument(
+                "text.tokenizer", self.kind, "another tokenizer, since these sentences are not parsed"
+            )
         return tree_vocabulary(texts, self.min_count, self.vocabulary_size)
 
     def text_input(self, tokenizer: Any, reader: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Parsers: from raw sentences to dependency trees, with the pipelines of spaCy."""
+"""Parsers from raw sentences to dependency trees, with pipelines of spaCy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARATAXIS = "parataxis"
 
 _CONFIG = "config.cfg"
 _META = "meta.json"
-# spaCy's own components by what they do to words, heads and tags: nothing, and something or perhaps.
+# Components of spaCy that leave words, heads and tags unchanged, and components that may change them.
 _IDLE = {"ner", "beam_ner", "entity_linker", "entity_ruler", "future_entity_ruler", "span_ruler", "span_finder"}
 _IDLE |= {"spancat", "spancat_singlelabel", "textcat", "textcat_multilabel", "lemmatizer"}
 _IDLE |= {"trainable_lemmatizer", "morphologizer"}
@@ -36,14 +36,14 @@ _WORKING |= {"attribute_ruler", "senter", "sentencizer"}
 
 @dataclass(frozen=True)
 class ParserInfo:
-    """Which parser it is.
+    """Identity of a parser.
 
     Args:
-        library: the library that runs it, and its version.
-        name: the name of an installed pipeline, or what a pipeline in a folder calls itself.
-        version: the pipeline's version.
+        library: name and version of the library.
+        name: name of an installed pipeline, or the name in the metadata of a pipeline folder.
+        version: version of the pipeline.
         language: e.g. `"en"`.
-        fingerprint: hex SHA-256 of a folder's files; None for an installed pipeline, told by its version.
+        fingerprint: hex SHA-256 of a folder's files; None for an installed pipeline, identified by its version.
 
     Example:
 
@@ -65,38 +65,38 @@ class ParserInfo:
         return f"{self.name} {self.version} ({self.library}{known})"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as plain values, for `from_json`."""
+        """Return the fields as plain values, for `from_json`."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, content: Any) -> ParserInfo:
-        """Reads what `to_json` gives; what else stands beside it is left aside.
+        """Read the output of `to_json`; other keys are ignored.
 
         Raises:
-            DataError: if a field is missing or no text.
+            DataError: if a field is missing or not a string.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         values: list[Any] = [content.get(name) if isinstance(content, dict) else None for name in names]
         if not all(isinstance(value, str) for value in values[:-1]) or not isinstance(values[-1], str | None):
-            raise DataError(f"{one_line(content, 80)} names no parser; expected {', '.join(names)}.")
+            raise DataError(f"A parser's record must have {', '.join(names)}; got {one_line(content, 80)}.")
         return cls(*values)
 
 
 class Parser:
-    """Turns raw sentences into dependency trees; `open_parser` makes one.
+    """A parser from raw sentences to dependency trees; create it with `open_parser`.
 
-    White space counts as single blanks and is never a word. A text of several sentences gives one tree: the
-    roots of the later ones hang on the root of the first. Threads may share a parser; they take turns.
+    White space is read as single blanks and is never a word. A text of several sentences gives one tree: the
+    roots of later sentences become children of the first root. Threads may share a parser; calls are serialized.
 
     Args:
         pipeline: the loaded `spacy.language.Language`, whose documents have heads.
-        info: which parser it is.
-        folder: where the pipeline stands on disk.
+        info: identity of the parser.
+        folder: folder of the pipeline on disk.
 
     Attributes:
-        info: which parser it is.
-        folder: the pipeline's folder; None for an installed one.
-        max_length: the most characters of a text.
+        info: identity of the parser.
+        folder: folder of the pipeline; None for an installed one.
+        max_length: maximum characters per text.
     """
 
     def __init__(self, pipeline: Any, info: ParserInfo, folder: Path | None = None) -> None:
@@ -110,16 +110,16 @@ class Parser:
         return f"<Parser {self.info}>"
 
     def __call__(self, texts: Sequence[str]) -> list[Tree]:
-        """Parses some texts.
+        """Parse texts.
 
         Args:
             texts: raw texts, each with at least one word.
 
         Returns:
-            A tree for each text, with tags and relations as the pipeline names them.
+            One tree per text, with the tags and relations of the pipeline.
 
         Raises:
-            InvalidArgumentError: naming a text that has no word or is too long.
+            InvalidArgumentError: if a text has no words or is too long.
             DataError: if the pipeline fails.
 
         Example:
@@ -133,17 +133,17 @@ class Parser:
         return list(self.stream(texts))
 
     def stream(self, texts: Iterable[str], batch_size: int = 256) -> Iterator[Tree]:
-        """Parses texts one batch after the other, as `__call__` does.
+        """Parse texts batch by batch, see `__call__`.
 
         Args:
-            texts: raw texts, any number of them.
-            batch_size: texts that are parsed together; 256 is about the fastest on a CPU.
+            texts: any number of raw texts.
+            batch_size: texts per batch; the default 256 is fast on CPUs.
 
         Yields:
             The tree of each text.
 
         Raises:
-            InvalidArgumentError: naming a text that has no word or is too long.
+            InvalidArgumentError: if a text has no words or is too long.
             DataError: if the pipeline fails.
         """
         numbered = enumerate(texts)
@@ -154,18 +154,17 @@ class Parser:
             yield from self._parse([_plain(text) for _, text in batch])
 
     def refusal(self, text: str) -> str | None:
-        """Tells whether a text can be parsed.
+        """Check whether a text can be parsed.
 
         Returns:
-            None if it can; otherwise what is expected of a text.
+            None if it can; otherwise the requirement that the text does not meet.
         """
         if not (plain := _plain(text)):
             return "a text with at least one word"
         return None if len(plain) <= self.max_length else f"at most {self.max_length:,} characters"
 
     def _parse(self, texts: list[str]) -> list[Tree]:
-        # What spaCy remembers of words that it has not seen before is given back with the zone; otherwise a
-        # server's memory would grow with every new word of its queries.
+        # The zone frees spaCy's cache of new words. Without it, a server's memory grows with every new word.
         try:
             with self._turn, self._pipeline.memory_zone():
                 return [tree_of(document) for document in self._pipeline.pipe(texts)]
@@ -176,17 +175,17 @@ class Parser:
 
 
 def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str], None] | None = None) -> Parser:
-    """Opens a pipeline of spaCy that has a dependency parser.
+    """Open a pipeline of spaCy that has a dependency parser.
 
-    Its components that neither parse nor tag, such as the recognition of names, are left out, which halves
-    the time; the trees are the same. Nothing is downloaded.
+    Components that neither parse nor tag, such as named entity recognition, are excluded. This halves the time and
+    gives the same trees. Nothing is downloaded.
 
     Args:
-        name_or_path: the name of an installed pipeline, such as `"en_core_web_sm"`, or the folder of one.
-        report: called with lines worth showing, such as that the pipeline was made for another spaCy.
+        name_or_path: name of an installed pipeline, such as `"en_core_web_sm"`, or a pipeline's folder.
+        report: called with each warning of spaCy, such as a version mismatch.
 
     Raises:
-        InvalidArgumentError: if there is no such pipeline, or it has no parser.
+        InvalidArgumentError: if the pipeline does not exist or has no parser.
         DataError: if the pipeline cannot be loaded.
         MissingExtraError: without spaCy.
 
@@ -200,8 +199,8 @@ def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str],
         import spacy
 
     package, folder = _find(name_or_path)
-    # A folder from a stranger names functions that spaCy and installed packages have registered; none of its
-    # own files is run or unpickled.
+    # An untrusted folder can only name functions that spaCy and installed packages registered; its own files are
+    # neither executed nor unpickled.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -216,11 +215,11 @@ def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str],
             raise DataError(f"The pipeline {name_or_path} cannot be loaded: {one_line(error)}") from error
     for line in dict.fromkeys(one_line(warning.message) for warning in caught):
         if report and line.startswith("[W"):
-            report(f"spaCy says of {name_or_path}: {line}")
+            report(f"Warning of spaCy for {name_or_path}: {line}")
 
     if not any("token.head" in pipeline.get_pipe_meta(name).assigns for name in pipeline.pipe_names):
         components = ", ".join(pipeline.pipe_names) or "none"
-        allowed = f"a pipeline with the component parser; this one has {components}"
+        allowed = f"a pipeline with the component parser; this pipeline has {components}"
         raise invalid_argument("name_or_path", str(name_or_path), allowed)
     info = ParserInfo(
         library=f"spaCy {spacy.__version__}",
@@ -233,10 +232,10 @@ def open_parser(name_or_path: str | os.PathLike[str], *, report: Callable[[str],
 
 
 def tree_of(document: Any) -> Tree:
-    """Returns the tree of a parsed document of spaCy.
+    """Return the tree of a parsed document of spaCy.
 
     Args:
-        document: a `spacy.tokens.Doc` with at least one token that is no white space.
+        document: a `spacy.tokens.Doc` with at least one token other than white space.
     """
     tokens = [token for token in document if not token.is_space]
     places = {token.i: place for place, token in enumerate(tokens, 1)}
@@ -244,7 +243,7 @@ def tree_of(document: Any) -> Tree:
     heads = [0 if head == place else head for place, head in enumerate(heads, 1)]
     relations = [token.dep_ or "dep" for token in tokens]
     first, *later = [place for place, head in enumerate(heads) if not head]
-    # spaCy writes the root in capitals, Universal Dependencies as any relation.
+    # spaCy writes the root in capitals, Universal Dependencies in lower case.
     relations[first] = "root" if relations[first] in ("ROOT", "dep") else relations[first]
     for place in later:
         heads[place], relations[place] = first + 1, PARATAXIS
@@ -258,7 +257,7 @@ def tree_of(document: Any) -> Tree:
 
 
 def _head(token: Any) -> int:
-    """Returns the place of a token's head in the document; what hangs on white space hangs on its head."""
+    """Return the index of a token's head in the document, skipping heads that are white space."""
     head = token.head
     while head.is_space and head.head.i != head.i:
         head = head.head
@@ -266,35 +265,35 @@ def _head(token: Any) -> int:
 
 
 def _plain(text: str) -> str:
-    """Returns a text in single blanks, which can be written as UTF-8."""
-    # Half a character, as JSON and command lines may hold one, becomes U+FFFD, which UTF-16 does for us.
+    """Return a text with single blanks and valid UTF-8."""
+    # Lone surrogates, which JSON and command lines may contain, become U+FFFD.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(whole.replace("\0", " ").split())
 
 
 def _find(given: str | os.PathLike[str]) -> tuple[str | None, Path]:
-    """Returns the name of an installed pipeline, or None, and the folder with its files."""
-    # As in spaCy, an installed pipeline goes before a folder of that name.
+    """Return the name of an installed pipeline, or None, and the folder with its files."""
+    # As in spaCy, an installed pipeline has priority over a folder of the same name.
     if isinstance(given, str) and (data := _package_folder(given)):
         return given, data
     folder, name = Path(given), str(given)
     allowed = "the folder of a spaCy pipeline"
     if not folder.exists():
         installed = sorted(point.name for point in importlib.metadata.entry_points(group="spacy_models"))
-        known = f"; installed are {', '.join(installed)}" if installed else ", of which there is none"
+        known = f" (installed: {', '.join(installed) or 'none'})"
         fix = f"Install one with: python -m spacy download {name}" if name.isidentifier() else None
-        raise invalid_argument("name_or_path", name, f"{allowed} or the name of an installed one{known}", fix)
+        raise invalid_argument("name_or_path", name, f"{allowed}, or the name of an installed one{known}", fix)
     if not folder.is_dir():
-        raise invalid_argument("name_or_path", name, f"{allowed}, and this is a file", "Unpack or install it.")
+        raise invalid_argument("name_or_path", name, f"{allowed}; this is a file", "Unpack or install it.")
     if not (folder / _CONFIG).is_file() or not (folder / _META).is_file():
         inside = sorted(str(path.parent) for path in folder.glob(f"*/{_CONFIG}"))
         fix = f"Did you mean {' or '.join(inside[:3])}?" if inside else None
-        raise invalid_argument("name_or_path", name, f"{allowed}, which holds {_CONFIG} and {_META}", fix)
+        raise invalid_argument("name_or_path", name, f"{allowed} with {_CONFIG} and {_META}", fix)
     return None, folder.resolve()
 
 
 def _package_folder(name: str) -> Path | None:
-    """Returns where an installed pipeline has its files; nothing is imported to find out."""
+    """Return the folder of an installed pipeline, without importing it."""
     try:
         spec = importlib.util.find_spec(name) if name.isidentifier() else None
     except (ImportError, ValueError):
@@ -305,10 +304,10 @@ def _package_folder(name: str) -> Path | None:
 
 
 def _idle_components(config: Any) -> list[str]:
-    """Returns the components that the trees do not need, by the pipeline's configuration."""
+    """Return the names of components that do not affect trees."""
     components = config.get("components", {})
     factories = {name: components.get(name, {}).get("factory", "") for name in config["nlp"]["pipeline"]}
-    # A component that is not spaCy's own may read what the others write: then all of them run.
+    # A component from elsewhere may read the output of any other; then all run.
     if not set(factories.values()) <= _IDLE | _WORKING:
         return []
     return [name for name, factory in factories.items() if factory in _IDLE]
@@ -323,21 +322,21 @@ def _fingerprint(folder: Path) -> str:
 
 
 def parser_files(folder: Path) -> dict[str, Path]:
-    """Returns the files of a parser that is a folder on disk, such as a spaCy pipeline.
+    """Return the files of a parser in a folder, such as a spaCy pipeline.
 
     Args:
         folder: the parser.
 
     Returns:
-        Relative name -> the file that holds the content, by alphabet.
+        Relative name -> file with the content, in alphabetical order.
 
     Raises:
-        DataError: if there is none, it cannot be read, or it holds links that lead out of it, links to
-            folders or what is no file.
+        DataError: if the folder is missing, empty or unreadable, or contains special files, links to folders, or links
+            that lead out of it.
     """
     found: dict[str, Path] = {}
     if not folder.is_dir():
-        raise DataError(f"No parser at {folder}: there is no such folder.")
+        raise DataError(f"Parser {folder} must be an existing folder.")
     inside = folder.resolve()
 
     def refuse(error: OSError) -> None:
@@ -351,27 +350,27 @@ def parser_files(folder: Path) -> dict[str, Path]:
             if path.is_symlink() and (name in names or not real.is_relative_to(inside)):
                 raise DataError(
                     f"The parser {folder} cannot be copied: {path} is a link to {real}. Copy the folder with "
-                    "`cp -rL` and name the copy."
+                    "`cp -rL` and pass the copy."
                 )
             if name in names:
                 continue
             if not real.exists() or not stat.S_ISREG(real.stat().st_mode):
-                raise DataError(f"The parser {folder} cannot be copied: {path} is no file.")
+                raise DataError(f"The parser {folder} cannot be copied: {path} must be a regular file.")
             found[path.relative_to(folder).as_posix()] = real
     if not found:
-        raise DataError(f"No parser at {folder}: the folder is empty.")
+        raise DataError(f"Parser {folder} must contain files; the folder is empty.")
     return dict(sorted(found.items()))
 
 
 def copy_parser(files: Mapping[str, Path], folder: Path) -> None:
-    """Copies the files of a parser, without the rights of the originals.
+    """Copy the files of a parser, without the permissions of the originals.
 
     Args:
-        files: as `parser_files` returns them.
-        folder: where to.
+        files: output of `parser_files`.
+        folder: destination.
     """
     for relative, file in files.items():
         target = folder / relative
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The content alone: a read-only original must not make a copy that cannot be removed.
+        # Only the content: the copy of a read-only file must be removable.
         shutil.copyfile(file, target)

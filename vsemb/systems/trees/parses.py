@@ -1,12 +1,12 @@
-"""The dependency trees of a dataset's captions, which lie in its directory and belong to it.
+"""Dependency trees of a dataset's captions, stored in the dataset's directory.
 
     DATASET/parses/
-        parses.json          what the rest is, with checksums; which dataset and parser it is of
-        SPLIT.conllu.gz      all sentences of a split, in the order of its captions
-        SPLIT.trees.gz       their words and heads alone, which is read twenty times as fast
-        parser/              a copy of the parser, where it is known
+        parses.json          description with checksums, dataset and parser
+        SPLIT.conllu.gz      all sentences of a split, in caption order
+        SPLIT.trees.gz       words and heads only, twenty times as fast to read
+        parser/              copy of the parser, if recorded
 
-The dataset's index, shards and fingerprint do not change, so its features and runs stay usable.
+The dataset's index, shards and fingerprint do not change, so features and runs stay valid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vsemb.systems.trees.parsers import copy_parser, parser_files
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
 PARSER = "parser"
-# A blank line separates trees, and no tree has one.
+# A blank line separates trees; trees never contain one.
 _BETWEEN = "\n\n"
 
 
@@ -36,10 +36,10 @@ class Parses(CaptionAnnotation):
     """The dependency trees of all captions of a dataset.
 
     Attributes:
-        path: their directory.
-        fingerprint: hex; equal for equal trees, tags and relations, whatever parser they came from.
-        parser: what was said of the parser that made them, or None.
-        count: the number of sentences.
+        path: directory of the parses.
+        fingerprint: hex; equal for equal trees, tags and relations, independent of the parser.
+        parser: record of the parser, or None.
+        count: number of sentences.
 
     Example:
 
@@ -67,7 +67,7 @@ class Parses(CaptionAnnotation):
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise ValueError(name)
             if not isinstance(sha256, str):
-                raise TypeError("no text where a checksum should be")
+                raise TypeError(f"the checksum of {name} must be a string")
 
     @classmethod
     def files(cls, split: str, record: Mapping[str, Any]) -> dict[str, str]:
@@ -75,10 +75,10 @@ class Parses(CaptionAnnotation):
 
     @functools.cached_property
     def parser_folder(self) -> Path | None:
-        """The parser on disk, where a copy of it was kept, else None.
+        """Folder of the stored parser; None if it was not stored.
 
         Raises:
-            DataError: if a file of it is missing or damaged.
+            DataError: if a file of the parser is missing or damaged.
         """
         if self._parser_files is None:
             return None
@@ -86,26 +86,26 @@ class Parses(CaptionAnnotation):
         return self.path / PARSER
 
     def trees(self, split: Split) -> list[Tree]:
-        """Returns the tree of each caption of a split, with tags and relations.
+        """Return the tree of each caption of a split, with tags and relations.
 
         Args:
-            split: of this dataset, also with few of its captions (`Split.with_captions`).
+            split: split of this dataset, or a part of one (`Split.with_captions`).
 
         Raises:
-            DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
+            DataError: if the split is from another dataset or its texts are not captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
         name = _conllu_name(split.name)
         return self.read(split, name, lambda file: [sentence.tree for sentence in read_conllu(file)])
 
     def texts(self, split: Split) -> list[str]:
-        """Returns each caption of a split as a parsed text, see `trees.py`; much faster than `trees`.
+        """Return each caption of a split as a parsed text, see `trees.py`; much faster than `trees`.
 
         Args:
-            split: of this dataset, also with few of its captions (`Split.with_captions`).
+            split: split of this dataset, or a part of one (`Split.with_captions`).
 
         Raises:
-            DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
+            DataError: if the split is from another dataset or its texts are not captions, or the file is damaged.
             InvalidArgumentError: if the dataset has no such split.
         """
         return self.read(split, _trees_name(split.name), lambda file: self.unpacked(file).split(_BETWEEN))
@@ -115,12 +115,12 @@ find = Parses.find
 
 
 def _conllu_name(split: str) -> str:
-    """Returns the name of the file with all sentences of a split."""
+    """Return the file name of a split's sentences."""
     return f"{split}.conllu.gz"
 
 
 def _trees_name(split: str) -> str:
-    """Returns the name of the file with the words and heads of a split alone."""
+    """Return the file name of a split's words and heads."""
     return f"{split}.trees.gz"
 
 
@@ -132,23 +132,23 @@ def write_parses(
     parser_folder: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Parses:
-    """Writes the trees of a dataset's captions into its directory, whole or not at all.
+    """Write the trees of a dataset's captions into its directory, atomically.
 
-    Where these parses are there already, nothing happens.
+    If the same parses exist, nothing is written.
 
     Args:
-        dataset: the dataset; its annotation `parses` is these from then on.
-        trees: name of a split -> the tree of each caption in order, for all splits.
-        parser: JSON-able, what is known of the parser that made them.
-        parser_folder: the parser on disk, if it shall be kept with the parses for new sentences.
-        overwrite: whether other parses are replaced.
+        dataset: the dataset, which gets the annotation `parses`.
+        trees: split name -> tree of each caption in order, for all splits.
+        parser: JSON-able record of the parser.
+        parser_folder: folder of the parser, to be copied for new sentences.
+        overwrite: whether to replace existing parses.
 
     Returns:
         The parses, opened.
 
     Raises:
-        DataError: if a tree is missing, too many or none, other parses are there and `overwrite` is false,
-            the parser's folder holds what cannot be copied, or the file system refuses.
+        DataError: if trees and captions differ in number, a tree is invalid, other parses exist and `overwrite` is
+            false, the parser cannot be copied, or writing fails.
 
     Example:
 
@@ -167,7 +167,7 @@ def write_parses(
         described["parser_files"] = sources and {name: sha256_file(file) for name, file in sources.items()}
     if not overwrite and (present := find(dataset)) is not None:
         if differing := _differing(present, described):
-            raise DataError(f"{present.path} already holds parses with {differing}; replace them with --overwrite.")
+            raise DataError(f"{present.path} already holds parses with {differing}. Replace them with --overwrite.")
         return present
     with Parses.writing(dataset, described, overwrite) as (folder, splits):
         for name in dataset.splits:
@@ -180,7 +180,7 @@ def write_parses(
 
 def _write_split(folder: Path, split: Split, trees: Sequence[Tree]) -> dict[str, Any]:
     sentences = (
-        # An id is one line in CoNLL-U; keys of images need not be.
+        # An id is one line in CoNLL-U; image keys may contain line breaks.
         Sentence(" ".join(name.split()), text, tree)
         for name, text, tree in zip(split.caption_ids, split.captions, trees, strict=True)
     )
@@ -198,8 +198,8 @@ def _differing(present: Parses, described: Mapping[str, Any]) -> str:
     if present.fingerprint != described["fingerprint"]:
         return "other trees"
     if present.parser != described["parser"]:
-        return "the same trees and another parser named"
-    # Asked of the files themselves, so that a damaged copy is not taken for the same.
+        return "the same trees and another parser"
+    # Checksums of the files, since a stored copy may be damaged.
     if present.parser_folder is None:
         return "" if described["parser_files"] is None else "the same trees and no copy of a parser"
     stored = {name: sha256_file(file) for name, file in parser_files(present.parser_folder).items()}
@@ -207,10 +207,10 @@ def _differing(present: Parses, described: Mapping[str, Any]) -> str:
 
 
 def _fingerprint(trees: Mapping[str, Sequence[Tree]]) -> str:
-    """Returns the SHA-256 of trees, with their tags and relations.
+    """Return the SHA-256 of trees, with their tags and relations.
 
     Args:
-        trees: name of a split -> its trees; the order of splits matters.
+        trees: split name -> its trees; the order of splits matters.
     """
     digest = hashlib.sha256()
     for name, some in trees.items():

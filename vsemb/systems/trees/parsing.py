@@ -1,4 +1,4 @@
-"""`vsemb annotate --dependencies` as functions: trees of all captions, from a parser or from CoNLL-U files."""
+"""Functions of `vsemb annotate --dependencies`: trees of all captions, from a parser or from CoNLL-U files."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from vsemb.systems.trees.parsers import Parser, ParserInfo, open_parser, parser_
 from vsemb.systems.trees.parses import Parses, find, write_parses
 from vsemb.systems.trees.trees import Sentence, Tree, read_conllu, write_conllu
 
-#: Under this name stands beside a parser that made no trees itself which files they came from.
+#: Key in the parser's record with the CoNLL-U files, if the trees came from files.
 FROM_FILES = "trees_from"
 
-# So many captions are parsed to tell whether a parser and trees from a file are of one kind.
+# Captions parsed to compare a parser with trees from a file.
 _SAMPLE = 200
 
-#: Captions that are parsed and kept together.
+#: Captions parsed and stored together.
 CHUNK = 512
 _PLAN = "plan.json"
 _SHOWN = 100
-# The Penn Treebank's spellings, which CoreNLP writes; captions are compared with them taken back.
+# Spellings of the Penn Treebank, written by CoreNLP; undone when captions are compared.
 _SPELLINGS = {
     "-LRB-": "(",
     "-RRB-": ")",
@@ -54,14 +54,14 @@ _SPELLINGS = {
 
 @dataclass(frozen=True)
 class Parsed:
-    """The parses of a dataset, and what making them took.
+    """Parses of a dataset, with the cost of parsing.
 
     Args:
         parses: the parses.
-        count: how many captions were parsed now, and not by an interrupted run before or not at all.
-        seconds: how long that took.
-        agreement: where trees came from a file and a parser was named, the share of sampled captions of which
-            it makes the same tree; else None.
+        count: captions parsed in this run, without earlier interrupted runs.
+        seconds: duration of parsing, in seconds.
+        agreement: share of sampled captions for which the parser gives the tree of the file, in [0, 1]; None without a
+            file or parser.
     """
 
     parses: Parses
@@ -78,45 +78,43 @@ def parse_dataset(
     overwrite: bool = False,
     report: Callable[[str], None] = print,
 ) -> Parsed:
-    """Parses all captions of a dataset and writes their trees beside it.
+    """Parse all captions of a dataset and write their trees beside it.
 
-    An interrupted run is taken up where it was by the next one with the same parser; the files come out as
-    if it had not been interrupted, with however many processes. Where the dataset has the parses of this
-    parser already, nothing happens. The parser is copied too, unless it is an installed one, so that new
-    sentences can be parsed as the captions were.
+    The next call with the same parser resumes an interrupted run, with any number of processes, and writes the same
+    files. If the dataset has the parses of this parser, nothing is written. A parser in a folder is copied, for new
+    sentences.
 
     Args:
         dataset: the dataset.
         parser: the parser.
-        processes: how many processes parse; each loads the parser. With several, a script must do its work
-            under `if __name__ == "__main__":`, since they import it too.
-        overwrite: whether parses that are there are made anew.
-        report: called with lines worth showing.
+        processes: parsing processes; each loads the parser. With more than one, a script must do its work under
+            `if __name__ == "__main__":`, since processes import it.
+        overwrite: whether to parse again if parses exist.
+        report: called with progress messages.
 
     Raises:
-        DataError: if other parses are there, a caption cannot be parsed, the parser fails, or the file
-            system refuses.
+        DataError: if other parses exist, a caption cannot be parsed, the parser fails, or writing fails.
         InvalidArgumentError: if `processes` is less than 1.
 
     Example:
 
     ```python
     done = parse_dataset(Dataset.open("data/flickr8k"), open_parser("en_core_web_sm"), report=print)
-    print(done.parses.count, "trees", done.count / done.seconds, "captions a second")
+    print(done.parses.count, "trees", done.count / done.seconds, "captions per second")
     ```
     """
     if processes < 1:
         raise invalid_argument("processes", processes, "an integer >= 1")
     if not overwrite and (present := _present(dataset, parser.info)):
-        report(f"{dataset.path} has the parses of this parser already; nothing to do.")
+        report(f"{dataset.path} already has the parses of this parser; nothing to do.")
         return Parsed(present)
     if parser.folder is not None:
-        parser_files(parser.folder)  # What cannot be copied is refused now and not after hours.
+        parser_files(parser.folder)  # Refuse before hours of parsing.
     _refuse_unparsable(dataset, parser)
     work = ParseWork(dataset.path)
     with locked(work.root, f"Another process is parsing {dataset.path}; wait for it or stop it."):
         if work.begin({"dataset": dataset.fingerprint, "parser": parser.info.to_json()}):
-            report("The parser or the dataset changed since the interrupted run: starting afresh.")
+            report("The parser or the dataset changed since the interrupted run; starting again.")
         trees, count, seconds = _parse(dataset, parser, processes, work, report)
         parses = write_parses(
             dataset, trees, parser=parser.info.to_json(), parser_folder=parser.folder, overwrite=overwrite
@@ -133,21 +131,21 @@ def import_conllu(
     overwrite: bool = False,
     report: Callable[[str], None] = print,
 ) -> Parsed:
-    """Takes the trees of all captions from CoNLL-U files and writes them beside the dataset.
+    """Read the trees of all captions from CoNLL-U files and write them beside the dataset.
 
-    Any parser may have made them; see `match_sentences` for how a sentence finds its caption.
+    The files may come from any parser. `match_sentences` matches sentences and captions.
 
     Args:
         dataset: the dataset.
-        files: CoNLL-U, plain or compressed with gzip; together they hold every caption.
-        parser: what shall parse new sentences, such as queries. The same parser that made the files, or one
-            of the same annotation: some captions are parsed to tell how far they agree.
-        overwrite: whether other parses are replaced.
-        report: called with lines worth showing.
+        files: CoNLL-U files, plain or gzip, which together contain every caption.
+        parser: parser of new sentences, such as queries; the parser of the files, or one with the same annotation
+            scheme. A sample of captions is parsed to measure the agreement.
+        overwrite: whether to replace existing parses.
+        report: called with progress messages.
 
     Raises:
-        DataError: if a file is broken, a caption has no tree, or other parses are there.
-        InvalidArgumentError: without a file.
+        DataError: if a file is broken, a caption has no tree, or other parses exist.
+        InvalidArgumentError: if `files` is empty.
 
     Example:
 
@@ -172,10 +170,10 @@ def import_conllu(
 
 
 def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
-    """Measures trees: their words, and their depth, the words on the longest way from the root down.
+    """Measure words and depth of trees. Depth is the number of words on the longest path from the root.
 
     Args:
-        heads: of each tree the heads, counted from 1, 0 for the root; at least one tree.
+        heads: heads of each tree, 1-based, 0 for the root; at least one tree.
 
     Returns:
         Means and maxima, as `words_mean`, `words_max`, `depth_mean` and `depth_max`.
@@ -195,7 +193,7 @@ def tree_sizes(heads: Iterable[Sequence[int]]) -> dict[str, float]:
 
 
 def describe(dataset: Dataset, parsed: Parsed) -> dict[str, Any]:
-    """Returns what `vsemb annotate --dependencies` shows of a dataset's parses, as plain values."""
+    """Return the summary that `vsemb annotate --dependencies` prints, as plain values."""
     parses = parsed.parses
     texts = [text for name in dataset.splits for text in parses.texts(dataset.split(name))]
     parser = None if parses.parser is None else ParserInfo.from_json(parses.parser)
@@ -230,9 +228,9 @@ def _present(dataset: Dataset, info: ParserInfo) -> Parses | None:
         return present
     origin = "from files"
     if present.parser is not None and FROM_FILES not in present.parser:
-        with contextlib.suppress(DataError):  # What others wrote of their parser need not be as ours.
+        with contextlib.suppress(DataError):  # Records by other programs may have other fields.
             origin = f"of {ParserInfo.from_json(present.parser)}"
-    raise DataError(f"{present.path} already holds parses {origin}; replace them with --overwrite.")
+    raise DataError(f"{present.path} already holds parses {origin}. Replace them with --overwrite.")
 
 
 def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
@@ -241,23 +239,23 @@ def _refuse_unparsable(dataset: Dataset, parser: Parser) -> None:
         for place, text in enumerate(split.captions):
             if refusal := parser.refusal(text):
                 raise DataError(
-                    f"The caption {split.caption_ids[place]!r} of the split {name!r} of {dataset.path} "
-                    f"cannot be parsed: {one_line(text, 80)!r}. Expected: {refusal}."
+                    f"Caption {split.caption_ids[place]!r} of split {name!r} of {dataset.path} must be {refusal}; "
+                    f"got {one_line(text, 80)!r}."
                 )
 
 
 def _parse(
     dataset: Dataset, parser: Parser, processes: int, work: ParseWork, say: Callable[[str], None]
 ) -> tuple[dict[str, list[Tree]], int, float]:
-    """Returns the trees of all captions, and how many were parsed now in how many seconds."""
+    """Return the trees of all captions, the number parsed in this run, and its seconds."""
     chunks = [chunk for name in dataset.splits for chunk in chunks_of(name, dataset.split(name).captions)]
     found = {chunk.file: work.read(chunk) for chunk in chunks}
     missing = [chunk for chunk in chunks if found[chunk.file] is None]
     total, count = (sum(len(chunk.texts) for chunk in some) for some in (chunks, missing))
     if count < total:
-        say(f"{total - count:,} captions were parsed before the interruption; going on behind them.")
+        say(f"{total - count:,} captions were parsed before the interruption; resuming.")
     started = time.perf_counter()
-    # Closed by itself, so that no process goes on parsing behind an error.
+    # Closed explicitly, so that processes stop after an error.
     with (
         contextlib.closing(parse_chunks(missing, parser, processes)) as parsed,
         tqdm(total=total, initial=total - count, desc="parse", unit="caption", disable=None) as bar,
@@ -274,7 +272,7 @@ def _parse(
 
 
 def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -> float | None:
-    """Returns for how many of some captions, drawn evenly, a parser makes the tree that is given."""
+    """Return the share of evenly sampled captions for which a parser gives the given tree."""
     drawn = range(0, len(captions), -(-len(captions) // _SAMPLE))
     places = [place for place in drawn if not parser.refusal(captions[place])]
     same = [
@@ -286,11 +284,11 @@ def _agreement(parser: Parser, captions: Sequence[str], trees: Sequence[Tree]) -
 
 @dataclass(frozen=True)
 class Chunk:
-    """Captions of a split that stand one behind the other.
+    """Consecutive captions of a split.
 
     Args:
-        split: the split's name.
-        start: the place of the first of them in the split.
+        split: name of the split.
+        start: index of the first caption in the split.
         texts: the captions.
     """
 
@@ -300,12 +298,12 @@ class Chunk:
 
     @property
     def file(self) -> str:
-        """The name of the file with their trees."""
+        """File name of their trees."""
         return f"{self.split}-{self.start:09d}.conllu"
 
 
 def chunks_of(split: str, captions: Sequence[str]) -> list[Chunk]:
-    """Cuts a split's captions into chunks.
+    """Cut a split's captions into chunks.
 
     Example:
 
@@ -316,7 +314,7 @@ def chunks_of(split: str, captions: Sequence[str]) -> list[Chunk]:
 
 
 class ParseWork:
-    """`.parses.partial` in a dataset's directory: the chunks that are parsed, and what they were parsed with.
+    """The folder `.parses.partial` of a dataset: parsed chunks and the plan that they belong to.
 
     Args:
         dataset: the dataset's directory.
@@ -326,16 +324,16 @@ class ParseWork:
         self.root = dataset / ".parses.partial"
 
     def begin(self, plan: dict[str, Any]) -> bool:
-        """Makes ready for `plan`.
+        """Prepare the folder for `plan`.
 
         Returns:
-            Whether chunks of another plan were there, which are gone.
+            Whether chunks of another plan were deleted.
         """
         plan = plan | {"chunk": CHUNK}
         with contextlib.suppress(DataError):
             if read_json(self.root / _PLAN) == plan:
                 return False
-        # The plan goes first and comes last: what is interrupted here is never taken for finished work.
+        # The plan is deleted first and written last, so an interruption here never leaves a valid plan.
         (self.root / _PLAN).unlink(missing_ok=True)
         outdated = [path for path in self.root.iterdir() if path.name != "lock"]
         for path in outdated:
@@ -344,7 +342,7 @@ class ParseWork:
         return bool(outdated)
 
     def read(self, chunk: Chunk) -> list[Tree] | None:
-        """Returns the trees of a chunk that was parsed before; None if it was not."""
+        """Return the trees of a parsed chunk; None if it is not parsed yet."""
         try:
             sentences = list(read_conllu(self.root / chunk.file))
         except DataError:
@@ -354,8 +352,8 @@ class ParseWork:
         return [sentence.tree for sentence in sentences]
 
     def write(self, chunk: Chunk, trees: Sequence[Tree]) -> None:
-        """Keeps the trees of a chunk, whole or not at all."""
-        # No text beside them: the plan names the dataset, and so the captions.
+        """Store the trees of a chunk, atomically."""
+        # Without texts: the plan identifies the dataset and its captions.
         sentences = (Sentence(str(place), None, tree) for place, tree in enumerate(trees))
         write_conllu(sentences, self.root / chunk.file)
 
@@ -363,25 +361,25 @@ class ParseWork:
 def parse_chunks(
     chunks: Sequence[Chunk], parser: Parser, processes: int
 ) -> Generator[tuple[Chunk, list[Tree]], None, None]:
-    """Parses chunks, in one process or several; the trees are the same.
+    """Parse chunks in one or more processes, with the same result.
 
     Args:
-        chunks: what to parse.
+        chunks: chunks to parse.
         parser: the parser; other processes open it again.
-        processes: how many; with one, it is this process.
+        processes: number of processes; 1 parses in this process.
 
     Yields:
-        Each chunk with its trees, as they are finished.
+        Each chunk with its trees, in order of completion.
 
     Raises:
-        DataError: if the parser fails, or a process of it is killed.
+        DataError: if the parser fails, or one of its processes is killed.
     """
     processes = min(processes, len(chunks))
     if processes <= 1:
         for chunk in chunks:
             yield chunk, parser(chunk.texts)
         return
-    # Processes that are forked would share the locks of TensorFlow's threads.
+    # Forked processes would share the locks of TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     source = parser.folder or parser.info.name
@@ -393,8 +391,8 @@ def parse_chunks(
             yield waiting.pop(done), done.result()
     except BrokenProcessPool as error:
         raise DataError(
-            "A process that parsed has been killed, perhaps for want of memory. What is parsed is kept; give "
-            "the same command with fewer --processes."
+            "A parsing process was killed, perhaps for lack of memory. Parsed captions are kept. Run the same command "
+            "with fewer --processes."
         ) from error
     finally:
         stop.set()
@@ -403,7 +401,7 @@ def parse_chunks(
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """What is started meanwhile takes no notice of Ctrl-C, which reaches all processes of a terminal."""
+    """Start processes that ignore Ctrl-C, which a terminal sends to all of them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -414,7 +412,7 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-# In a process of the pool: whether it shall end, and the parser, which is opened once.
+# In a process of the pool: the stop event, and the parser, which is opened once.
 _stop: Any = None
 _opened = functools.cache(open_parser)
 
@@ -426,7 +424,7 @@ def _begin_process(stop: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    # A parent that is killed tells nobody, and the pool's processes would wait for work for ever.
+    # A killed parent sends no signal, and the processes would wait for work forever.
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -442,25 +440,24 @@ def _parse_here(source: Path | str, texts: Sequence[str]) -> list[Tree]:
 def match_sentences(
     dataset: Dataset, sentences: Iterable[Sentence], report: Callable[[str], None] = print
 ) -> dict[str, list[Tree]]:
-    """Finds the tree of every caption of a dataset, whatever parser made the trees.
+    """Match sentences of any parser with the captions of a dataset.
 
-    A sentence is known by its id: the one that the caption has in the dataset's source (`sentid` of a
-    Karpathy file, the id of a COCO annotation), or `KEY#NUMBER` with the image's key and the caption's
-    number within the image, from 0. Where no sentence has an id, as CoreNLP writes them, the sentences must
-    be all captions in the order of `dataset.splits`. White space apart, a sentence must read as its caption:
-    that is how a wrong file shows.
+    A sentence is matched by its id: the caption's id in the dataset's source (`sentid` of a Karpathy file, id of a
+    COCO annotation), or `KEY#NUMBER` with the image's key and the caption's number within the image, from 0. If no
+    sentence has an id, as in CoreNLP's output, the sentences must be all captions in the order of `dataset.splits`.
+    Apart from white space, a sentence must equal its caption, which detects wrong files.
 
     Args:
         dataset: the dataset.
-        sentences: as `vsemb.systems.trees.trees.read_conllu` yields them; read once.
-        report: called with lines worth showing about sentences left out.
+        sentences: output of `vsemb.systems.trees.trees.read_conllu`; read once.
+        report: called with messages about ignored sentences.
 
     Returns:
-        Name of a split -> trees in the order of its captions, for all splits.
+        Split name -> trees in caption order, for all splits.
 
     Raises:
-        DataError: if a caption has no sentence or two, a sentence reads otherwise than its caption, or only
-            some sentences have ids.
+        DataError: if a caption has no sentence or two, a sentence differs from its caption, or only some sentences
+            have ids.
 
     Example:
 
@@ -473,7 +470,7 @@ def match_sentences(
     sentences = iter(sentences)
     first = next(sentences, None)
     if first is None:
-        raise DataError(f"There is no sentence for the captions of {dataset.path}.")
+        raise DataError(f"The files must contain the captions of {dataset.path}; got 0 sentences.")
     captions = CaptionIndex(dataset)
     together = itertools.chain([first], sentences)
     trees = _by_order(captions, together) if first.id is None else _by_id(captions, together, report)
@@ -481,7 +478,7 @@ def match_sentences(
 
 
 def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callable[[str], None]) -> list[Tree]:
-    hint = "Sentences without ids are taken in the order of the captions. "
+    hint = "Sentences without ids are matched in caption order. "
     found = captions.match(_with_ids(sentences), "sentence", report, hint)
     differing: list[str] = []
     for place, sentence in enumerate(found):
@@ -492,21 +489,23 @@ def _by_id(captions: CaptionIndex, sentences: Iterator[Sentence], report: Callab
             f"{captions.path} is {captions.texts[place][:_SHOWN]!r}."
         )
         if sentence.text is not None:
-            raise DataError(f"{message} Is the file of another dataset?")
+            raise DataError(f"{message} Check that the file belongs to this dataset.")
         differing.append(message)
-    # Words alone may differ, since a parser may rewrite them (`du` is `de le` in French treebanks), but a file of
-    # which no sentence reads as its caption is of other texts.
+    # Single words may differ, since a parser may rewrite them (`du` is `de le` in French treebanks). A file in which
+    # every sentence differs belongs to other texts.
     if differing and len(differing) == sum(sentence.text is None for sentence in found):
-        raise DataError(f"{differing[0]} No sentence without `# text` reads as its caption.")
+        raise DataError(f"{differing[0]} Every sentence without `# text` differs from its caption.")
     if differing:
-        report(f"{len(differing)} sentences have other words than their captions and no `# text`: {differing[0]}")
+        report(f"{len(differing)} sentences without `# text` differ from their captions: {differing[0]}")
     return [sentence.tree for sentence in found]
 
 
 def _with_ids(sentences: Iterator[Sentence]) -> Iterator[Sentence]:
     for sentence in sentences:
         if sentence.id is None:
-            raise DataError(f"{_named(sentence)} has no id and others have; all need one, or none.")
+            raise DataError(
+                f"{_named(sentence)} has no id, and other sentences have one. Give all or no sentences an id."
+            )
         yield sentence
 
 
@@ -515,29 +514,30 @@ def _by_order(captions: CaptionIndex, sentences: Iterator[Sentence]) -> list[Tre
     count = 0
     for count, sentence in enumerate(sentences, 1):
         if sentence.id is not None:
-            raise DataError(f"{_named(sentence)} has an id and others have none; all need one, or none.")
+            raise DataError(
+                f"{_named(sentence)} has an id, and other sentences have none. Give all or no sentences an id."
+            )
         if count > len(captions.texts):
             continue
         caption = captions.texts[count - 1]
         if not _reads_as(sentence, caption):
             raise DataError(
-                f"{_named(sentence)} has no id, so it should be caption {count} of {captions.path}, "
-                f"{captions.ids[count - 1]!r}; it is {_text(sentence)[:_SHOWN]!r} and the caption is "
-                f"{caption[:_SHOWN]!r}. Sentences without ids must be all captions of the splits "
-                f"{', '.join(split.name for split in captions.splits)}, in this order."
+                f"{_named(sentence)} has no id and must be caption {count} of {captions.path}, "
+                f"{captions.ids[count - 1]!r}: {caption[:_SHOWN]!r}; got {_text(sentence)[:_SHOWN]!r}. Sentences "
+                "without ids must be all captions of the splits "
+                f"{', '.join(split.name for split in captions.splits)}, in order."
             )
         trees.append(sentence.tree)
     if count != len(captions.texts):
         raise DataError(
-            f"{count} sentences without ids for {len(captions.texts)} captions of {captions.path}; there "
-            "must be one for each, in the order of the splits "
-            f"{', '.join(split.name for split in captions.splits)}."
+            f"Sentences without ids must be the {len(captions.texts)} captions of {captions.path}, in the order of the "
+            f"splits {', '.join(split.name for split in captions.splits)}; got {count} sentences."
         )
     return trees
 
 
 def _reads_as(sentence: Sentence, caption: str) -> bool:
-    """Compares without white space."""
+    """Return whether a sentence equals its caption, without white space."""
     read, caption = ("".join(text.split()) for text in (_text(sentence), caption))
     return read == caption or (sentence.text is None and _respelt(read) == _respelt(caption))
 

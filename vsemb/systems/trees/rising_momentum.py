@@ -20,23 +20,23 @@ Tensor = Any
 class RisingMomentumSGD(keras.optimizers.SGD):
     """SGD with a momentum that starts at `momentum_start` and approaches `momentum`.
 
-    Of the imgcap report, section 4: "momentum constant µ = 0.5 asymptotically grew to µ = 0.95". It does not
-    say how; here the distance to the end shrinks by the factor e every `momentum_steps` steps. At step t,
-    counted from 0,
+    The imgcap report, section 4: "momentum constant µ = 0.5 asymptotically grew to µ = 0.95". The report gives no
+    formula. Here the distance to the end shrinks by the factor e every `momentum_steps` steps. At step t,
+    counted from 0:
 
         µ(t) = momentum - (momentum - momentum_start) exp(-t / momentum_steps)
         v ← µ(t) v - rate(t) gradient
         weight ← weight + v
 
-    so that a step is that of `keras.optimizers.SGD` with the momentum of the moment. The step is the
-    optimizer's own counter: a training that is stored and resumed goes on with the momentum it had.
+    Each step equals a step of `keras.optimizers.SGD` with momentum µ(t). The step is the optimizer's own counter, so a
+    resumed training continues with the same momentum.
 
     Args:
-        learning_rate: a number, or a schedule of Keras.
-        momentum: what it approaches, in [0, 1).
-        momentum_start: what it starts at, in [0, momentum].
-        momentum_steps: steps after which 63 % of the way are done, > 0.
-        **kwargs: arguments of `keras.optimizers.SGD`; `nesterov` included.
+        learning_rate: a number or a Keras schedule; default 0.01.
+        momentum: final value, in [0, 1); default 0.95.
+        momentum_start: initial value, in [0, momentum]; default 0.5.
+        momentum_steps: steps after which 63 % of the rise is done, > 0; default 2500.
+        **kwargs: arguments of `keras.optimizers.SGD`, such as `nesterov`.
 
     Raises:
         InvalidArgumentError: for a momentum outside its range.
@@ -66,16 +66,16 @@ class RisingMomentumSGD(keras.optimizers.SGD):
         self.momentum_steps = momentum_steps
 
     def momentum_at(self, step: Tensor) -> Tensor:
-        """Returns the momentum of a step, a float32 scalar.
+        """Return the momentum of a step, a float32 scalar.
 
         Args:
-            step: the number of steps before it.
+            step: index of the step, from 0.
         """
         left = ops.exp(-ops.cast(step, "float32") / self.momentum_steps)
         return self.momentum - (self.momentum - self.momentum_start) * left
 
     def update_step(self, gradient: Tensor, variable: Tensor, learning_rate: Tensor) -> None:
-        """Updates one variable; called by Keras."""
+        """Update one variable. Keras calls this method."""
         if self.momentum == 0:
             super().update_step(gradient, variable, learning_rate)
             return
@@ -90,17 +90,17 @@ class RisingMomentumSGD(keras.optimizers.SGD):
             self.assign_add(variable, velocity)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
+        """Return the constructor's arguments."""
         rise = {"momentum_start": self.momentum_start, "momentum_steps": self.momentum_steps}
         return {**super().get_config(), **rise}
 
 
 @dataclass(frozen=True)
 class RisingMomentum(SGD, kind="rising-momentum-sgd"):
-    """Stochastic gradient descent with a momentum that rises (imgcap).
+    """Stochastic gradient descent with rising momentum (imgcap).
 
     Attributes:
-        momentum_start: what the momentum rises from.
+        momentum_start: initial momentum.
         momentum_steps: steps after which the rise is 63 % done.
     """
 

@@ -1,4 +1,4 @@
-"""Dependency trees in a served model: rows of words and heads, and texts that are parsed in Python first."""
+"""Signatures of models on dependency trees: rows of words and heads; Python parses texts before the call."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vsemb.systems.trees.tree_tokenizer import Parse, TreeTokenizer, parsed_text
 
 
 class TreeInput(TextInput):
-    """Dependency trees, since a SavedModel cannot parse: `encode_tree` and `search_tree` in place of texts.
+    """Input of dependency trees, since a SavedModel cannot parse: `encode_tree` and `search_tree`.
 
-    They take `tokens` string (batch, steps), "" as padding on either side, and `heads` int32 (batch, steps), the number
-    of each word's head among the words of its row, counted from 1, and 0 for the root and padding. What is no tree is
-    not valid.
+    The inputs are `tokens` string (batch, steps), "" as padding on either side, and `heads` int32 (batch, steps): the
+    1-based number of each word's head in its row, 0 for the root and padding. A row that is not a tree has
+    `valid = False`.
 
     Args:
-        tokenizer: of parsed texts.
-        parse: from raw texts to parsed texts.
-        parser: what the parser of the training is called; "" where it is not known.
+        tokenizer: tokenizer of parsed texts.
+        parse: function from raw texts to parsed texts.
+        parser: name of the parser used for training; "" if not recorded.
     """
 
     name: ClassVar[str] = "tree"
@@ -48,7 +48,7 @@ class TreeInput(TextInput):
         return self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))
 
     def from_strings(self, served: Any) -> Callable[[tf.Tensor], Outputs]:
-        # Parsing is none of TensorFlow's business, but what follows it is compiled.
+        # Parsing runs in Python; the steps after it are compiled.
         encode_ids = function_of(served.id_rows, tf.TensorSpec([None, None, 2], tf.int32, name="ids"))
 
         def encode_text(text: tf.Tensor) -> Outputs:
@@ -73,17 +73,17 @@ class TreeInput(TextInput):
 
 
 def from_the_left(tokens: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moves rows to the left until each begins with a word, and makes them one place long at least.
+    """Move the words of each row to its left end.
 
-    TensorFlow Serving fills the shorter of two requests up with its first element, so that must be padding,
-    and padding must be allowed to come first.
+    TensorFlow Serving pads the shorter of two merged requests with its first element. That element must be padding, so
+    rows may begin with padding.
 
     Args:
         tokens: (batch, steps) string, "" for padding.
         heads: (batch, steps) int32, counted from the row's first word.
 
     Returns:
-        Both with padding on the right alone, (batch, steps), steps at least 1.
+        Tokens and heads (batch, steps), padded on the right only; steps >= 1.
 
     Example:
 
@@ -102,12 +102,12 @@ def from_the_left(tokens: tf.Tensor, heads: tf.Tensor) -> tuple[tf.Tensor, tf.Te
 
 
 def golden_trees(tokenizer: TreeTokenizer) -> Arrays:
-    """Returns trees to try an export with, and rows that are none: `tokens` and `heads`, padded alike.
+    """Return reference inputs of an export, valid and invalid trees: `tokens` and `heads`.
 
     Args:
-        tokenizer: of the model.
+        tokenizer: tokenizer of the model.
     """
-    # A vocabulary may be of one word.
+    # A vocabulary may have a single word.
     words = (tokenizer.vocabulary.words or ("dog",)) * 6
     longest = tokenizer.max_length + 6
     rows: list[tuple[list[str | bytes], list[int]]] = [

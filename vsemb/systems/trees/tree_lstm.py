@@ -21,20 +21,19 @@ TreePooling = Literal["root", "mean", "max", "mean+max"]
 
 
 def valid_trees(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Tells which rows hold one tree over all their tokens, and how deep each token is in it.
+    """Return which rows are one tree over all their tokens, and the depth of each token.
 
-    A row does if its tokens come before its padding, exactly one token has head 0, every other head is the
-    number of a token, and going from head to head every token reaches the root. Trees need not be
-    projective. A row without tokens holds none.
+    A row is valid if its tokens come before its padding, exactly one token has head 0, every other head is the number
+    of a token, and every token reaches the root over its heads. Trees may be non-projective. A row without tokens is
+    not valid.
 
     Args:
-        heads: (batch, steps) int, the 1-based number of each token's head, 0 for the root; padding may
-            hold anything.
-        mask: (batch, steps) bool, true where a token stands.
+        heads: (batch, steps) int, the 1-based number of each token's head, 0 for the root; ignored at padding.
+        mask: (batch, steps) bool, true at tokens.
 
     Returns:
         valid: (batch,) bool.
-        depth: (batch, steps) int32, how many heads stand above a token, 0 for the root.
+        depth: (batch, steps) int32, number of heads above a token, 0 for the root.
 
     Example:
 
@@ -51,12 +50,12 @@ def valid_trees(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     is_prefix = ops.all(ops.equal(mask, number <= length), axis=1)
     has_one_root = ops.equal(ops.sum(ops.cast(mask & ops.equal(heads, 0), "int32"), axis=1), 1)
 
-    # Place 0 is above the root, and above itself. Each round doubles how far up `above` points.
+    # Place 0 is above the root and above itself. Each round doubles the distance of `above`.
     above = ops.pad(ops.clip(heads, 0, steps), ((0, 0), (1, 0)))  # (batch, steps + 1)
     depth = ops.cast(above > 0, "int32")
 
     def goes_on(reach: Tensor, above: Tensor, depth: Tensor) -> Tensor:
-        # In a cycle nothing ever reaches 0: the number of tokens ends it.
+        # Tokens on a cycle never reach 0; the number of tokens ends the loop.
         return ops.any(above > 0) & (reach < steps)
 
     def double(reach: Tensor, above: Tensor, depth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,16 +69,16 @@ def valid_trees(heads: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def child_slots(heads: Tensor, mask: Tensor, per_side: int) -> Tensor:
-    """Numbers the children of every head, those to its left and those to its right by themselves.
+    """Number the children of every head, left and right children separately.
 
     Args:
         heads: (batch, steps) int, as in `valid_trees`.
         mask: (batch, steps) bool.
-        per_side: slots of a side, p. Children beyond the p-th share the last slot.
+        per_side: slots per side, p. Children beyond the p-th share the last slot.
 
     Returns:
-        (batch, steps) int32: 0 to p - 1 for left children in the sentence's order, p to 2p - 1 for right
-        ones, 0 for roots and padding.
+        (batch, steps) int32: 0 to p - 1 for left children in sentence order, p to 2p - 1 for right children, 0 for
+        roots and padding.
 
     Example:
 
@@ -102,35 +101,32 @@ def child_slots(heads: Tensor, mask: Tensor, per_side: int) -> Tensor:
 def tree_lstm_states(
     inputs: Tensor, recurrent: Tensor, heads: Tensor, mask: Tensor, *, child_sum: bool = False
 ) -> Tensor:
-    """Computes the states of a dependency Tree-LSTM at all nodes, from the leaves up.
+    """Compute the states of a dependency Tree-LSTM at all nodes (imgcap, appendix A, equations 2 to 9).
 
-    With p slots a side, slot s of a node holds the sums h_s and c_s of its children there, and
+    With p slots per side, slot s of a node holds the sums h_s and c_s of its children in the slot, and
 
         i = sigmoid(x_i + sum_s h_s U_s,i)      o and u likewise, u with tanh
         f_t = sigmoid(x_f + sum_s h_s U_s,f_t)  of each slot t
         c = i * u + sum_t f_t * c_t             h = o * tanh(c)
 
-    (imgcap, appendix A, equations 2 to 9). With `child_sum`, i, o and u read the sum of all children's h,
-    and each child has a forget gate of its own that reads only that child's h (Tai et al. 2015, equations
-    2 to 8).
+    With `child_sum`, i, o and u read the sum of all children's h, and the forget gate of each child reads the h of
+    that child only (Tai et al. 2015, equations 2 to 8).
 
-    On TensorFlow, nodes are computed depth by depth with a gradient of their own (`levels.py`);
-    on other backends by `tree_lstm_states_reference`. Half precision is computed in float32.
+    TensorFlow computes nodes level by level with a custom gradient (`levels.py`), other backends use
+    `tree_lstm_states_reference`. Half precision is computed in float32.
 
     Args:
-        inputs: (batch, steps, 4 units) float, what each token adds to its gates i, o, u, f in this order,
-            biases included; f is for all forget gates.
-        recurrent: (2p, units, (3 + 2p) units) float: what the h of a child in slot s, multiplied by
-            matrix s, adds to its head's i, o, u and forget gates of slots 0 to 2p - 1, slots as
-            `child_slots` numbers them. With `child_sum`, (1, units, 4 units): i, o, u, and the child's own
-            forget gate.
+        inputs: (batch, steps, 4 units) float, the input of each token to its gates i, o, u, f in this order, with
+            biases; f is shared by all forget gates.
+        recurrent: (2p, units, (3 + 2p) units) float. Matrix s multiplies the h of a child in slot s; the result is
+            added to its head's i, o, u and forget gates of slots 0 to 2p - 1 (see `child_slots`). With `child_sum`,
+            (1, units, 4 units): i, o, u, and the child's own forget gate.
         heads: (batch, steps) int, as in `valid_trees`.
         mask: (batch, steps) bool.
-        child_sum: whether children are summed instead of kept in slots.
+        child_sum: whether children are summed and not kept in slots; default False.
 
     Returns:
-        (batch, steps, units), h of each token in the sentence's order; 0 in padding and in rows that
-        hold no tree.
+        (batch, steps, units), h of each token in sentence order; 0 at padding and in rows that are not a tree.
 
     Example:
 
@@ -151,9 +147,9 @@ def tree_lstm_states(
 def tree_lstm_states_reference(
     inputs: Tensor, recurrent: Tensor, heads: Tensor, mask: Tensor, *, child_sum: bool = False
 ) -> Tensor:
-    """The same as `tree_lstm_states`, short and slow: every round computes all nodes anew.
+    """Compute `tree_lstm_states` with a short and slow reference: every round computes all nodes again.
 
-    A node is right from the round on that its height says, and after `steps` rounds all are.
+    A node of height n is correct after n rounds, and all nodes after `steps` rounds.
     """
     dtype, inputs, recurrent = _wide(inputs, recurrent)
     slots, units = recurrent.shape[:2]
@@ -189,7 +185,7 @@ def tree_lstm_states_reference(
 
 
 def root_states(states: Tensor, heads: Tensor, mask: Tensor) -> Tensor:
-    """Takes the states of the roots.
+    """Return the states of the roots.
 
     Args:
         states: (batch, steps, units) float.
@@ -204,7 +200,7 @@ def root_states(states: Tensor, heads: Tensor, mask: Tensor) -> Tensor:
 
 
 def _wide(inputs: Tensor, recurrent: Tensor) -> tuple[str, Tensor, Tensor]:
-    """The dtype to return, and both tensors in float32 or float64."""
+    """Return the output dtype, and both tensors in float32 or float64."""
     inputs = ops.convert_to_tensor(inputs)
     dtype = keras.backend.standardize_dtype(inputs.dtype)
     compute = "float64" if dtype == "float64" else "float32"
@@ -212,9 +208,9 @@ def _wide(inputs: Tensor, recurrent: Tensor) -> tuple[str, Tensor, Tensor]:
 
 
 def _shape(heads: Tensor, mask: Tensor, per_side: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Heads, mask, depths and slots of the rows that hold a tree; the other rows are padding.
+    """Return heads, mask, depths and slots; rows that are not a tree become padding.
 
-    Without slots on either side, all children are in slot 0.
+    With 0 slots per side, all children are in slot 0.
     """
     valid, depth = valid_trees(heads, mask)
     mask = ops.cast(mask, "bool") & ops.expand_dims(valid, 1)
@@ -225,9 +221,9 @@ def _shape(heads: Tensor, mask: Tensor, per_side: int) -> tuple[Tensor, Tensor, 
 
 @keras.saving.register_keras_serializable("vsemb")
 class TreeLSTMEncoder(PooledSentenceEncoder):
-    """Words and their heads -> Tree-LSTM -> state of the root -> (where sizes differ) a linear map to `dim`.
+    """Words and their heads -> Tree-LSTM -> state of the root -> (if sizes differ) a linear map to `dim`.
 
-    With `children="slots"`, the appendix of the imgcap report, p being `slots`:
+    With `children="slots"`, appendix A of the imgcap report, where p is `slots`:
 
     | equation | here |
     | --- | --- |
@@ -240,34 +236,33 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
     | V_jk^(l), V_jk^(r) | `recurrent_kernel[p + k - 1]`, the same columns |
     | (3) to (9) | `vsemb.systems.trees.tree_lstm.tree_lstm_states` |
 
-    The activations are sigmoids, and tanh for u. With `children="sum"`, equations 2 to 8 of Tai et al. 2015,
-    and `recurrent_kernel` is (1, units, 4 units): what i, o and u read of the sum of the children's h, and
-    what a child's forget gate reads of its own.
+    The activations are sigmoids, and tanh for u. `children="sum"` computes equations 2 to 8 of Tai et al. 2015, and
+    `recurrent_kernel` is (1, units, 4 units): matrices of i, o and u for the sum of the children's h, and of the
+    forget gate for the h of one child.
 
     Args:
         words: the word vectors.
-        dim: size of the sentence embedding; None for that of what is pooled.
-        units: size of the states.
-        slots: p, places for left children and for right children; not used with `children="sum"`.
+        dim: size of the sentence embedding; None for the size of the pooled states; default 1024.
+        units: size of the states; default 300.
+        slots: p, slots for left children and for right children; default 2; unused with `children="sum"`.
         children: `"slots"`, each with its own matrices and forget gate, or `"sum"`.
         pooling: `"root"` (the papers), or `"mean"`, `"max"` or `"mean+max"` over all nodes.
-        dropout: in training, the share of pooled entries set to 0.
-        init_scale: both kernels start uniform in [-init_scale, init_scale]. None takes Glorot's range of the
-            matrix from a word vector to all gates, and of that from the states of all slots side by side to
-            all gates. Biases start at 0, those of forget gates at 1.
+        dropout: share of pooled entries dropped in training, in [0, 1).
+        init_scale: both kernels start uniform in [-init_scale, init_scale]. None gives Glorot's range, for the matrix
+            from a word vector to all gates, and for the matrix from the states of all slots to all gates. Biases start
+            at 0, biases of forget gates at 1.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps, 2) int: of each token its word, 0 = padding, on the right, and the number
-            of its head, from 1, 0 for the root.
+        token_ids: (batch, steps, 2) int: word id of each token, 0 = padding on the right, and the 1-based number of
+            its head, 0 for the root.
         training: whether dropout acts.
 
     Returns:
-        (batch, dim). A row that holds no tree (`valid_trees`) is embedded as if all its states
-        were 0.
+        (batch, dim). A row that is not a tree (`valid_trees`) is embedded as if all its states were 0.
 
     Raises:
-        InvalidArgumentError: for an unknown pooling or way with children, and for less than one slot or unit.
+        InvalidArgumentError: for an unknown `pooling` or `children`, or fewer than 1 slot or unit.
 
     Example:
 
@@ -297,7 +292,7 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
     ) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
-        # How many nodes and levels a batch has is known when it runs, which XLA cannot compile.
+        # The numbers of nodes and levels depend on the batch, which XLA cannot compile.
         self.supports_jit = keras.backend.backend() != "tensorflow"
         self.add_head(units)
 
@@ -325,7 +320,7 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
         word_ids, heads = token_ids[..., 0], token_ids[..., 1]
         mask = padding_mask(word_ids)
         vectors = self.words(word_ids, training=training)
-        # One product of two matrices: one for each sentence is several times slower, and its gradient more.
+        # One matrix product: one per sentence is several times slower, and its gradient more.
         rows = ops.matmul(ops.reshape(vectors, (-1, self.words.dim)), self.kernel) + self.bias
         inputs = ops.reshape(rows, (*ops.shape(word_ids), 4 * self.units))
         states = tree_lstm_states(inputs, self.recurrent_kernel, heads, mask, child_sum=self.children == "sum")
@@ -334,20 +329,20 @@ class TreeLSTMEncoder(PooledSentenceEncoder):
 
 
 def _forget_is_one(shape: tuple[int, ...], dtype: Any = None) -> Tensor:
-    """Biases of the gates i, o, u and f."""
+    """Return biases of the gates i, o, u and f."""
     units = shape[0] // 4
     return ops.concatenate([ops.zeros(3 * units, dtype), ops.ones(units, dtype)])
 
 
 @dataclass(frozen=True)
 class TreeEncoderPart(WordEncoderPart):
-    """What both Tree-LSTMs have.
+    """Fields of both Tree-LSTMs.
 
     Attributes:
         units: size of a node's state.
-        pooling: of the nodes' states: that of the `root`, or `mean`, `max` or `mean+max` over all.
+        pooling: state of the `root`, or `mean`, `max` or `mean+max` over the states of all nodes.
         dropout: share of pooled entries dropped in training.
-        init_scale: recurrent weights are uniform in +- this; null for Glorot's range.
+        init_scale: weights start uniform in +- this; null for Glorot's range.
     """
 
     accepts: ClassVar[str] = "trees"
@@ -365,10 +360,10 @@ class TreeEncoderPart(WordEncoderPart):
 
 @dataclass(frozen=True)
 class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
-    """The dependency Tree-LSTM of imgcap, with matrices for each child's place.
+    """The dependency Tree-LSTM of imgcap, with matrices per child slot.
 
     Attributes:
-        slots: places for left children and for right children; further ones share the last.
+        slots: slots for left children and for right children; further children share the last.
     """
 
     children: ClassVar[str] = "slots"
@@ -378,6 +373,6 @@ class TreeLSTM(TreeEncoderPart, kind="tree-lstm"):
 
 @dataclass(frozen=True)
 class ChildSumTreeLSTM(TreeEncoderPart, kind="child-sum-tree-lstm"):
-    """The child-sum Tree-LSTM of Tai et al. 2015, which adds up the states of a node's children."""
+    """The child-sum Tree-LSTM of Tai et al. 2015, which adds the states of a node's children."""
 
     children: ClassVar[str] = "sum"

@@ -1,4 +1,4 @@
-"""Dependency trees to the ids of their words and the places of their heads, in graph."""
+"""Tokenizer from parsed texts to word ids and head numbers, in graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vsemb.text.normalize import readable_part
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import Vocabulary, count_tokens
 
-#: From raw texts to parsed texts, see `vsemb.systems.trees.trees`.
+#: Function from raw texts to parsed texts, see `vsemb.systems.trees.trees`.
 Parse = Callable[[list[str]], Sequence[str]]
 
 _WORD = r"[^\t\n\r\x00]+"
@@ -25,23 +25,22 @@ _ALL = tf.int32.max
 
 
 class TreeTokenizer(Tokenizer):
-    r"""Looks up the words of parsed texts and keeps the places of their heads.
+    r"""Tokenizer of parsed texts: word ids and head numbers.
 
-    A token is (word id, head): 0 padding and 1 unknown, and the place of the head counted from 1, 0 for the
-    root. A word is looked up by its lower-case form, since the vocabulary holds one capitalisation of
-    each. What is no tree (`vsemb.systems.trees.trees.Tree.check` says what is one) has no tokens, and leaves
-    other rows as they are.
+    A token is (word id, head). Id 0 is padding, id 1 the unknown word. The head is the 1-based number of a word, 0 for
+    the root. Words are looked up in lower case, since the vocabulary holds one capitalization of each. A text that is
+    not a tree (`vsemb.systems.trees.trees.Tree.check`) has no tokens; other rows are unaffected.
 
-    A longer tree keeps its first `max_length` words. One whose head is cut off hangs on its nearest ancestor
-    that is kept; if the root is cut off, the first word without such an ancestor becomes the root and the
-    others hang on it. What is cut off must be part of a tree all the same.
+    A longer tree keeps its first `max_length` words. A word whose head is cut off gets its nearest remaining ancestor
+    as head. If the root is cut off, the first word without a remaining ancestor becomes the root, and the head of the
+    others. Words that are cut off must be part of a valid tree too.
 
     Args:
-        vocabulary: the known words, no two of which differ in capitalisation alone; see `tree_vocabulary`.
-        max_length: the largest number of words.
+        vocabulary: the known words, of which two never differ in capitalization only; see `tree_vocabulary`.
+        max_length: maximum words; default 64.
 
     Raises:
-        InvalidArgumentError: for `max_length` < 1, or words that differ in capitalisation alone.
+        InvalidArgumentError: if `max_length` < 1, or words differ in capitalization only.
 
     Example:
 
@@ -59,27 +58,27 @@ class TreeTokenizer(Tokenizer):
         key, times = Counter(keys).most_common(1)[0] if keys else ("", 0)
         if times > 1:
             words = [word for word, other in zip(vocabulary.words, keys, strict=True) if other == key]
-            raise invalid_argument("vocabulary", words, "words that differ in more than capitalisation")
+            raise invalid_argument("vocabulary", words, "words that differ in more than capitalization")
         super().__init__(Vocabulary(keys), max_length)
         self.vocabulary = vocabulary
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Takes the words of the tokens as written: (batch,) string -> (batch, None) ragged string."""
+        """Return the words as written: (batch,) string -> (batch, None) ragged string."""
         return _cut(*_lines(texts), self.max_length)[0]
 
     def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes without padding: (batch,) string -> (batch, None, 2) int32, ragged in its steps."""
+        """Tokenize without padding: (batch,) string -> (batch, None, 2) int32, ragged in its steps."""
         return self._tokens(*_lines(tf.convert_to_tensor(texts)))
 
     def from_tokens(self, tokens: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:
-        """Tokenizes trees whose words are split already, as `__call__` does their parsed texts.
+        """Tokenize trees given as words and heads; same result as `__call__` on their parsed texts.
 
         Args:
-            tokens: (batch, steps) string; "" behind the last word of a row is padding.
-            heads: (batch, steps) int; whatever stands at padding does not matter.
+            tokens: (batch, steps) string; "" after the last word of a row is padding.
+            heads: (batch, steps) int; ignored at padding.
 
         Returns:
-            (batch, steps, 2) int32, steps the longest of the batch and at least 1.
+            (batch, steps, 2) int32, steps the longest row of the batch, at least 1.
 
         Raises:
             tf.errors.InvalidArgumentError: if the shapes differ.
@@ -91,32 +90,31 @@ class TreeTokenizer(Tokenizer):
         lengths = tf.maximum(lengths, 0)  # The maximum of no steps is the least integer.
         inside = places <= lengths[:, tf.newaxis]
         words = _rows(_valid_utf8(tf.boolean_mask(tokens, inside)), lengths)
-        # A head that int32 cannot hold must not come out as one that it can.
+        # A cast to int32 must not turn an impossible head into a possible one.
         heads = tf.clip_by_value(tf.cast(tf.boolean_mask(heads, inside), tf.int64), -1, _ALL)
         return self._padded(self._tokens(words, tf.cast(heads, tf.int32)))
 
     def _tokens(self, words: tf.RaggedTensor, heads: tf.Tensor) -> tf.RaggedTensor:
         words, heads = _cut(words, heads, self.max_length)
-        # Lower case after the words are split: that of a Greek sigma depends on what stands behind it.
+        # Lower case after splitting: the lower case of a Greek sigma depends on the next character.
         ids = self.table.lookup(tf.strings.lower(words.flat_values, encoding="utf-8"))
         return words.with_flat_values(tf.stack([ids, heads], axis=1))
 
 
 def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None = None) -> Vocabulary:
-    r"""Counts the words of parsed texts, in any capitalisation; the most frequent come first.
+    r"""Count the words of parsed texts, ignoring capitalization; most frequent words first.
 
-    Each word is written as most of its tokens are ("maximum vote"), so that its vector is found in a file
-    that knows capitals; of two ways that are as frequent, the one in lower case, or else the first in the
-    order of their characters.
+    Each word has the capitalization of most of its tokens ("maximum vote", imgcap section 3.1), so that its vector is
+    found in files with capitals. On a tie, lower case wins, then alphabetical order.
 
     Args:
-        texts: parsed texts of the training split; read once, a few thousand at a time. Others count nothing.
-        min_count: words seen less often stay unknown, and so do those that `Vocabulary` does not take.
-        size: how many words are kept at most.
+        texts: parsed texts of the training split, read once; other texts are ignored.
+        min_count: words with fewer tokens are unknown; default 1. Words that `Vocabulary` refuses are unknown too.
+        size: maximum words; None for all.
 
     Raises:
-        InvalidArgumentError: for size < 1.
-        DataError: if no word is left.
+        InvalidArgumentError: if `size` < 1.
+        DataError: if the vocabulary would be empty.
 
     Example:
 
@@ -132,7 +130,9 @@ def tree_vocabulary(texts: Iterable[str], min_count: int = 1, size: int | None =
     kept = [min(ways[key])[2] for count, key in sums if -count >= min_count and _allowed(key)]
     kept = [word for word in kept if _allowed(word)]
     if not kept:
-        raise DataError(f"No word of the parsed captions is seen {min_count} times; lower min_count={min_count}.")
+        raise DataError(
+            f"A word of the parsed captions must occur {min_count} times; got 0 such words. Lower min_count."
+        )
     return Vocabulary(kept[:size])
 
 
@@ -145,13 +145,13 @@ def _allowed(word: str) -> bool:
 
 
 def _lower(words: Iterable[str]) -> list[str]:
-    """Returns words in lower case as the graph makes it, which Python does otherwise for some letters."""
+    """Return words in lower case, computed in graph: Python differs for some letters."""
     lower = tf.strings.lower(tf.constant(list(words), tf.string), encoding="utf-8")
     return [word.decode() for word in lower.numpy().tolist()]
 
 
 def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Splits texts into words (batch, None) and their heads (words,) int32, -1 where there is none."""
+    """Split texts into words (batch, None) and their heads (words,) int32, -1 if missing."""
     lines = tf.strings.split(_valid_utf8(texts), "\n")
     flat = lines.flat_values
     heads = tf.where(tf.strings.regex_full_match(flat, _LINE), tf.strings.regex_replace(flat, r".*\t", ""), _NO_HEAD)
@@ -160,18 +160,18 @@ def _lines(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
 
 
 def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Empties the rows that are no tree, and cuts trees.
+    """Empty the rows that are not a tree, and cut longer trees.
 
-    All ancestors are followed at once by pointer doubling over the words of all rows, which a long row among
-    short ones does not blow up as it would a padded batch: O(words log(longest)).
+    Pointer doubling over the words of all rows follows all ancestors at once. Its cost is O(words log(longest)), so one
+    long row among short rows costs less than in a padded batch.
 
     Args:
         words: (batch, None) ragged string, valid UTF-8.
         heads: (words,) int32, counted from 1 in each row.
-        size: the largest number of words.
+        size: maximum words.
 
     Returns:
-        The words and heads that are left.
+        The remaining words and heads.
     """
     flat = words.flat_values
     lengths = tf.cast(words.row_lengths(), tf.int32)
@@ -189,7 +189,7 @@ def _cut(words: tf.RaggedTensor, heads: tf.Tensor, size: int) -> tuple[tf.Ragged
     def double(steps: tf.Tensor, tops: tf.Tensor, nearest: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return 2 * steps, tf.gather(tops, tops), tf.gather(nearest, nearest)
 
-    # Tops end at a root or go round in a cycle; the nearest end at the first kept word, or at a root.
+    # Tops end at a root or stay in a cycle; nearest ends at the first kept word, or at a root.
     _, tops, nearest = tf.while_loop(
         lambda steps, tops, nearest: steps < longest,
         double,
@@ -221,11 +221,11 @@ def _rows(values: tf.Tensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 
 def parsed_texts(texts: Sequence[str], parse: Parse) -> list[str]:
-    r"""Parses the texts that are not parsed yet.
+    r"""Parse the raw texts among texts.
 
     Args:
-        texts: read up to `vsemb.text.normalize.MAX_BYTES`. A parsed text stays as it is, and a blank one is "".
-        parse: called once with all texts that need it, not at all where none does.
+        texts: read up to `vsemb.text.normalize.MAX_BYTES`. A parsed text stays unchanged, and a blank text becomes "".
+        parse: called at most once, with all raw texts.
 
     Example:
 

@@ -3,57 +3,64 @@
 | equation | what | where |
 | --- | --- | --- |
 | 1 | hinges over all contrastive pairs of the batch, margin 1 | `vsemb.losses.PairwiseRanking` |
-| 2 | h and c of children beyond the last slot are summed | `vsemb.systems.trees.tree_lstm` |
+| 2 | sum of h and c of children beyond the last slot | `vsemb.systems.trees.tree_lstm` |
 | 3, 4 | h = o tanh(c); c = i u + a forget gate times each slot's c | `vsemb.systems.trees.tree_lstm` |
-| 5, 6 | forget gates, each with matrices of its own over all slots' h | `vsemb.systems.trees.tree_lstm` |
-| 7-9 | u, o and i, with a matrix for each slot | `vsemb.systems.trees.tree_lstm` |
-| section 3.1 | capitalisation by maximum vote over the corpus | `vsemb.systems.trees.tree_tokenizer` |
-| section 3.1 | words without a vector: from a normal distribution | `vsemb.text.word_vectors.read_word_vectors` |
-| section 3.2 | to the shared dimension; affine map, leaky ReLU of 0.01 | `twin_network.ProjectionMLP` |
-| section 3.2 | the h of the root is the sentence | `vsemb.systems.trees.tree_lstm.TreeLSTMEncoder` |
-| section 3.2 | x y, the inner product of the columns | `vsemb.similarities.Dot` |
-| section 4 | momentum that grows from 0.5 to 0.95 | `rising_momentum.RisingMomentumSGD` |
-| section 4 | rate times 0.95 every 2,500 steps | `vsemb.training.optimizers.Step` |
+| 5, 6 | forget gates, each with own matrices for the h of all slots | `vsemb.systems.trees.tree_lstm` |
+| 7-9 | u, o and i, with a matrix per slot | `vsemb.systems.trees.tree_lstm` |
+| section 3.1 | capitalization by maximum vote over the corpus | `vsemb.systems.trees.tree_tokenizer` |
+| section 3.1 | words without a vector: normal distribution | `vsemb.text.word_vectors.read_word_vectors` |
+| section 3.2 | map to the shared dimension; affine map, leaky ReLU of 0.01 | `twin_network.ProjectionMLP` |
+| section 3.2 | sentence embedding: h of the root | `vsemb.systems.trees.tree_lstm.TreeLSTMEncoder` |
+| section 3.2 | x y: inner product of the columns | `vsemb.similarities.Dot` |
+| section 4 | momentum rising from 0.5 to 0.95 | `rising_momentum.RisingMomentumSGD` |
+| section 4 | learning rate times 0.95 every 2,500 steps | `vsemb.training.optimizers.Step` |
 
-Variants `vs`, `s`, `m1`, `m2` and `l` are the five models of tables 1 and 2: units of the tree LSTM, its
-slots on each side, the columns' dimension, batch size and learning rate. `vs` is the default, and the
-report's best. The captions need parses: `vsemb annotate --dependencies`. With
-`--set text.encoder.encoder=child-sum-tree-lstm` it is the other tree LSTM (Tai et al. 2015, arXiv:1503.00075,
-equations 2-8), and `--set text.tokenizer=words --set text.encoder.encoder=recurrent` reads the words in their order
-behind the same columns.
+Variants `vs`, `s`, `m1`, `m2` and `l` are the five models of tables 1 and 2. They differ in units and slots of the
+Tree-LSTM, dimension of the columns, batch size and learning rate. `vs` is the default and the report's best model. The
+captions need parses: `vsemb annotate --dependencies`.
 
-Variant `tuned` keeps the trees and takes all else from `vsepp`: both sides at unit length, the hardest
-negatives with InfoNCE, words and image map that start from canonical correlation, a bag of words beside the
-encoder, mean and maximum over the nodes' states in place of the root's. There are no columns then. With the
-text tower of `vsepp` it is `vsepp` itself.
+- `--set text.encoder.encoder=child-sum-tree-lstm` selects the other Tree-LSTM (Tai et al. 2015, arXiv:1503.00075,
+  equations 2-8).
+- `--set text.tokenizer=words --set text.encoder.encoder=recurrent` reads the words in sentence order, with the same
+  columns.
 
-Deviations, and gaps that we filled:
+Variant `tuned` keeps the trees and takes all else from `vsepp`: both sides at unit length, the hardest negatives with
+InfoNCE, words and image map initialized by canonical correlation, a bag of words beside the encoder, and mean and
+maximum over the states of all nodes. It has no columns. With the text tower of `vsepp` it equals `vsepp`.
 
-- No GloVe file comes with vsemb: word vectors start at random. `--set text.encoder.encoder.words.vectors=PATH`
-  takes a file; theirs had 300 entries. Words that it lacks are then drawn one by one, each entry from the
-  distribution of that entry; theirs were all one unknown word, drawn from one distribution of all entries.
-- Word vectors are trained, with or without a file: the report does not say so, and the released code does it.
-- The report's text has no nonlinearity behind a column's first layer. The released code has one there, and so
-  have we; `--set text.encoder.activate_first=false --set image.projection.activate_first=false` leaves it out. The
-  configuration in that code asks for a third layer, the report has two.
-- Neither the report nor the versions of the code that we have seen say how momentum grows: here the distance
-  to 0.95 shrinks by the factor e every 2,500 steps.
-- Equation 1 is the cost of one pair, and the report does not say whether those of a batch are added up. We
-  take their mean. The released code divides by the contrastive pairs of a batch of B, B (B - 1), which is
-  `loss.image_weight` and `loss.text_weight` of 1 / (B - 1) here. After 600 steps of `vs` on Flickr8k, with a
-  GRU, the median rank of the image of a text among 1,000 was 498 with the sum, 266 with the mean and 374 with
-  the mean over contrastive pairs.
-- Weights start from the layers' own distributions, biases of forget gates at 1 and others at 0; in the
-  released code from normal ones of deviation 0.01 (tree LSTM) and 0.1 (columns), with all biases at 0.
-- An epoch takes every caption once. Two captions of an image may meet in a batch, and are then no contrastive
-  pair; the report lets no image come twice.
-- The gradients of the report's appendix B are not used: automatic differentiation gives them.
-- Features are those of the dataset's cache, brought to unit length and standardised first, since networks
-  differ in scale; `--set image.standardize=false` takes them as they are, as the report does. Its own are
+Deviations, and choices that the report leaves open:
+
+- Word vectors start at random, since vsemb ships no GloVe file. `--set text.encoder.encoder.words.vectors=PATH` reads a
+  file; the report's vectors have 300 entries. Each word missing in the file is drawn separately, each entry from the
+  distribution of that entry. The report has one unknown word, drawn from one distribution of all entries.
+- Word vectors are trained, with or without a file, as in the released code. The report does not mention it.
+- The first layer of a column has a nonlinearity, as in the released code. In the report's text it is linear:
+  `--set text.encoder.activate_first=false --set image.projection.activate_first=false`. The configuration in that code
+  has a third layer, the report two.
+- The growth of momentum has no formula in the report or in the versions of the code that we read. Here the distance to
+  0.95 shrinks by the factor e every 2,500 steps.
+- Equation 1 is the cost of one pair; the report does not specify the reduction over a batch. We take the mean. The
+  released code divides by the B (B - 1) contrastive pairs of a batch of B, which is `loss.image_weight` and
+  `loss.text_weight` of 1 / (B - 1) here. Median rank of the image of a text among 1,000, after 600 steps of `vs` on
+  Flickr8k with a GRU:
+
+  | reduction | median rank |
+  | --- | --- |
+  | sum | 498 |
+  | mean (here) | 266 |
+  | mean over contrastive pairs | 374 |
+
+- Weights start from the default distributions of the layers, biases of forget gates at 1 and other biases at 0. The
+  released code draws normal weights of deviation 0.01 (Tree-LSTM) and 0.1 (columns), with all biases at 0.
+- An epoch takes every caption once. Two captions of one image in a batch are not a contrastive pair. In the report, an
+  image never occurs twice in a batch.
+- Gradients come from automatic differentiation, not from the report's appendix B.
+- Features of the dataset's cache are scaled to unit length and standardized, since networks differ in scale.
+  `--set image.standardize=false` uses them unchanged, as the report does. The report's features are
   `vsemb features --backbone VGG16 --layer fc7`, with VGG19 for `m2`.
-- L2 is off, as in the released script for training; `--set l2=1e-4` is what its configuration names.
-- The report's models saw less than one epoch of COCO and Flickr30k together. Here the epoch with the best
-  recall sum on validation is kept, and training ends five epochs after it.
+- L2 is off, as in the released training script; its configuration has `--set l2=1e-4`.
+- The report's models were trained for less than one epoch of COCO and Flickr30k together. Here the epoch with the best
+  recall sum on validation is kept, and training stops five epochs after it.
 """
 
 from __future__ import annotations
@@ -78,7 +85,7 @@ _PAPER = "imgcap report, Stanford 2015, github.com/pveerina/imgcap"
 
 
 def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: float) -> Retrieval:
-    """A row of table 1 and the same row of table 2."""
+    """Return the recipe of one row of tables 1 and 2."""
     return Retrieval(
         name="tree-twin",
         variant=variant,
@@ -95,7 +102,7 @@ def _recipe(variant: str, units: int, slots: int, dim: int, batch: int, rate: fl
 
 
 def _tuned(vsepp: Retrieval) -> Retrieval:
-    """The recipe `vsepp` with trees in place of sequences."""
+    """Return the recipe `vsepp` with trees in place of sequences."""
     encoder = vsepp.text.encoder
     assert isinstance(encoder, SequenceAndBag)
     shared = {name: getattr(encoder.sequence, name) for name in ("words", "units", "pooling", "dropout")}

@@ -1,7 +1,7 @@
-"""Dependency trees: as values, as text, and in files in the CoNLL-U format.
+"""Dependency trees as values, as text, and in CoNLL-U files.
 
-The format is that of Universal Dependencies (https://universaldependencies.org/format.html), which Stanza,
-UDPipe, CoreNLP and spaCy's converters write.
+CoNLL-U is the format of Universal Dependencies (https://universaldependencies.org/format.html), written by Stanza,
+UDPipe, CoreNLP and spaCy's converters.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import BinaryIO
 from vsemb.errors import DataError
 from vsemb.files import reading, replacing
 
-# A head as it stands in text. Longer numbers are heads of no sentence, nor would int32 hold them.
+# A head in text. Longer numbers are impossible as heads and exceed int32.
 _HEAD = re.compile(r"[0-9]{1,9}")
-# A word, tag or relation: no separators, and no halves of characters, which UTF-8 does not write.
+# A word, tag or relation, without separators and lone surrogates, which UTF-8 cannot encode.
 _TOKEN = re.compile("[^\t\n\r\0\ud800-\udfff]+")
 _PARSED = re.compile(r"[^\t\n\r\0]+\t[0-9]{1,9}(?:\n[^\t\n\r\0]+\t[0-9]{1,9})*")
 
 _COMMENT = re.compile(r"#\s*(sent_id|text)\s*= ?(.*)")
 _ID = re.compile(r"\S|\S[^\r\n]*\S")
-# Multiword tokens (3-4) and empty nodes (8.1), which stand beside the words of the tree.
+# Multiword tokens (3-4) and empty nodes (8.1), which are not words of the tree.
 _BESIDE = re.compile(r"[0-9]+[-.][0-9]+")
 _COLUMNS = 10
 _MAX_LINE = 1 << 20
@@ -38,10 +38,10 @@ class Tree:
     r"""The dependency tree of a sentence.
 
     Args:
-        words: the words in the order of the sentence.
-        heads: for each word the place of its head, counted from 1; 0 for the root, of which there is one.
-        tags: a part of speech for each word, or ().
-        relations: the name of each word's relation to its head, or ().
+        words: the words in sentence order.
+        heads: 1-based number of each word's head; 0 for the only root.
+        tags: part of speech of each word, or ().
+        relations: relation of each word to its head, or ().
 
     Example:
 
@@ -63,23 +63,23 @@ class Tree:
 
     @property
     def text(self) -> str:
-        """The parsed text: a line for each word, with the word, a tab and its head. No tags or relations."""
+        """The parsed text: one line per word, with the word, a tab and its head, without tags and relations."""
         return "\n".join(f"{word}\t{head}" for word, head in zip(self.words, self.heads, strict=True))
 
     @classmethod
     def from_text(cls, text: str) -> Tree:
-        """Reads what `text` gives.
+        """Read a parsed text, see `text`.
 
         Raises:
-            DataError: if it is no parsed text, or what it says is no tree.
+            DataError: if the text is not a parsed text, or not a tree.
         """
         words, heads = [], []
         for number, line in enumerate(text.split("\n"), 1):
             word, tab, head = line.partition("\t")
             if not tab or not _HEAD.fullmatch(head):
                 raise DataError(
-                    f"Line {number} of a parsed text is {line[:80]!r}; expected a word, a tab and the "
-                    "number of its head."
+                    f"Line {number} of a parsed text must be a word, a tab and the number of its head; got "
+                    f"{line[:80]!r}."
                 )
             words.append(word)
             heads.append(int(head))
@@ -88,40 +88,40 @@ class Tree:
         return tree
 
     def check(self, where: str) -> None:
-        """Makes sure that it is a tree: one root, from which every word is reached. It may be non-projective.
+        """Check that words and heads are a tree: one root that reaches every word. It may be non-projective.
 
         Args:
-            where: what messages call the sentence.
+            where: name of the sentence in messages.
 
         Raises:
-            DataError: naming the sentence and the word, if it is none.
+            DataError: with the sentence and the word, if it is not a tree.
         """
         size = len(self.words)
         if not size:
-            raise DataError(f"{where}: a tree has at least one word.")
+            raise DataError(f"{where}: a tree must have at least one word; got 0.")
         if len(self.heads) != size:
-            raise DataError(f"{where}: {size} words have {len(self.heads)} heads.")
+            raise DataError(f"{where}: {size} words must have {size} heads; got {len(self.heads)}.")
         _check_strings(where, "word", self.words)
         for name, values in (("tag", self.tags), ("relation", self.relations)):
             if values and len(values) != size:
-                raise DataError(f"{where}: {size} words have {len(values)} {name}s.")
+                raise DataError(f"{where}: {size} words must have {size} {name}s; got {len(values)}.")
             _check_strings(where, name, values)
         for place, head in enumerate(self.heads, 1):
             if type(head) is not int or not 0 <= head <= size:
-                raise DataError(f"{where}: the head of {self._name(place)} is {head!r}; expected 0 to {size}.")
+                raise DataError(f"{where}: the head of {self._name(place)} must be 0 to {size}; got {head!r}.")
         roots = [self._name(place) for place, head in enumerate(self.heads, 1) if not head]
         if not roots:
-            raise DataError(f"{where}: no word is the root; the head of one must be 0.")
+            raise DataError(f"{where}: one word must be the root, with head 0; got 0 roots.")
         if len(roots) > 1:
             raise DataError(
-                f"{where}: {len(roots)} words are roots, {roots[0]} and {roots[1]} among them; a tree has one."
+                f"{where}: one word must be the root; got {len(roots)} roots, such as {roots[0]} and {roots[1]}."
             )
         if place := self._cycle():
-            what = "is its own head" if self.heads[place - 1] == place else "hangs on itself over other words"
-            raise DataError(f"{where}: {self._name(place)} {what}; a tree has no cycle.")
+            cycle = "is its own head" if self.heads[place - 1] == place else "is on a cycle of heads"
+            raise DataError(f"{where}: every word must reach the root; {self._name(place)} {cycle}.")
 
     def _cycle(self) -> int:
-        """Returns a word on a cycle, counted from 1, or 0. Every word is visited once."""
+        """Return the 1-based number of a word on a cycle, or 0. Visits every word once."""
         visited_from = [-1, *[0] * len(self.heads)]
         for start in range(1, len(self.heads) + 1):
             place = start
@@ -137,7 +137,7 @@ class Tree:
 
 
 def is_parsed(text: str) -> bool:
-    r"""Tells a parsed text, be it of a tree or not, from a raw one, in which a tab is white space.
+    r"""Return whether a text is a parsed text; it need not be a tree. In a raw text, a tab is white space.
 
     Example:
 
@@ -151,8 +151,8 @@ def _check_strings(where: str, name: str, values: Sequence[str]) -> None:
     for place, value in enumerate(values, 1):
         if not isinstance(value, str) or not _TOKEN.fullmatch(value):
             raise DataError(
-                f"{where}: {name} {place} is {str(value)[:80]!r}; expected text, not empty, without tabs, line breaks "
-                "and NUL."
+                f"{where}: {name} {place} must be text, not empty, without tabs, line breaks and NUL; got "
+                f"{str(value)[:80]!r}."
             )
 
 
@@ -161,10 +161,10 @@ class Sentence:
     """A sentence of a CoNLL-U file.
 
     Args:
-        id: its `sent_id`; None where the file gives none.
-        text: the sentence before it was split into words; None where the file gives none.
+        id: value of `sent_id`, or None.
+        text: the raw sentence (`text`), or None.
         tree: the tree.
-        line: the line of its first word; 0 where it comes from no file. Equal sentences may differ in it.
+        line: line number of its first word; 0 without a file. Ignored in comparisons.
     """
 
     id: str | None
@@ -174,17 +174,17 @@ class Sentence:
 
 
 def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
-    """Reads the sentences of a CoNLL-U file, one after another, and checks each.
+    """Read and check the sentences of a CoNLL-U file, one by one.
 
-    Tags are those of column XPOS, or of UPOS where no word of the sentence has one; they and the relations
-    are () where all are `_`. Multiword tokens, empty nodes and the other columns are left out.
+    Tags are read from column XPOS, or from UPOS if XPOS is empty. Tags and relations are () if all are `_`. Multiword
+    tokens, empty nodes and the other columns are ignored.
 
     Args:
-        path: the file, plain or compressed with gzip, whatever its name; UTF-8.
+        path: the file, UTF-8, plain or gzip, independent of its name.
 
     Raises:
-        DataError: naming file, line and sentence, if the file cannot be read, is no CoNLL-U, or holds a
-            sentence that is no tree.
+        DataError: with file, line and sentence, if the file cannot be read, is not CoNLL-U, or contains a sentence that
+            is not a tree.
 
     Example:
 
@@ -204,17 +204,16 @@ def read_conllu(path: str | os.PathLike[str]) -> Iterator[Sentence]:
 
 
 def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) -> None:
-    """Writes sentences as a CoNLL-U file, which `read_conllu` reads back; whole or not at all.
+    """Write sentences as a CoNLL-U file for `read_conllu`, atomically.
 
-    Tags become column XPOS. Line breaks within `Sentence.text` become spaces.
+    Tags become column XPOS. Line breaks in `Sentence.text` become spaces.
 
     Args:
         sentences: read once.
-        path: the file; compressed if its name ends in `.gz`. The same sentences make the same bytes.
+        path: the file; compressed if its name ends in `.gz`. The same sentences give the same bytes.
 
     Raises:
-        DataError: for a sentence that is no tree or has an id with line breaks or white space around it, or
-            if the file system refuses.
+        DataError: if a sentence is not a tree, an id has line breaks or white space around it, or writing fails.
     """
     with replacing(path) as temporary, open(temporary, "wb") as file:
         if not os.fspath(path).endswith(".gz"):
@@ -226,12 +225,14 @@ def write_conllu(sentences: Iterable[Sentence], path: str | os.PathLike[str]) ->
 
 
 def _blocks(path: str | os.PathLike[str], file: io.BufferedReader) -> Iterator[tuple[int, list[bytes]]]:
-    """Yields the lines between blank ones, with the number of the first."""
+    """Yield blocks of lines between blank lines, with the number of the first line."""
     number, lines = 0, []
     while line := file.readline(_MAX_LINE):
         number += 1
         if len(line) == _MAX_LINE:
-            raise DataError(f"{path}, line {number}: it is longer than {_MAX_LINE} bytes; is this CoNLL-U?")
+            raise DataError(
+                f"{path}, line {number}: a line of CoNLL-U must have at most {_MAX_LINE} bytes. Check the format."
+            )
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         line = line.rstrip(b"\r\n")
@@ -245,7 +246,7 @@ def _blocks(path: str | os.PathLike[str], file: io.BufferedReader) -> Iterator[t
 
 
 def _sentence(path: str | os.PathLike[str], first: int, block: list[bytes]) -> Sentence | None:
-    """Reads the lines of a sentence; None for comments that stand by themselves."""
+    """Read the lines of a sentence; None for a block of comments."""
     lines = _decoded(path, first, block)
     comments: dict[str, str] = {}
     for count, line in enumerate(lines):
@@ -264,17 +265,17 @@ def _sentence(path: str | os.PathLike[str], first: int, block: list[bytes]) -> S
         elif len(row) != _COLUMNS or not _BESIDE.fullmatch(row[0]):
             found = f"{len(row)} columns" if len(row) != _COLUMNS else f"word {row[0][:40]!r}"
             raise DataError(
-                f"{_where(path, number, comments)}: expected word {len(rows) + 1} in {_COLUMNS} columns with "
-                f"tabs between them, found {found}. A blank line ends a sentence."
+                f"{_where(path, number, comments)}: the line must be word {len(rows) + 1} in {_COLUMNS} columns with "
+                f"tabs between them; got {found}. A blank line ends a sentence."
             )
     if not rows:
-        raise DataError(f"{_where(path, first, comments)}: it has no words of its own.")
+        raise DataError(f"{_where(path, first, comments)}: a sentence must have at least one word; got 0.")
     _, words, _, upos, xpos, _, heads, relations, _, _ = zip(*rows, strict=True)
     if not all(map(_HEAD.fullmatch, heads)):
         place = next(place for place, head in enumerate(heads) if not _HEAD.fullmatch(head))
         raise DataError(
-            f"{_where(path, first, comments)}: the head of word {place + 1} ({words[place][:40]!r}) is "
-            f"{heads[place][:40]!r}; expected a number."
+            f"{_where(path, first, comments)}: the head of word {place + 1} ({words[place][:40]!r}) must be a number; "
+            f"got {heads[place][:40]!r}."
         )
     tree = Tree(words, tuple(map(int, heads)), _given(xpos) or _given(upos), _given(relations))
     tree.check(_where(path, first, comments))
@@ -286,7 +287,7 @@ def _decoded(path: str | os.PathLike[str], first: int, lines: list[bytes]) -> li
         return b"\n".join(lines).decode().split("\n")
     except UnicodeDecodeError as error:
         number = first + error.object.count(b"\n", 0, error.start)
-        raise DataError(f"{path}, line {number}: it is not UTF-8: {error.reason}.") from error
+        raise DataError(f"{path}, line {number}: the line must be UTF-8; got {error.reason}.") from error
 
 
 def _identifier(comments: dict[str, str]) -> str | None:
@@ -299,7 +300,7 @@ def _where(path: str | os.PathLike[str], line: int, comments: dict[str, str]) ->
 
 
 def _given(column: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns a column, or () where it says nothing."""
+    """Return a column, or () if it is empty."""
     values = set(column)
     if values <= {"", "_"}:
         return ()
@@ -312,7 +313,9 @@ def _write(sentences: Iterable[Sentence], file: BinaryIO) -> None:
         where = f"Sentence {number}" + ("" if name is None else f" ({name[:80]!r})")
         tree.check(where)
         if name is not None and not _ID.fullmatch(name):
-            raise DataError(f"{where}: an id is not empty and has no line breaks or white space around it.")
+            raise DataError(
+                f"{where}: an id must not be empty or have line breaks or white space around it; got {name[:80]!r}."
+            )
         comments = [] if name is None else [f"# sent_id = {name}"]
         if sentence.text is not None:
             comments.append("# text = " + re.sub(r"\r\n|[\r\n]", " ", sentence.text))
@@ -330,4 +333,4 @@ def _write(sentences: Iterable[Sentence], file: BinaryIO) -> None:
         try:
             file.write(("\n".join([*comments, *lines]) + "\n\n").encode())
         except UnicodeEncodeError as error:
-            raise DataError(f"{where}: its id or text cannot be written as UTF-8: {error.reason}.") from error
+            raise DataError(f"{where}: id and text must be valid UTF-8; got {error.reason}.") from error

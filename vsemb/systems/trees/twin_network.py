@@ -1,4 +1,4 @@
-"""The twin network of the imgcap report: two layers behind an encoder, on either side."""
+"""The twin network of the imgcap report: two layers after each encoder."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ Tensor = Any
 class ProjectionMLP(Configured, keras.layers.Layer):
     """An encoder, a layer to the shared dimension, then an affine map and a leaky ReLU.
 
-    The imgcap report, section 3.2: an image column and a sentence column meet in an inner product. The
-    first layer brings either side to the shared dimension, the second "applies an affine transform and
-    so-called 'Leaky' rectified linear unit". The text has no nonlinearity behind the first; the released code
-    has the same one, and so does `activate_first`.
+    The imgcap report, section 3.2: the score is the inner product of an image column and a sentence column. The first
+    layer maps to the shared dimension. The second "applies an affine transform and so-called 'Leaky' rectified linear
+    unit". In the report the first layer is linear; the released code applies the leaky ReLU there too
+    (`activate_first`).
 
     Args:
-        encoder: from the inputs to (batch, size); a `vsemb.encoders.ImageEncoder` without projection for
-            features as they are.
+        encoder: encoder to (batch, size); for raw features, a `vsemb.encoders.ImageEncoder` without projection.
         dim: size of the shared space.
-        activate_first: whether the leaky ReLU follows the first layer too.
-        leak: slope of the leaky ReLU below zero, in [0, 1).
+        activate_first: whether a leaky ReLU follows the first layer too; default True.
+        leak: slope of the leaky ReLU below zero, in [0, 1); default 0.01.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        inputs: what the encoder takes.
+        inputs: inputs of the encoder.
         training: whether the encoder's dropout acts.
 
     Returns:
         (batch, dim).
 
     Raises:
-        InvalidArgumentError: for a leak outside [0, 1).
+        InvalidArgumentError: if `leak` is outside [0, 1).
 
     Example:
 
@@ -69,7 +68,7 @@ class ProjectionMLP(Configured, keras.layers.Layer):
 
     @property
     def scaling(self) -> Any:
-        """The scaling of the encoder's features, if it has one."""
+        """Feature scaling of the encoder, or None."""
         return getattr(self.encoder, "scaling", None)
 
     def build(self, input_shape: Any) -> None:
@@ -90,7 +89,7 @@ class ProjectionMLP(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class MLPText(TextEncoderPart, kind="projection-mlp"):
-    """A text encoder with a two-layer network behind it, in place of its own map to the embedding.
+    """A text encoder and a two-layer network, in place of the encoder's own map to the embedding.
 
     Attributes:
         encoder: the encoder before the network.
