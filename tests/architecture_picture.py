@@ -14,7 +14,7 @@ FILE = ROOT / "docs" / "design" / "architecture.svg"
 #: First room of a row by name -> what the row holds.
 CONTENTS = {
     "errors": "exceptions and their messages",
-    "files": "atomic writing, checksums, JSON",
+    "files": "atomic writing, checksums, JSON; HTML tables",
     "registry": "systems and parts, found by name",
     "parts": "typed parts of a recipe, read from JSON and --set",
     "configured": "Keras objects that keep their arguments",
@@ -28,6 +28,7 @@ CONTENTS = {
     "exporting": "signatures, SavedModel, contract, verification",
     "recipes": "schema and recipes of the base; server and client",
     "runs": "run directories: train, open, search, export",
+    "api": "what `import vsemb` offers",
     "commands": "helpers that subcommands share",
     "demo": "HTML report, demonstration page",
     "systems": "one folder per further paper",

@@ -28,7 +28,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Lowest first; a room, a folder or module of the package, imports only rooms of lines above its own, and itself.
 ORDER = [
     {"errors"},
-    {"files"},
+    {"files", "tables"},
     {"registry"},
     {"parts"},
     {"configured"},
@@ -42,6 +42,7 @@ ORDER = [
     {"exporting"},
     {"serving", "recipes"},
     {"runs"},
+    {"api"},
     {"commands"},
     {"report", "demo"},
     {"systems"},

@@ -1,3 +1,80 @@
-"""vsemb: visual-semantic embeddings, one space for images and sentences."""
+"""vsemb: visual-semantic embeddings, one space for images and sentences.
+
+Example:
+
+    import vsemb
+
+    data = vsemb.Dataset.from_pairs(files, captions)
+    run = vsemb.train("vsepp", data, "runs/mine", backbone="MobileNetV2", epochs=5)
+    model = vsemb.load(run)
+    print(vsemb.search(model, "a dog on a beach", model.encode_images(files), items=files))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vsemb import recipes
+    from vsemb.api.dataset import Dataset
+    from vsemb.api.hits import Hit, Hits, search
+    from vsemb.api.model import Model, load
+    from vsemb.api.training import evaluate, export, train
+    from vsemb.errors import VsembError
+    from vsemb.evaluation.retrieval import RetrievalMetrics
+    from vsemb.recipes.schema import Recipe
+    from vsemb.runs.run import Run
+    from vsemb.serving.client import Client
 
 __version__ = "0.2.0"
+
+# Name -> module, imported when the name is first used, so that `import vsemb` takes no time.
+_MODULES = {
+    "Client": "vsemb.serving.client",
+    "Dataset": "vsemb.api.dataset",
+    "Hit": "vsemb.api.hits",
+    "Hits": "vsemb.api.hits",
+    "Model": "vsemb.api.model",
+    "Recipe": "vsemb.recipes.schema",
+    "RetrievalMetrics": "vsemb.evaluation.retrieval",
+    "Run": "vsemb.runs.run",
+    "VsembError": "vsemb.errors",
+    "evaluate": "vsemb.api.training",
+    "export": "vsemb.api.training",
+    "load": "vsemb.api.model",
+    "recipes": "vsemb.recipes",
+    "search": "vsemb.api.hits",
+    "train": "vsemb.api.training",
+}
+
+__all__ = [
+    "Client",
+    "Dataset",
+    "Hit",
+    "Hits",
+    "Model",
+    "Recipe",
+    "RetrievalMetrics",
+    "Run",
+    "VsembError",
+    "evaluate",
+    "export",
+    "load",
+    "recipes",
+    "search",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_MODULES[name])
+    found = getattr(module, name, module)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -15,7 +15,15 @@ _LISTED, _LONGEST = 20, 500
 
 
 class VsembError(Exception):
-    """Base of every error that vsemb raises on purpose."""
+    """Base of every error that vsemb raises on purpose; its message is for people.
+
+    Example:
+
+        try:
+            model = vsemb.load("runs/mine")
+        except vsemb.VsembError as error:
+            sys.exit(str(error))
+    """
 
 
 class InvalidArgumentError(VsembError, ValueError):

@@ -7,16 +7,27 @@ files that every decoder agrees on. Bytes that already satisfy this are kept unt
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from vsemb.errors import DataError, invalid_argument
+
+#: One image: the path of a file, the bytes of a file, a PIL image, or an array, uint8 (height, width, 3).
+ImageLike: TypeAlias = str | os.PathLike[str] | bytes | Image.Image | np.ndarray
 
 MAX_PIXELS = 50_000_000
 JPEG_QUALITY = 95
 
 # An allow-list, because some of Pillow's other plugins start external programs (EPS) on what they are fed.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+_IMAGE = "a path, the bytes of a file, a PIL image, or uint8 (height, width, 3)"
+# What a PNG holds without loss, and `_flattened` takes.
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _ORIENTATION = 0x0112
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -91,6 +102,90 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
         raise BadImage(f"more than {MAX_PIXELS:,} pixels") from error
     except Exception as error:  # Pillow's decoders raise nearly anything on broken input.
         raise BadImage(f"cannot be decoded: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+def is_image(value: object) -> bool:
+    """Whether a value is one image of `ImageLike`, and not several.
+
+    Example:
+
+    >>> is_image("dog.jpg"), is_image(["dog.jpg"]), is_image(np.zeros((5, 8, 8, 3), np.uint8))
+    (True, False, False)
+    """
+    one = isinstance(value, str | os.PathLike | bytes | bytearray | memoryview | Image.Image)
+    return one or (hasattr(value, "__array__") and np.ndim(value) in (2, 3))
+
+
+def check_image(image: object) -> None:
+    """Refuse what is not one image of `ImageLike`; files and bytes are not read.
+
+    Raises:
+        InvalidArgumentError: naming the type, or the dtype and shape of an array.
+    """
+    if not is_image(image):
+        received = getattr(image, "shape", type(image).__name__)
+        raise invalid_argument("image", received, _IMAGE)
+    if not hasattr(image, "__array__") or isinstance(image, Image.Image):
+        return
+    pixels = np.asarray(image)
+    if pixels.dtype != np.uint8:
+        fix = "Scale pixels to 0-255 and convert them: array.astype('uint8')"
+        raise invalid_argument("image", f"{pixels.dtype} {pixels.shape}", _IMAGE, fix)
+    if not pixels.size or (pixels.ndim == 3 and pixels.shape[2] not in (1, 3, 4)):
+        raise invalid_argument("image", pixels.shape, _IMAGE)
+
+
+def image_source(image: ImageLike) -> Path | bytes:
+    """Return the file of an image, or its bytes where it is in memory.
+
+    Args:
+        image: a path, the bytes of a file, a PIL image, or what NumPy reads as uint8 (height, width, 3), such as a
+            tensor; also (height, width) and with one or four channels. Pixels are written as PNG, upright.
+
+    Raises:
+        InvalidArgumentError: for anything else.
+
+    Example:
+
+    >>> image_source("dog.jpg"), image_source(np.zeros((2, 2, 3), np.uint8))[:4]
+    (PosixPath('dog.jpg'), b'\\x89PNG')
+    """
+    check_image(image)
+    if isinstance(image, str | os.PathLike):
+        return Path(image)
+    if isinstance(image, bytes | bytearray | memoryview):
+        return bytes(image)
+    if not isinstance(image, Image.Image):
+        pixels = np.asarray(image)
+        image = Image.fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
+    picture: Any = ImageOps.exif_transpose(image)
+    buffer = io.BytesIO()
+    (picture if picture.mode in _PNG_MODES else picture.convert("RGB")).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def image_bytes(image: ImageLike) -> bytes:
+    """Return an image as a dataset stores it: JPEG or PNG, upright, 8 bits, RGB or grey.
+
+    Args:
+        image: as `image_source`.
+
+    Raises:
+        DataError: if it cannot be read or decoded.
+        InvalidArgumentError: for what is not an image.
+
+    Example:
+
+        encoded = image_bytes("dog.webp")
+    """
+    source = image_source(image)
+    name = str(source) if isinstance(source, Path) else f"(a {type(image).__name__})"
+    try:
+        return sanitise_image(source if isinstance(source, bytes) else source.read_bytes()).encoded
+    except (OSError, ValueError) as error:
+        raise DataError(f"Cannot read the image {name}: {getattr(error, 'strerror', None) or error}.") from error
+    except BadImage as error:
+        raise DataError(f"Cannot read the image {name}: {error}.") from error
 
 
 def _sanitise(data: bytes, max_side: int | None) -> StoredImage:

@@ -9,7 +9,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from vsemb.data.manifest import check_files, ordered_splits, read_manifest
 from vsemb.data.records import caption_id
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.files import sha256_bytes
+from vsemb.tables import html_table
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -52,11 +53,15 @@ class Dataset:
         self._annotations: dict[str, Any] = {}
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Dataset:
+    def open(cls, path: str | os.PathLike[str]) -> Self:
         """Opens a dataset; its index files are verified, its images are not read.
 
         Raises:
             DataError: if it is missing, unfinished, damaged or of another version.
+
+        Example:
+
+            dataset = Dataset.open("data/flickr8k")
         """
         path = Path(path)
         manifest = read_manifest(path)
@@ -149,6 +154,11 @@ class Dataset:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}: {self.manifest['splits'][name]['images']}" for name in self.splits)
         return f"<Dataset {self.name!r} at {self.path} ({sizes} images)>"
+
+    def _repr_html_(self) -> str:
+        counts = {name: self.manifest["splits"][name] for name in self.splits}
+        rows = [[name, f"{counts[name]['images']:,}", f"{counts[name]['captions']:,}"] for name in self.splits]
+        return html_table(["split", "images", "captions"], rows, f"{self.name} ({self.path})")
 
 
 class Split:

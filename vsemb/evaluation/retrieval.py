@@ -20,6 +20,7 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
 from vsemb.similarities import Similarity
+from vsemb.tables import html_table
 
 # Always measured, and what the recall sum is over.
 RECALLS = (1, 5, 10)
@@ -45,6 +46,11 @@ class RetrievalMetrics:
         texts: number of captions ranked.
         intervals_95: 95 % bootstrap intervals in the same shape, where asked for.
         pairs: the same by the protocol of pairs, where asked for.
+
+    Example:
+
+        metrics = vsemb.evaluate("runs/vsepp", split="test")
+        metrics.text_to_image["R@10"]
     """
 
     image_to_text: dict[str, float]
@@ -58,6 +64,29 @@ class RetrievalMetrics:
     def recall_sum(self) -> float:
         """The sum of the six recalls at 1, 5 and 10, by which checkpoints are chosen."""
         return sum(side[f"R@{k}"] for side in (self.image_to_text, self.text_to_image) for k in RECALLS)
+
+    @property
+    def _rows(self) -> list[list[str]]:
+        names = [name for name in self.image_to_text if name.startswith("R@")]
+        sides = {"image to text": self.image_to_text, "text to image": self.text_to_image}
+        rows = [
+            [title, *(f"{side[name]:.1f}" for name in names), f"{side['median_rank']:g}", f"{side['mean_rank']:.1f}"]
+            for title, side in sides.items()
+        ]
+        return [["", *names, "median rank", "mean rank"], *rows]
+
+    @property
+    def _title(self) -> str:
+        return f"Retrieval, {self.images:,} images and {self.texts:,} texts, R@K in %, recall sum {self.recall_sum:.1f}"
+
+    def __repr__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in self._rows]
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        header, *rows = self._rows
+        return html_table(header, rows, self._title)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the metrics as the command line writes them, without what was not asked for."""

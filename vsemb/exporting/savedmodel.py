@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from vsemb import __version__
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, Golden, hashes, publish_contract, version_contract_path
@@ -94,7 +94,7 @@ def export_savedmodel(
             golden=golden,
             tolerance=served.tolerance,
             tolerance_reason=REASON,
-            versions={"vsemb": __version__, "tensorflow": tf.__version__},
+            versions={"vsemb": metadata.version("vsemb"), "tensorflow": tf.__version__},
             sha256=hashes(directory),
             instance=served.default.instance,
             about=served.about,

@@ -125,6 +125,10 @@ class Recipe(Part, family="task"):
         evaluation: name of the protocol that `vsemb evaluate RUN` takes by default, in
             `vsemb.registry.System.modes`.
         run_fields: what `run.json` must have for a run of this task.
+
+    Example:
+
+        recipe = vsemb.recipes.get("vsepp", "paper").with_overrides(["training.epochs=5"])
     """
 
     inputs: ClassVar[tuple[str, ...]] = ()

@@ -38,6 +38,7 @@ from vsemb.exporting.served_model import ImageInput
 from vsemb.files import read_json, replacing_directory, sha256_bytes, sha256_file, write_json
 from vsemb.parts import rebuilt, walk
 from vsemb.recipes.schema import Recipe
+from vsemb.tables import html_table
 from vsemb.text.tokenizers import TextReader, Tokenizer
 from vsemb.text.vocabulary import Vocabulary
 
@@ -94,6 +95,21 @@ class Run:
     recipe: Any
     info: dict[str, Any]
 
+    @property
+    def _facts(self) -> dict[str, object]:
+        best = {
+            name: round(self.info[name], 4) for name in self.info if name.startswith("best_") and name != "best_epoch"
+        }
+        epoch = {"best epoch": self.info["best_epoch"] + 1} if "best_epoch" in self.info else {}
+        trained = {"recipe": f"{self.recipe.name} ({self.recipe.variant})", "data": self.info.get("dataset_name")}
+        return {**trained, "status": self.info["status"], **epoch, **{f"validation {n[5:]}": best[n] for n in best}}
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {', '.join(f'{name}: {value}' for name, value in self._facts.items())})"
+
+    def _repr_html_(self) -> str:
+        return html_table([], list(self._facts.items()), str(self.path))
+
     @classmethod
     def open(cls, path: str | os.PathLike[str], task: str | None = None) -> Self:
         """Opens a run directory.
@@ -104,6 +120,10 @@ class Run:
 
         Raises:
             DataError: if it is not a run directory, one of another task, or has no selected weights yet.
+
+        Example:
+
+            run = Run.open("runs/vsepp")
         """
         path = Path(path)
         recipe = read_recipe(path)

@@ -20,6 +20,7 @@ import numpy as np
 from vsemb import registry
 from vsemb.errors import DataError, invalid_argument, unknown_name
 from vsemb.parts import Count, Range, at_least, between, require, require_fields
+from vsemb.serving.encoding import EncodingMixin, Rows
 from vsemb.serving.transports import (
     Arrays,
     Result,
@@ -92,7 +93,7 @@ def joined(parts: Sequence[_Rows]) -> _Rows:
 
 
 @dataclass(eq=False, repr=False)
-class Client(AbstractContextManager["Client"]):
+class Client(EncodingMixin, AbstractContextManager["Client"]):
     """Asks a model on a server. Its methods may be called from several threads.
 
     Systems add methods for what only their models answer, such as `caption` and `align`: see
@@ -118,7 +119,8 @@ class Client(AbstractContextManager["Client"]):
     Example:
 
         with Client("http://localhost:8501", model="flickr8k") as client:
-            print(client.encode_text(["a dog on a beach"]).embedding.shape)
+            print(client.encode_texts("a dog on a beach").shape)
+            print(client.encode_images(["dog.jpg", "cat.png"]).shape)
     """
 
     url: str
@@ -226,8 +228,16 @@ class Client(AbstractContextManager["Client"]):
             fix = "The shape of a row differs between parts, so that they cannot be put together."
             raise invalid_argument("batch_size", self.batch_size, allowed, fix) from error
 
+    def embed_texts(self, texts: list[str]) -> Rows:
+        found = self.encode_text(texts)
+        return found.embedding, found.valid
+
+    def embed_images(self, images: list[bytes]) -> Rows:
+        found = self.encode_image(images)
+        return found.embedding, found.valid
+
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
-        """Embeds texts.
+        """Embeds texts, and says of each whether it is valid; `encode_texts` refuses those that are not.
 
         A model of sets gives a vector for each word, and zeros where no word is.
 
@@ -248,7 +258,7 @@ class Client(AbstractContextManager["Client"]):
         return self.encode("encode_text", text=rows)
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
-        """Embeds images.
+        """Embeds images, and says of each whether it is valid; `encode_images` refuses those that are not.
 
         Args:
             images: n JPEG or PNG images, each the file's content or its path.

@@ -1,0 +1,223 @@
+"""`vsemb.Dataset` from Python objects."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import vsemb
+from vsemb.data.readers.hash_splits import hash_split
+from vsemb.errors import DataError, InvalidArgumentError
+
+COUNT = 24
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Tiny PNG files of distinct colours."""
+    folder = tmp_path_factory.mktemp("files")
+    paths = [folder / f"{number:02d}.png" for number in range(COUNT)]
+    for number, path in enumerate(paths):
+        Image.new("RGB", (8, 6), (number * 10, 0, 0)).save(path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def captions() -> list[str]:
+    return [f"shade number {number}" for number in range(COUNT)]
+
+
+def contents(dataset: vsemb.Dataset) -> dict[int, list[str]]:
+    """Returns red value of each image -> its captions."""
+    found = {}
+    for name in dataset.splits:
+        split = dataset.split(name)
+        for row in range(len(split)):
+            pixels = np.asarray(Image.open(io.BytesIO(split.read_image(row))).convert("RGB"))
+            assert pixels.shape == (6, 8, 3)
+            texts = [text for text, of in zip(split.captions, split.caption_rows, strict=True) if of == row]
+            found[int(pixels[0, 0, 0])] = texts
+    return found
+
+
+def wanted(captions: list[str]) -> dict[int, list[str]]:
+    return {number * 10: [text] for number, text in enumerate(captions)}
+
+
+def test_pairs_of_files_are_split_as_prepare_splits_them(files, captions, tmp_path):
+    data = vsemb.Dataset.from_pairs(files, captions, tmp_path / "data")
+    assert contents(data) == wanted(captions)
+    for name in data.splits:
+        assert all(hash_split(key) == name for key in data.split(name).keys)
+    table = tmp_path / "table.csv"
+    table.write_text("file,caption\n" + "".join(f"{f.name},{c}\n" for f, c in zip(files, captions, strict=True)))
+    of_table = vsemb.Dataset.from_csv(table, images=files[0].parent)
+    assert of_table.fingerprint == data.fingerprint
+    # Again is nothing to do; other captions are another dataset.
+    before = (data.path / "manifest.json").stat().st_mtime_ns
+    vsemb.Dataset.from_pairs(files, captions, tmp_path / "data")
+    assert (data.path / "manifest.json").stat().st_mtime_ns == before
+    with pytest.raises(DataError, match="already holds"):
+        vsemb.Dataset.from_pairs(files, captions[::-1], tmp_path / "data")
+    other = vsemb.Dataset.from_pairs(files, captions[::-1], tmp_path / "data", overwrite=True)
+    assert other.fingerprint != data.fingerprint
+    assert vsemb.Dataset.open(tmp_path / "data").fingerprint == other.fingerprint
+
+
+def test_images_in_memory(files, captions):
+    pictures = [Image.open(file) for file in files]
+    for images in ([file.read_bytes() for file in files], pictures, [np.asarray(each) for each in pictures]):
+        assert contents(vsemb.Dataset.from_pairs(images, captions)) == wanted(captions)
+
+
+def test_an_image_with_several_captions_is_stored_once(files, captions):
+    twice = vsemb.Dataset.from_pairs([*files, *files], [*captions, *captions])
+    lists = vsemb.Dataset.from_pairs(files, [[text, text] for text in captions])
+    pixels = [np.asarray(Image.open(file)) for file in files]
+    arrays = vsemb.Dataset.from_pairs([each for each in pixels for _ in range(2)], np.repeat(captions, 2))
+    for data in (twice, lists, arrays):
+        assert contents(data) == {red: 2 * texts for red, texts in wanted(captions).items()}
+
+
+def test_splits_are_those_that_are_given(files, captions):
+    data = vsemb.Dataset.from_pairs(files, captions, splits=["train", "validation"] * (COUNT // 2))
+    assert data.splits == ("train", "val") and len(data.split("val")) == COUNT // 2
+    assert vsemb.Dataset.from_pairs(files, captions, splits="test").splits == ("test",)
+    # Of a few images each split has one.
+    assert vsemb.Dataset.from_pairs(files[:3], captions[:3]).splits == ("train", "val", "test")
+    with pytest.raises(DataError, match="row 1: split is 'val', but 'train' in row 0"):
+        vsemb.Dataset.from_pairs([files[0], files[0]], ["a", "b"], splits=["train", "val"])
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(files, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.png").write_bytes(files[0].read_bytes())
+    data = vsemb.Dataset.from_pairs(sorted(tmp_path.glob("*/*.png")), ["one", "two"], splits="train")
+    assert data.split("train").keys == ["a/same.png", "b/same.png"]
+
+
+def test_all_bad_rows_are_named_at_once(files, captions, tmp_path, capsys):
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(files[0].read_bytes()[:40])
+    images = [*files, "nowhere.png", broken, None, np.zeros((4, 4)), files[1], files[2]]
+    texts = [*captions, "x", "x", "x", "x", float("nan"), ["fine", 3]]
+    with pytest.raises(DataError) as caught:
+        vsemb.Dataset.from_pairs(images, texts, tmp_path / "data")
+    said = str(caught.value)
+    assert "6 rows are not" in said and "on_bad='skip'" in said
+    for part in (
+        "nowhere.png: no such file",
+        "broken.png: ",
+        f"row {COUNT + 2}: image is None",
+        f"row {COUNT + 3}: image is float64 (4, 4)",
+        f"row {COUNT + 4}: caption is nan",
+        f"row {COUNT + 5}: caption is ['fine', 3]",
+    ):
+        assert part in said
+    assert not (tmp_path / "data").exists()
+    data = vsemb.Dataset.from_pairs(images, texts, tmp_path / "data", on_bad="skip")
+    assert contents(data) == wanted(captions)
+    assert "Left out: row" in capsys.readouterr().err
+    with pytest.raises(DataError, match="6 rows are not"):
+        vsemb.Dataset.from_pairs(images, texts, tmp_path / "data")
+    with pytest.raises(DataError, match="1 row is not: row 0: image is None"):
+        vsemb.Dataset.from_pairs([None], ["x"])
+
+
+def test_lengths_and_options_are_checked(files, captions):
+    with pytest.raises(InvalidArgumentError, match="captions='23 captions'. Expected: 24, one per image"):
+        vsemb.Dataset.from_pairs(files, captions[1:])
+    with pytest.raises(InvalidArgumentError, match="fail, skip"):
+        vsemb.Dataset.from_pairs(files, captions, on_bad="ignore")
+
+
+class Frame:
+    """What is read of a pandas DataFrame."""
+
+    def __init__(self, **columns: list) -> None:
+        self.columns, self._values = list(columns), columns
+
+    def __getitem__(self, name: str) -> list:
+        return self._values[name]
+
+
+def test_a_dataframe(files, captions):
+    parts = ["train", "dev"] * (COUNT // 2)
+    data = vsemb.Dataset.from_dataframe(Frame(Path=files, text=captions, split=parts, price=parts))
+    assert contents(data) == wanted(captions) and data.splits == ("train", "val")
+    several = vsemb.Dataset.from_dataframe(Frame(a=files, b=captions, c=captions), image="a", caption=["b", "c"])
+    assert contents(several) == {red: 2 * texts for red, texts in wanted(captions).items()}
+    with pytest.raises(InvalidArgumentError, match="image='…'"):
+        vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions))
+    with pytest.raises(InvalidArgumentError, match="Expected: one of a, caption"):
+        vsemb.Dataset.from_dataframe(Frame(a=files, caption=captions), image="A")
+    with pytest.raises(InvalidArgumentError, match="caption='…'"):
+        vsemb.Dataset.from_dataframe(Frame(image=files, sentence=captions, text=captions))
+
+
+def test_pandas(files, captions):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"file": [str(file) for file in files], "caption": captions})
+    assert contents(vsemb.Dataset.from_dataframe(frame)) == wanted(captions)
+
+
+class Rows(list):
+    """What is read of a `datasets.Dataset`."""
+
+    _fingerprint = "f00d"
+
+
+def test_rows_of_hugging_face(files, captions, tmp_path):
+    rows = Rows({"image": Image.open(f), "caption": [c]} for f, c in zip(files, captions, strict=True))
+    assert contents(vsemb.Dataset.from_huggingface(rows)) == wanted(captions)
+    out = tmp_path / "data"
+    whole = vsemb.Dataset.from_huggingface({"train": rows, "validation": Rows(rows[:4])}, out)
+    assert whole.splits == ("train", "val") and len(whole.split("val")) == 4
+    assert vsemb.Dataset.from_huggingface({"train": rows, "validation": Rows(rows[:4])}, out).path == whole.path
+    # One row per caption, undecoded images; a dictionary of one split is split like a dataset without.
+    single = [{"image": {"bytes": f.read_bytes(), "path": None}, "text": t} for f in files for t in ("a", "b")]
+    data = vsemb.Dataset.from_huggingface({"train": single})
+    assert contents(data) == {number * 10: ["a", "b"] for number in range(COUNT)}
+    assert len(data.splits) > 1
+    with pytest.raises(InvalidArgumentError, match="one of image, text"):
+        vsemb.Dataset.from_huggingface(single, caption="captions")
+
+
+def test_elements_of_tf_data(files, captions):
+    encoded = [file.read_bytes() for file in files]
+    pairs = tf.data.Dataset.from_tensor_slices((encoded, captions))
+    assert contents(vsemb.Dataset.from_tf(pairs)) == wanted(captions)
+    pixels = np.stack([np.asarray(Image.open(file)) for file in files])
+    texts = [[text, text] for text in captions]
+    named = tf.data.Dataset.from_tensor_slices({"image": pixels, "captions": texts})
+    assert contents(vsemb.Dataset.from_tf(named)) == {red: 2 * texts for red, texts in wanted(captions).items()}
+    with pytest.raises(DataError, match=r"row 0: image is uint8 \(4, 6, 8, 3\)"):
+        vsemb.Dataset.from_tf(named.batch(4))
+
+
+def test_it_shows_itself(scenes):
+    page = vsemb.Dataset.open(scenes.path)._repr_html_()
+    assert "<td>train</td><td>48</td><td>240</td>" in page
+
+
+def test_a_dataset_without_a_directory_goes_with_the_process(files):
+    code = "import sys, vsemb\nfiles = sys.argv[1:]\nprint(vsemb.Dataset.from_pairs(files, files).path)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, files)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "vsemb-" in done.stdout and not Path(done.stdout.strip()).exists()

@@ -1,0 +1,57 @@
+"""`vsemb.search` over arrays of embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vsemb
+from vsemb.errors import InvalidArgumentError
+
+
+def test_hits_are_the_best_in_order(model, pictures):
+    embeddings = model.encode_images(pictures)
+    hits = vsemb.search(model, "a red circle", embeddings, k=4)
+    scores = model.similarity(embeddings, model.encode_texts("a red circle"))
+    order = np.argsort(-scores, kind="stable")[:4]
+    assert [hit.index for hit in hits] == order.tolist()
+    np.testing.assert_allclose([hit.score for hit in hits], scores[order], rtol=1e-6)
+    assert [len(vsemb.search(model, "a red circle", embeddings, k=k)) for k in (1, 12, 100)] == [1, 12, 12]
+
+
+def test_an_image_and_a_vector_find_themselves(model, pictures):
+    embeddings = model.encode_images(pictures)
+    queries = (pictures[3], str(pictures[3]), pictures[3].read_bytes(), Image.open(pictures[3]), embeddings[3])
+    for query in queries:
+        hit = vsemb.search(model, query, embeddings, k=1)[0]
+        assert hit.index == 3 and hit.score == pytest.approx(1, abs=1e-5)
+
+
+def test_hits_show_their_items(model, pictures):
+    embeddings = model.encode_images(pictures)
+    hits = vsemb.search(model, "a circle", embeddings, k=2, items=pictures)
+    assert [hit.item for hit in hits] == [pictures[hit.index] for hit in hits]
+    assert str(pictures[hits[0].index].name) in repr(hits)
+    page = hits._repr_html_()
+    assert page.count("data:image/jpeg;base64,") == 2 and "<th>item</th>" in page
+    captions = vsemb.search(model, "a circle", embeddings, k=1, items=["<b>bold</b>"] * 12)
+    assert "&lt;b&gt;bold&lt;/b&gt;" in captions._repr_html_() and "<img" not in captions._repr_html_()
+    gone = vsemb.search(model, "a circle", embeddings, k=1, items=["gone.jpg"] * 12)
+    assert "Cannot read the image gone.jpg" in gone._repr_html_()
+    plain = vsemb.search(model, "a circle", embeddings, k=1)
+    assert "<th>item</th>" not in plain._repr_html_()
+
+
+def test_arguments_that_do_not_fit(model, pictures):
+    embeddings = model.encode_images(pictures)
+    for arguments, said in (
+        (("a circle", embeddings, 0), "k=0"),
+        ((7, embeddings), "one text, one image, or an embedding"),
+        (("a circle", embeddings[0]), r"\(rows, dim\)"),
+        ((embeddings[0][:5], embeddings), "embeddings of one model"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=said):
+            vsemb.search(model, *arguments)
+    with pytest.raises(InvalidArgumentError, match="12, one per embedding"):
+        vsemb.search(model, "a circle", embeddings, items=pictures[:3])

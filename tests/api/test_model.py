@@ -1,0 +1,174 @@
+"""`vsemb.load`: runs, SavedModels and servers give the same embeddings, of every form of input."""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import vsemb
+from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.evaluation import Embedder
+from vsemb.serving.server import Server
+from vsemb.serving.transports import ServingError
+
+TEXTS = ["a red circle", "two blue squares above a green triangle", "one triangle"]
+
+
+def check_same(loaded: vsemb.Model | vsemb.Client, model: vsemb.Model, pictures) -> None:
+    for method, rows in (("encode_texts", TEXTS), ("encode_images", pictures)):
+        wanted = getattr(model, method)(rows)
+        assert wanted.dtype == np.float32 and wanted.shape == (len(rows), 16)
+        np.testing.assert_allclose(getattr(loaded, method)(rows, batch_size=2), wanted, atol=1e-5)
+        np.testing.assert_allclose(getattr(loaded, method)(rows[1]), wanted[1], atol=1e-5)
+
+
+def test_a_run_gives_what_evaluation_measures(model, tiny_pixel_run, scenes, pictures):
+    split = scenes.split("test")
+    embedder = Embedder(tiny_pixel_run.model)
+    images = embedder.images(tiny_pixel_run.images_of(scenes, split), len(split))
+    np.testing.assert_allclose(model.encode_images(pictures), images, atol=1e-5)
+    texts = embedder.texts(*tiny_pixel_run.encode(TEXTS))
+    np.testing.assert_allclose(model.encode_texts(TEXTS), texts, atol=1e-5)
+    wanted = tiny_pixel_run.model.similarity.scores(images, texts)
+    np.testing.assert_allclose(model.similarity(images, texts), wanted, atol=1e-5)
+
+
+def test_a_run_object_and_a_savedmodel_with_and_without_its_version(model, tiny_pixel_run, exported, pictures):
+    for source in (tiny_pixel_run, exported, str(exported / "1")):
+        loaded = vsemb.load(source)
+        check_same(loaded, model, pictures)
+        scores = loaded.similarity(loaded.encode_images(pictures), loaded.encode_texts(TEXTS))
+        assert scores.shape == (12, 3)
+        assert repr(loaded).endswith("similarity='cosine')")
+
+
+def test_a_server_and_its_client(model, exported, pictures, tmp_path):
+    with Server({"scenes": exported}, port=0, rest_port=0, poll=0) as server:
+        rest, rpc = f"http://127.0.0.1:{server.rest_port}", f"grpc://127.0.0.1:{server.port}"
+        for url in (f"{rest}/v1/models/scenes", f"{rpc}/models/scenes/versions/1"):
+            loaded = vsemb.load(url, similarity="cosine")
+            check_same(loaded, model, pictures)
+            assert loaded.similarity(loaded.encode_images(pictures[0]), loaded.encode_texts(TEXTS)).shape == (3,)
+        with vsemb.Client(rest, "scenes") as client:
+            check_same(client, model, pictures)
+            # Clients send what the server reads: a WebP becomes a JPEG.
+            webp = tmp_path / "picture.webp"
+            Image.open(pictures[0]).save(webp, lossless=True)
+            assert client.encode_images(webp).shape == (16,)
+        plain = vsemb.load(f"{rest}/v1/models/scenes")
+        with pytest.raises(InvalidArgumentError, match="vsemb.load\\(URL, similarity='cosine'\\)"):
+            plain.similarity(np.ones((1, 16)), np.ones((1, 16)))
+        with pytest.raises(ServingError, match="nothing"):
+            vsemb.load(f"{rest}/v1/models/nothing")
+        with pytest.raises(InvalidArgumentError, match="/v1/models/NAME"):
+            vsemb.load(rest)
+
+
+def test_every_form_of_an_image(model, pictures):
+    picture = Image.open(pictures[0]).convert("RGB")
+    pixels = np.asarray(picture)
+    wanted = model.encode_images(pictures[0])
+    assert wanted.shape == (16,)
+    forms = [str(pictures[0]), pictures[0].read_bytes(), picture, pixels, tf.constant(pixels)]
+    for form in forms:
+        np.testing.assert_allclose(model.encode_images(form), wanted, atol=1e-6)
+    several = (forms, tuple(forms), iter(forms), np.stack([pixels] * 5))
+    for images in several:
+        np.testing.assert_allclose(model.encode_images(images), np.stack([wanted] * 5), atol=1e-6)
+    for mode in ("L", "RGBA", "P", "CMYK"):
+        assert model.encode_images(picture.convert(mode)).shape == (16,)
+    grey = pixels[:, :, 0]
+    np.testing.assert_array_equal(model.encode_images(grey), model.encode_images(grey[:, :, None]))
+
+
+def test_an_image_is_turned_upright(model, pictures):
+    turned, exif = Image.open(pictures[0]).convert("RGB").transpose(Image.Transpose.ROTATE_90), Image.Exif()
+    exif[0x0112] = 6
+    buffer = io.BytesIO()
+    turned.save(buffer, "PNG", exif=exif)
+    wanted = model.encode_images(pictures[0])
+    np.testing.assert_allclose(model.encode_images(buffer.getvalue()), wanted, atol=1e-6)
+    np.testing.assert_allclose(model.encode_images(Image.open(buffer)), wanted, atol=1e-6)
+
+
+def test_texts_of_any_iterable(model):
+    wanted = model.encode_texts(TEXTS)
+    for texts in (tuple(TEXTS), np.array(TEXTS), (text for text in TEXTS)):
+        np.testing.assert_allclose(model.encode_texts(texts, batch_size=2), wanted, atol=1e-6)
+
+
+def test_scores_drop_the_axis_of_one(model):
+    images, texts = np.eye(16, dtype=np.float32)[:3], np.eye(16, dtype=np.float32)[:2]
+    assert model.similarity(images, texts).shape == (3, 2)
+    assert model.similarity(images[0], texts).tolist() == [1, 0]
+    assert model.similarity(images, texts[1]).tolist() == [0, 1, 0]
+    assert model.similarity(images[0], texts[0]) == 1
+    with pytest.raises(InvalidArgumentError, match=r"texts='shape \(2, 8\)'.*embeddings of one model"):
+        model.similarity(images, texts[:, :8])
+
+
+@pytest.mark.parametrize(
+    ("images", "error", "said"),
+    [
+        ("nowhere.jpg", DataError, "Cannot read the image nowhere.jpg: No such file"),
+        (b"no image", DataError, "not an image in a known format"),
+        (np.zeros((8, 8, 3)), InvalidArgumentError, r"float64 \(8, 8, 3\).*uint8.*astype"),
+        (np.zeros((8, 8, 2), np.uint8), InvalidArgumentError, r"\(8, 8, 2\)"),
+        ([3], InvalidArgumentError, "a path, the bytes of a file"),
+        (3, InvalidArgumentError, "one image, or a list of images"),
+        ([], InvalidArgumentError, "one or more images"),
+    ],
+)
+def test_images_that_cannot_be_embedded(model, images, error, said):
+    with pytest.raises(error, match=said):
+        model.encode_images(images)
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "said"),
+    [
+        ("", DataError, "at least one word that the model reads; got ''"),
+        (["a circle", " "], DataError, "got ' '"),
+        ([b"bytes"], InvalidArgumentError, "one string, or a list of strings"),
+        ([], InvalidArgumentError, "one or more texts"),
+    ],
+)
+def test_texts_that_cannot_be_embedded(model, texts, error, said):
+    with pytest.raises(error, match=said):
+        model.encode_texts(texts)
+
+
+def test_a_run_on_precomputed_features_embeds_texts_alone(tiny_run, pictures):
+    loaded = vsemb.load(tiny_run)
+    assert loaded.encode_texts(TEXTS).shape == (3, 16)
+    with pytest.raises(DataError, match="image network.*backbone='MobileNetV2'"):
+        loaded.encode_images(pictures)
+
+
+def test_sets_of_vectors(region_run, pictures):
+    loaded = vsemb.load(region_run)
+    images, texts = loaded.encode_images(pictures, batch_size=5), loaded.encode_texts(TEXTS)
+    assert images.ndim == texts.ndim == 3
+    assert loaded.similarity(images, texts).shape == (12, 3)
+    assert loaded.similarity(images[0], texts).shape == (3,)
+    assert vsemb.search(loaded, TEXTS[0], images, k=2)[0].score == pytest.approx(
+        loaded.similarity(images, texts[0]).max(), abs=1e-4
+    )
+
+
+def test_what_cannot_be_loaded(tmp_path, caption_run, exported):
+    with pytest.raises(DataError, match="it has neither recipe.json nor saved_model.pb"):
+        vsemb.load(tmp_path)
+    with pytest.raises(DataError, match="there is no such directory"):
+        vsemb.load(tmp_path / "typo")
+    with pytest.raises(DataError, match="must be a run that embeds texts; its recipe 'multimodal-rnn' is for captions"):
+        vsemb.load(caption_run)
+    broken = shutil.copytree(exported, tmp_path / "broken")
+    (broken / "1" / "saved_model.pb").write_bytes(b"nothing")
+    with pytest.raises(DataError, match="cannot be loaded as a SavedModel"):
+        vsemb.load(broken)

@@ -1,0 +1,102 @@
+"""What `import vsemb` offers: names, signatures, documentation, and when it is loaded."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vsemb
+
+ROOT = Path(__file__).parents[2]
+
+#: Public name -> parameters; a change here is one that users notice.
+SURFACE = {
+    "load": "source, *, similarity=None",
+    "search": "model, query, embeddings, k=5, *, items=None",
+    "train": "recipe, data, out, *, variant=None, backbone=None, weights=None, inputs=None, strategy='none', **values",
+    "evaluate": "run, data=None, split='val', *, folds=1, bootstrap=0",
+    "export": "run, out, *, version=None, index=None",
+    "Model.encode_texts": "self, texts, *, batch_size=256, progress=None",
+    "Model.encode_images": "self, images, *, batch_size=32, progress=None",
+    "Model.similarity": "self, images, texts",
+    "Client.encode_texts": "self, texts, *, batch_size=256, progress=None",
+    "Client.encode_images": "self, images, *, batch_size=32, progress=None",
+    "Dataset.open": "path",
+    "Dataset.from_pairs": "images, captions, out=None, *, splits=None, on_bad='fail', overwrite=False",
+    "Dataset.from_csv": "path, out=None, *, images=None, on_bad='fail', overwrite=False, **options",
+    "Dataset.from_dataframe": (
+        "frame, out=None, *, image=None, caption=None, split=None, on_bad='fail', overwrite=False"
+    ),
+    "Dataset.from_huggingface": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
+    "Dataset.from_tf": "dataset, out=None, *, image=None, caption=None, on_bad='fail', overwrite=False",
+    "Run.open": "path, task=None",
+    "recipes.get": "name, variant=None",
+    "Hit": "index, score, item=None",
+}
+NAMES = {name.partition(".")[0] for name in SURFACE} | {"Hits", "Recipe", "RetrievalMetrics", "VsembError", "recipes"}
+
+
+def found(name: str) -> object:
+    value: object = vsemb
+    for step in name.split("."):
+        value = getattr(value, step)
+    return value
+
+
+def test_the_names_are_these_and_no_others() -> None:
+    assert set(vsemb.__all__) == NAMES
+    assert vsemb.__all__ == sorted(vsemb.__all__)
+    assert set(vsemb.__all__) <= set(dir(vsemb))
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        _ = vsemb.lode
+
+
+@pytest.mark.parametrize("name", SURFACE)
+def test_signatures(name: str) -> None:
+    parameters = inspect.signature(found(name)).parameters.values()
+    shown = ", ".join(str(each.replace(annotation=inspect.Parameter.empty)) for each in parameters)
+    # `*` before the first of those that are keywords alone.
+    keywords = [each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    if keywords:
+        first = str(keywords[0].replace(annotation=inspect.Parameter.empty))
+        shown = shown.replace(first, f"*, {first}", 1)
+    assert shown == SURFACE[name]
+    assert all(
+        each.annotation is not inspect.Parameter.empty for each in parameters if each.name not in ("self", "cls")
+    )
+
+
+@pytest.mark.parametrize("name", sorted({*SURFACE, *vsemb.__all__} - {"recipes"}))
+def test_everything_is_documented_with_an_example(name: str) -> None:
+    written = inspect.getdoc(found(name)) or ""
+    assert "Example:" in written, name
+
+
+def test_the_typed_names_are_the_loaded_ones() -> None:
+    """What type checkers and IDEs see of `vsemb/__init__.py` is what is loaded."""
+    source = (ROOT / "vsemb/__init__.py").read_text(encoding="utf-8")
+    for name, module in vsemb._MODULES.items():
+        loaded = importlib.import_module(module)
+        origin, found_there = (module, getattr(loaded, name)) if hasattr(loaded, name) else ("vsemb", loaded)
+        assert found_there is getattr(vsemb, name)
+        (line,) = [line for line in source.splitlines() if line.strip().startswith(f"from {origin} import ")]
+        assert name in line.partition(" import ")[2].split(", ")
+    assert set(vsemb._MODULES) == set(vsemb.__all__)
+
+
+def test_names_load_when_they_are_used() -> None:
+    code = (
+        "import sys, json, vsemb\n"
+        "heavy = lambda: [name for name in ('tensorflow', 'keras', 'PIL', 'grpc') if name in sys.modules]\n"
+        "dir(vsemb); vsemb.VsembError\n"
+        "first = heavy(); vsemb.Client; print(json.dumps([first, heavy()]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[], []]

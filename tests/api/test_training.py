@@ -1,0 +1,100 @@
+"""`vsemb.train`, `vsemb.evaluate`, `vsemb.export`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vsemb
+from vsemb import recipes
+from vsemb.api.training import with_values
+from vsemb.errors import DataError, InvalidArgumentError
+
+
+def test_names_of_fields_are_ends_of_their_paths():
+    recipe = with_values(
+        recipes.get("vsepp", "paper"),
+        {
+            "epochs": 5,
+            "learning_rate": np.float64(0.5),
+            "batch_size": np.int64(7),
+            "text_encoder": "transformer",
+            "layers": 3,
+            "encoder_dropout": 0.25,
+            "optimizer.clipvalue": None,
+            "seed": 4,
+        },
+    )
+    assert (recipe.training.epochs, recipe.training.seed, recipe.batches.size) == (5, 4, 7)
+    assert recipe.optimizer.learning_rate == 0.5 and recipe.optimizer.clipvalue is None
+    assert recipe.text.encoder.kind == "transformer"
+    assert recipe.text.encoder.layers == 3 and recipe.text.encoder.dropout == 0.25
+    assert with_values(recipe, {}) == recipe
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"epoch": 3}, "Did you mean 'epochs'"),
+        ({"dropout": 0.1}, r"'dropout' must name one recipe field; it fits text.encoder.words.dropout, .*Use train"),
+        ({"epochs": -1}, "training.epochs"),
+        ({"epochs": "many"}, "training.epochs"),
+        ({"encoder": "transfomer"}, "Did you mean 'transformer'"),
+        ({"optimizer": recipes.get("vsepp").optimizer}, "dataclasses.replace"),
+    ],
+)
+def test_fields_that_do_not_fit(values, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        with_values(recipes.get("vsepp", "paper"), values)
+
+
+def test_training_takes_names_recipes_and_datasets(scenes, tiny_recipe, tiny_run, tmp_path, capsys):
+    data = vsemb.Dataset.open(scenes.path)
+    run = vsemb.train(tiny_recipe, data, tmp_path / "run", epochs=1)
+    assert run.recipe.training.epochs == 1
+    assert "best epoch: 1" in repr(run) and "vsepp (paper)" in repr(run)
+    assert "<td>recipe</td><td>vsepp (paper)</td>" in run._repr_html_()
+    # The same call finds the finished run.
+    again = vsemb.train(tiny_recipe, scenes.path, tmp_path / "run", epochs=1)
+    assert again.info == run.info
+
+
+def test_training_refuses_what_does_not_fit_before_it_begins(scenes, tiny_recipe, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'vsepp'"):
+        vsemb.train("vsep", scenes, out)
+    with pytest.raises(InvalidArgumentError, match="variant"):
+        vsemb.train(tiny_recipe, scenes, out, variant="paper")
+    with pytest.raises(InvalidArgumentError, match="one of"):
+        vsemb.train("vsepp", scenes, out, variant="papers")
+    data = vsemb.Dataset.from_pairs([np.zeros((8, 8, 3), np.uint8)], ["black"], splits="train")
+    with pytest.raises(DataError, match="must have the splits train and val; it has no val"):
+        vsemb.train(tiny_recipe, data, out)
+    assert not out.exists()
+
+
+def test_metrics_are_those_of_the_command(tiny_run, scenes, tmp_path, capsys):
+    from vsemb.cli.__main__ import main
+
+    found = vsemb.evaluate(tiny_run, split="test", bootstrap=5)
+    path = tmp_path / "metrics.json"
+    assert main(["evaluate", str(tiny_run.path), "--split", "test", "--bootstrap", "5", "--json", str(path)]) == 0
+    assert found.to_json() == json.loads(path.read_text())
+    assert vsemb.evaluate(str(tiny_run.path), scenes) == vsemb.evaluate(tiny_run, str(scenes.path), "val")
+    lines = repr(found).splitlines()
+    assert lines[0].startswith("Retrieval, 12 images and 60 texts") and lines[2].lstrip().startswith("image to text")
+    assert len({len(line) for line in lines[1:]}) == 1
+    assert f"<td>{found.text_to_image['R@1']:.1f}</td>" in found._repr_html_()
+
+
+def test_runs_of_other_tasks_name_their_command(caption_run):
+    with pytest.raises(DataError, match="for captions. Measure it with: vsemb evaluate"):
+        vsemb.evaluate(caption_run)
+
+
+def test_an_export_is_a_new_version(exported: Path):
+    assert [path.name for path in exported.iterdir()] == ["1"]
+    assert (exported / "1" / "saved_model.pb").exists()

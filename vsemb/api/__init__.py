@@ -1,0 +1,1 @@
+"""The public API: what `import vsemb` offers, loaded when it is first used."""

@@ -1,0 +1,515 @@
+"""`vsemb.Dataset`: images and captions from Python objects, written once as a dataset on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from vsemb.data import store
+from vsemb.data.images import ImageLike, check_image, image_source
+from vsemb.data.readers import read
+from vsemb.data.readers.hash_splits import dealt, hash_split, shares
+from vsemb.data.readers.source import split_name
+from vsemb.data.readers.table import COLUMNS
+from vsemb.data.records import ImageRecord
+from vsemb.data.writing.prepare import described_source
+from vsemb.data.writing.writer import BadImageFound, write_dataset
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, unknown_name
+from vsemb.files import sha256_bytes
+
+OnBad = Literal["fail", "skip"]
+#: The images and captions of a split, or of each of several splits by name.
+Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
+
+# Bad rows that an error lists.
+_LISTED = 10
+# Directories of datasets without `out`; each is removed when the process ends.
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+
+
+class Dataset(store.Dataset):
+    """Images and their captions on disk, in splits `train`, `val` and `test`; what `vsemb.train` reads.
+
+    Images are stored as JPEG or PNG, upright. Where the source has no splits, a hash of the image's name puts 80 % of
+    the images into train, 10 % into val and 10 % into test, as `vsemb prepare` does.
+
+    Attributes:
+        path: its directory.
+        splits: names of its splits.
+
+    Example:
+
+        data = vsemb.Dataset.from_pairs(["dog.jpg", "cat.jpg", …], ["a dog", "a cat", …], "data/pets")
+        data = vsemb.Dataset.open("data/pets")
+    """
+
+    @classmethod
+    def from_pairs(
+        cls,
+        images: Iterable[ImageLike],
+        captions: Iterable[str | Sequence[str]],
+        out: str | os.PathLike[str] | None = None,
+        *,
+        splits: str | Iterable[str] | None = None,
+        on_bad: OnBad = "fail",
+        overwrite: bool = False,
+    ) -> Self:
+        """Make a dataset of images and captions in memory.
+
+        Args:
+            images: n images, each a path, the bytes of a file, a PIL image, or uint8 (height, width, 3). An image that
+                occurs several times, as the same path or object, is stored once with all its captions.
+            captions: n captions, or n lists of captions.
+            out: directory to write; default: a temporary one, removed when the process ends.
+            splits: n names of splits, or one for all images; default: by a hash of the image's name, which is its file
+                name, or its row for images in memory.
+            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
+            overwrite: whether another dataset at `out` is replaced, with its cached features.
+
+        Returns:
+            The dataset. Where `out` holds it already, nothing is written.
+
+        Raises:
+            DataError: for rows that cannot be used, or an `out` that holds something else.
+            InvalidArgumentError: for images, captions and splits of different lengths.
+
+        Example:
+
+            files = sorted(Path("pictures").glob("*.jpg"))
+            data = vsemb.Dataset.from_pairs(files, [caption_of[file.stem] for file in files], "data/mine")
+        """
+        columns: dict[str, list[Any]] = {"images": list(images), "captions": list(captions)}
+        if splits is not None and not isinstance(splits, str):
+            columns["splits"] = list(splits)
+        for name, column in columns.items():
+            if len(column) != len(columns["images"]):
+                allowed = f"{len(columns['images'])}, one per image"
+                raise invalid_argument(name, f"{len(column)} {name}", allowed)
+        columns.setdefault("splits", [splits] * len(columns["images"]))
+        rows = list(zip(columns["images"], columns["captions"], columns["splits"], strict=True))
+        return cls._of_list(rows, out, "pairs", on_bad, overwrite)
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike[str],
+        out: str | os.PathLike[str] | None = None,
+        *,
+        images: str | os.PathLike[str] | None = None,
+        on_bad: OnBad = "fail",
+        overwrite: bool = False,
+        **options: Any,
+    ) -> Self:
+        """Make a dataset of a table: CSV, TSV or JSON lines, one row per caption.
+
+        Args:
+            path: the table, whose header names the columns: file, caption and optionally split and class.
+            out: directory to write; default: a temporary one, removed when the process ends.
+            images: folder that file names are relative to; default: that of the table, or `images/` in it.
+            on_bad: `fail` lists all images that cannot be used in one error, `skip` leaves them out.
+            overwrite: whether another dataset at `out` is replaced, with its cached features.
+            **options: `split` and `disjoint_classes` as in `vsemb prepare --format table`.
+
+        Returns:
+            The dataset. Where `out` holds it already, nothing is written.
+
+        Raises:
+            DataError: for a malformed table, or an `out` that holds something else.
+
+        Example:
+
+            data = vsemb.Dataset.from_csv("captions.csv", "data/mine", images="pictures")
+        """
+        source = read("table", path, images=images, **options)
+        return cls._write(source.records, out, described_source(source), source.total, [], on_bad, overwrite)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        image: str | None = None,
+        caption: str | Sequence[str] | None = None,
+        split: str | None = None,
+        on_bad: OnBad = "fail",
+        overwrite: bool = False,
+    ) -> Self:
+        """Make a dataset of a pandas DataFrame, or of another table whose columns are `frame[name]`.
+
+        Args:
+            frame: the table, one row per image or per caption.
+            out: directory to write; default: a temporary one, removed when the process ends.
+            image: column of images, as in `from_pairs`; default: the one called image, file, path or the like.
+            caption: column of captions, or several columns; default: the one called caption, text or the like.
+            split: column of splits; default: the one called split, or else by a hash as in `from_pairs`.
+            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
+            overwrite: whether another dataset at `out` is replaced, with its cached features.
+
+        Returns:
+            The dataset. Where `out` holds it already, nothing is written.
+
+        Raises:
+            DataError: for rows that cannot be used, or an `out` that holds something else.
+            InvalidArgumentError: for a column that is missing.
+
+        Example:
+
+            data = vsemb.Dataset.from_dataframe(pandas.read_parquet("pets.parquet"), "data/pets", caption="title")
+        """
+        pick = _Columns(list(frame.columns), image, caption, split)
+        values = {name: list(frame[name]) for name in pick.names}
+        rows = [
+            pick(row) for row in (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
+        ]
+        return cls._of_list(rows, out, "dataframe", on_bad, overwrite)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        image: str | None = None,
+        caption: str | Sequence[str] | None = None,
+        on_bad: OnBad = "fail",
+        overwrite: bool = False,
+    ) -> Self:
+        """Make a dataset of a Hugging Face dataset, row by row: one split, or a dictionary of splits.
+
+        Args:
+            dataset: a `datasets.Dataset`, `IterableDataset`, or a dictionary of them by split. A single split is split
+                by a hash of the row, as in `from_pairs`.
+            out: directory to write; default: a temporary one, removed when the process ends.
+            image: column of images; default: the one called image, file, path or the like.
+            caption: column of captions or lists of captions, or several columns; default: the one called caption, text
+                or the like.
+            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
+            overwrite: whether another dataset at `out` is replaced, with its cached features.
+
+        Returns:
+            The dataset. Neighbouring rows with the same image are stored as one image with several captions.
+
+        Raises:
+            DataError: for rows that cannot be used, or an `out` that holds something else.
+            InvalidArgumentError: for a column that is missing.
+
+        Example:
+
+            data = vsemb.Dataset.from_huggingface(datasets.load_dataset("nlphuji/flickr8k"), "data/flickr8k")
+        """
+        return cls._of_rows(dataset, out, "huggingface", iter, (image, caption), on_bad, overwrite)
+
+    @classmethod
+    def from_tf(
+        cls,
+        dataset: Any,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        image: str | None = None,
+        caption: str | Sequence[str] | None = None,
+        on_bad: OnBad = "fail",
+        overwrite: bool = False,
+    ) -> Self:
+        """Make a dataset of an unbatched `tf.data.Dataset`, or of a dictionary of them by split.
+
+        Args:
+            dataset: its elements are pairs (image, caption), or dictionaries. An image is the bytes of a file or
+                uint8 (height, width, 3), a caption a string or a vector of strings. A single dataset is split by a
+                hash of the row, as in `from_pairs`.
+            out: directory to write; default: a temporary one, removed when the process ends.
+            image: key of the image; default: the one called image or the like.
+            caption: key of the caption, or several keys; default: the one called caption, text or the like.
+            on_bad: `fail` lists all rows that cannot be used in one error, `skip` leaves them out.
+            overwrite: whether another dataset at `out` is replaced, with its cached features.
+
+        Returns:
+            The dataset. Neighbouring rows with the same image are stored as one image with several captions.
+
+        Raises:
+            DataError: for rows that cannot be used, or an `out` that holds something else.
+            InvalidArgumentError: for a key that is missing.
+
+        Example:
+
+            data = vsemb.Dataset.from_tf(tf.data.Dataset.from_tensor_slices((encoded, captions)), "data/mine")
+        """
+
+        def rows(each: Any) -> Iterator[Any]:
+            for row in each.as_numpy_iterator():
+                yield dict(zip(("image", "caption"), row, strict=True)) if isinstance(row, tuple) else row
+
+        return cls._of_rows(dataset, out, "tf", rows, (image, caption), on_bad, overwrite)
+
+    @classmethod
+    def _of_list(cls, rows: list[tuple[Any, Any, Any]], out: Any, kind: str, on_bad: OnBad, overwrite: bool) -> Self:
+        """Writes rows (image, caption, split or None) that are in memory."""
+        problems: list[str] = []
+        groups: dict[Any, _Item] = {}
+        for place, row in enumerate(rows):
+            item = _item(place, *row, problems)
+            if item is not None:
+                first = groups.setdefault(item.identity, item)
+                if first is not item:
+                    if item.split != first.split:
+                        problems.append(
+                            f"row {place}: split is {item.split!r}, but {first.split!r} in row {first.place}"
+                        )
+                    first.captions.extend(item.captions)
+        items = list(groups.values())
+        _name_files(items)
+        if items and all(item.split is None for item in items):
+            _split(items)
+        # Only a dataset that is kept can be met again.
+        rows_digest = secrets.token_hex(8) if out is None else sha256_bytes("".join(map(_digest, items)).encode())
+        described = {"format": kind, "path_name": "", "sha256": {"rows": rows_digest}, "options": {}}
+        records = _Records(items)
+        return cls._write(records, out, described, len(items), problems, on_bad, overwrite)
+
+    @classmethod
+    def _of_rows(
+        cls,
+        dataset: Any,
+        out: Any,
+        kind: str,
+        rows_of: Callable[[Any], Iterator[Mapping[str, Any]]],
+        columns: tuple[str | None, str | Sequence[str] | None],
+        on_bad: OnBad,
+        overwrite: bool,
+    ) -> Self:
+        """Writes rows that are read one by one, so that not all images have to fit into memory."""
+        parts: Mapping[Any, Any] = dataset if isinstance(dataset, Mapping) else {None: dataset}
+        if len(parts) == 1:
+            parts = {None: next(iter(parts.values()))}
+        problems: list[str] = []
+
+        def items() -> Iterator[_Item]:
+            place = itertools.count()
+            for split, part in parts.items():
+                pick = None
+                for row in rows_of(part):
+                    pick = pick or _Columns(list(row), *columns)
+                    item = _item(next(place), *pick(row)[:2], split, problems)
+                    if item is not None:
+                        yield replace(item, image=item.encoded())
+
+        def images() -> Iterator[ImageRecord]:
+            for _, group in itertools.groupby(items(), lambda item: (item.identity, item.split)):
+                first, *others = group
+                first.captions.extend(text for item in others for text in item.captions)
+                yield first.record()
+
+        # Whether rows are the same as those of an earlier call is not known, but where the source says so.
+        sources = [getattr(part, "_fingerprint", None) or secrets.token_hex(8) for part in parts.values()]
+        described = {"format": kind, "path_name": "", "sha256": {}, "options": {"rows": sources, "columns": columns}}
+        return cls._write(images(), out, described, None, problems, on_bad, overwrite)
+
+    @classmethod
+    def _write(
+        cls,
+        records: Iterable[ImageRecord],
+        out: Any,
+        described: dict[str, Any],
+        total: int | None,
+        problems: list[str],
+        on_bad: OnBad,
+        overwrite: bool,
+    ) -> Self:
+        if on_bad not in ("fail", "skip"):
+            raise unknown_name("on_bad", on_bad, ("fail", "skip"))
+        if out is None:
+            _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="vsemb-"))
+            out = Path(_TEMPORARY[-1].name) / described["format"]
+
+        def left_out(dataset: store.Dataset) -> list[str]:
+            return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]
+
+        def check(dataset: store.Dataset) -> None:
+            if on_bad == "fail" and left_out(dataset):
+                raise BadImageFound(_refusal(left_out(dataset)))
+
+        name = Path(os.path.abspath(out)).name
+        options: dict[str, Any] = {"total": total, "overwrite": overwrite, "before_publish": check}
+        try:
+            dataset = write_dataset(records, out, name=name, source=described, **options)
+        except DataError as error:
+            if problems and not isinstance(error, BadImageFound):
+                # What is wrong with the rows comes before what else cannot be done.
+                raise DataError(_refusal(problems)) from error
+            raise
+        # What was written by an earlier call has not been checked yet.
+        check(dataset)
+        if bad := left_out(dataset):
+            print(f"Left out: {_listed(bad)}.", file=sys.stderr)
+        return cls.open(dataset.path)
+
+
+@dataclass
+class _Item:
+    """One image and what is known of it."""
+
+    place: int
+    image: Any
+    captions: list[str]
+    split: str | None
+    key: str
+
+    @property
+    def identity(self) -> Any:
+        if isinstance(self.image, bytes):
+            return sha256_bytes(self.image)
+        return str(self.image) if isinstance(self.image, Path) else id(self.image)
+
+    def encoded(self) -> Path | bytes:
+        """Returns the file or the bytes of the image; what cannot be read is left to the writer to refuse."""
+        try:
+            return image_source(self.image)
+        except (OSError, ValueError, SyntaxError):
+            return b"unreadable"
+
+    def record(self) -> ImageRecord:
+        return ImageRecord(self.key, tuple(self.captions), self.split or hash_split(self.key), self.encoded())
+
+
+def _digest(item: _Item) -> str:
+    """Returns a hash of a row; of files their size and time."""
+    image: Any = item.image
+    with contextlib.suppress(OSError, ValueError, SyntaxError):
+        if isinstance(image, Path):
+            image = [image.stat().st_size, image.stat().st_mtime_ns]
+        else:
+            image = sha256_bytes(image if isinstance(image, bytes) else np.asarray(image).tobytes())
+    return sha256_bytes(repr([item.key, item.captions, item.split, image]).encode("utf-8", "replace"))
+
+
+class _Records(Sequence[ImageRecord]):
+    """Records of items; pixels are encoded only as they are asked for."""
+
+    def __init__(self, items: list[_Item]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._items[place].record()
+
+
+class _Columns:
+    """Picks image, captions and split out of rows."""
+
+    def __init__(
+        self,
+        found: list[str],
+        image: str | None = None,
+        caption: str | Sequence[str] | None = None,
+        split: str | None = None,
+    ) -> None:
+        self.image = self._find(found, "image", "file", image)
+        several = [caption] if caption is None or isinstance(caption, str) else caption
+        self.captions = [self._find(found, "caption", "caption", each) for each in several]
+        self.split = self._find(found, "split", "split", split)
+        for name, column in (("image", self.image), ("caption", self.captions[0])):
+            if column is None:
+                fix = f"Name the column: {name}='…'"
+                raise invalid_argument("columns", found, f"a column of the {name}s, such as {name}", fix)
+        self.names = [name for name in (self.image, *self.captions, self.split) if name is not None]
+
+    @staticmethod
+    def _find(found: list[str], argument: str, ours: str, given: str | None) -> str | None:
+        if given is not None:
+            if given not in found:
+                raise unknown_name(argument, given, found)
+            return given
+        fitting = [name for name in found if str(name).lower() in COLUMNS[ours]]
+        fitting = [name for name in fitting if str(name).lower() == argument] or fitting
+        if len(fitting) > 1:
+            raise invalid_argument("columns", fitting, f"one column of the {argument}s", f"Name it: {argument}='…'")
+        return fitting[0] if fitting else None
+
+    def __call__(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        texts = [row[name] for name in self.captions if name is not None]
+        return row[str(self.image)], texts[0] if len(texts) == 1 else texts, row[self.split] if self.split else None
+
+
+def _item(place: int, image: Any, captions: Any, split: Any, problems: list[str]) -> _Item | None:
+    """Returns a row that can be used; notes why, and returns None, for another."""
+    if isinstance(image, Mapping):
+        # As Hugging Face's feature `Image(decode=False)` has it.
+        image = image.get("bytes") or image.get("path")
+    texts = _texts(captions)
+    try:
+        check_image(image)
+    except InvalidArgumentError:
+        problems.append(f"row {place}: image is {_shown(image)}")
+    else:
+        if texts is None:
+            problems.append(f"row {place}: caption is {_shown(captions)}")
+        elif not (split is None or isinstance(split, str)):
+            problems.append(f"row {place}: split is {_shown(split)}")
+        else:
+            source = image_source(image) if isinstance(image, str | os.PathLike | bytes) else image
+            return _Item(place, source, texts, None if split is None else split_name(split), f"{place:06d}")
+    return None
+
+
+def _texts(captions: Any) -> list[str] | None:
+    """Returns one caption, or several in any nesting, as a list; None where one is something else."""
+    if isinstance(captions, bytes):
+        captions = captions.decode("utf-8", "replace")
+    if isinstance(captions, str):
+        return [captions]
+    if not isinstance(captions, Iterable):
+        return None
+    each = [_texts(caption) for caption in captions]
+    return None if None in each else [text for texts in each for text in texts or ()]
+
+
+def _shown(value: Any) -> str:
+    return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") and np.ndim(value) else one_line(repr(value), 60)
+
+
+def _name_files(items: list[_Item]) -> None:
+    """Names images by their files, with as many folders as tell them apart."""
+    files = [item for item in items if isinstance(item.image, Path)]
+    if not files:
+        return
+    names = [item.image.name for item in files]
+    if len(set(names)) < len(names):
+        folder = os.path.commonpath([os.path.abspath(item.image.parent) for item in files])
+        names = [Path(os.path.relpath(os.path.abspath(item.image), folder)).as_posix() for item in files]
+    for item, name in zip(files, names, strict=True):
+        item.key = name
+
+
+def _split(items: list[_Item]) -> None:
+    """Puts images into splits by hashes of their names; of few images, one at least into each."""
+    names = [item.key for item in items]
+    splits = {name: hash_split(name) for name in names}
+    if len(set(splits.values())) < 3 <= len(splits):
+        splits = dealt(names, shares(len(splits), 0.1, 0.1))
+    for item in items:
+        item.split = splits[item.key]
+
+
+def _listed(problems: list[str]) -> str:
+    more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
+    return "; ".join(problems[:_LISTED]) + more
+
+
+def _refusal(problems: list[str]) -> str:
+    rows = "1 row is" if len(problems) == 1 else f"{len(problems)} rows are"
+    return (
+        f"Images must be files, bytes, PIL images or uint8 arrays, and captions strings; {rows} not: "
+        f"{_listed(problems)}. Correct them, or pass on_bad='skip'."
+    )

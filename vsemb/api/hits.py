@@ -1,0 +1,138 @@
+"""`vsemb.search`: the embeddings nearest to a text, an image or a vector."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb.api.model import Model
+from vsemb.data.images import ImageLike, image_bytes, is_image
+from vsemb.errors import DataError, invalid_argument, one_line
+from vsemb.parts import Count, require
+from vsemb.runs.inputs import IMAGE_SUFFIXES
+from vsemb.runs.pictures import data_uri, read_picture, scaled_to
+from vsemb.searching.scan import best_of
+from vsemb.tables import Markup, html_table
+
+# Longer side of a picture in a notebook, in pixels.
+_SIDE = 128
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One result of `vsemb.search`.
+
+    Attributes:
+        index: row of the embedding, from 0.
+        score: similarity to the query; higher is better.
+        item: `items[index]` where items were passed to the search; otherwise None.
+
+    Example:
+
+        hits[0].index, hits[0].score
+    """
+
+    index: int
+    score: float
+    item: Any = field(default=None, compare=False)
+
+
+class Hits(list[Hit]):
+    """The results of `vsemb.search`, best first; a notebook shows them as a table with pictures.
+
+    Example:
+
+        hits = vsemb.search(model, "a dog on a beach", embeddings, items=files)
+        best = hits[0].item
+    """
+
+    def __repr__(self) -> str:
+        lines = [f"{hit.score:8.3f}  {hit.index}{'' if hit.item is None else f'  {_named(hit.item)}'}" for hit in self]
+        return "\n".join(["   score  index", *lines])
+
+    def _repr_html_(self) -> str:
+        shown = any(hit.item is not None for hit in self)
+        rows = [
+            [rank, f"{hit.score:.3f}", hit.index, *_cells(hit.item)[: 2 * shown]] for rank, hit in enumerate(self, 1)
+        ]
+        return html_table(["rank", "score", "index", *["item", ""][: 2 * shown]], rows)
+
+
+def _names_file(value: str) -> bool:
+    # What ends so is not a text, even where there is no such file.
+    return value.lower().endswith(IMAGE_SUFFIXES) or os.path.isfile(value)
+
+
+def _named(item: Any) -> str:
+    return one_line(item if isinstance(item, str) else repr(item), 100)
+
+
+def _cells(item: Any) -> list[object]:
+    """Returns the name and the picture of an item; an item without a picture has its name alone."""
+    name = _named(item) if isinstance(item, str | os.PathLike) else ""
+    if not is_image(item) or (isinstance(item, str) and not _names_file(item)):
+        return [name or _named(item), ""]
+    try:
+        small = scaled_to(read_picture(image_bytes(item), name, _SIDE), _SIDE)
+    except DataError as error:
+        return [name, str(error)]
+    return [Path(name).name, Markup(f'<img alt="" src="{data_uri(small)}">')]
+
+
+def search(
+    model: Model,
+    query: str | ImageLike | np.ndarray,
+    embeddings: np.ndarray,
+    k: int = 5,
+    *,
+    items: Iterable[Any] | None = None,
+) -> Hits:
+    """Find the embeddings nearest to a query, by exact scores.
+
+    For millions of embeddings make an index with `vsemb index`.
+
+    Args:
+        model: the model that made the embeddings.
+        query: a text; an image as in `Model.encode_images`, whose path as a string ends like .jpg or exists;
+            or an embedding, (dim,) float.
+        embeddings: (n, dim) float32. With an order-embedding they are scored as images.
+        k: number of results at most.
+        items: n objects that the embeddings stand for, such as image files or captions, which the results show.
+
+    Returns:
+        At most k results, best first; equal scores in the order of the embeddings.
+
+    Raises:
+        InvalidArgumentError: for embeddings of another model, k < 1, or another number of items than embeddings.
+        DataError: for a query that cannot be embedded.
+
+    Example:
+
+        files = sorted(Path("pictures").glob("*.jpg"))
+        hits = vsemb.search(model, "a dog on a beach", model.encode_images(files), k=3, items=files)
+        print(hits)
+    """
+    require("k", k, Count)
+    embeddings = np.asarray(embeddings)
+    listed: Sequence[Any] | None = None if items is None else list(items)
+    if listed is not None and len(listed) != len(embeddings):
+        raise invalid_argument("items", f"{len(listed)} items", f"{len(embeddings)}, one per embedding")
+    if isinstance(query, str) and not _names_file(query):
+        vector = model.encode_texts(query)
+    elif isinstance(query, np.ndarray) and np.issubdtype(query.dtype, np.floating):
+        vector = query
+    elif is_image(query):
+        vector = model.encode_images(query)
+    else:
+        raise invalid_argument("query", type(query).__name__, "one text, one image, or an embedding (dim,)")
+    if vector.ndim >= embeddings.ndim:
+        allowed = f"(rows, dim); the query has the shape {vector.shape}"
+        raise invalid_argument("embeddings", f"shape {embeddings.shape}", allowed)
+    rows, scores = best_of(model.similarity(embeddings, vector)[None], k)
+    found = zip(rows[0].tolist(), scores[0].tolist(), strict=True)
+    return Hits(Hit(row, score, None if listed is None else listed[row]) for row, score in found)

@@ -1,0 +1,227 @@
+"""`vsemb.load`: a model that embeds texts and images, from a run, a SavedModel or a server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vsemb import registry, similarities
+from vsemb.errors import DataError, invalid_argument
+from vsemb.exporting.contract import Contract, version_contract_path
+from vsemb.runs.images import embed_new_image
+from vsemb.runs.inputs import model_version
+from vsemb.runs.run import RECIPE, Run
+from vsemb.runs.serve import run_encoders
+from vsemb.serving.client import Client
+from vsemb.serving.encoding import EncodingMixin, Rows
+from vsemb.similarities import Similarity
+
+_URL = re.compile(
+    r"(?P<server>(?:http|grpc)s?://[^/]+)(?:/v1)?/models/(?P<model>[^/:]+)"
+    r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/]+))?/?"
+)
+
+
+class Model(EncodingMixin):
+    """A model that embeds texts and images into one space; `vsemb.load` makes one.
+
+    Args:
+        name: what it was loaded from.
+        similarity: how images and texts are compared; None for a server that was loaded without one.
+
+    Example:
+
+        model = vsemb.load("runs/mine")
+        images = model.encode_images(["dog.jpg", "cat.png"])       # (2, dim) float32
+        texts = model.encode_texts(["a dog on a beach", "a cat"])  # (2, dim) float32
+        model.similarity(images, texts)                            # (2, 2) float32
+    """
+
+    def __init__(self, name: str, similarity: Similarity | None) -> None:
+        self.name = name
+        self.compared_by = similarity
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
+
+    def similarity(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """Compare every image with every text.
+
+        Args:
+            images: (n, dim) embeddings, or (dim,) for one image.
+            texts: (m, dim) embeddings, or (dim,) for one text.
+
+        Returns:
+            (n, m) float32, higher is better; without the axis of a single image or text.
+
+        Raises:
+            InvalidArgumentError: for embeddings of another size, or a server without `similarity` in `vsemb.load`.
+
+        Example:
+
+            best = model.similarity(images, texts).argmax(axis=0)   # the best image of each text
+        """
+        if self.compared_by is None:
+            fix = "A server does not tell its own. Pass it: vsemb.load(URL, similarity='cosine')"
+            raise invalid_argument("similarity", None, "that of the model", fix)
+        axes = 2 if self.compared_by.multi_vector else 1
+        sides = {"images": np.asarray(images, np.float32), "texts": np.asarray(texts, np.float32)}
+        for name, side in sides.items():
+            if side.ndim not in (axes, axes + 1) or side.shape[-1] != np.shape(images)[-1] or not side.size:
+                allowed = "embeddings of one model, (dim,) or (rows, dim)"
+                raise invalid_argument(name, f"shape {side.shape}", allowed, "Make them with encode_images and so on.")
+        rows = [side if side.ndim > axes else side[None] for side in sides.values()]
+        single = tuple(place for place, side in enumerate(sides.values()) if side.ndim == axes)
+        return np.squeeze(np.asarray(self.compared_by.scores(*rows)), axis=single)
+
+
+class _RunModel(Model):
+    def __init__(self, run: Run) -> None:
+        if not hasattr(run.recipe, "similarity"):
+            raise DataError(
+                f"{run.path} must be a run that embeds texts; its recipe {run.recipe.name!r} is for {run.recipe.kind}. "
+                "`vsemb --help` lists the commands for it."
+            )
+        super().__init__(str(run.path), run.recipe.similarity)
+        self._run, self._texts = run, run_encoders(run, images=False)
+
+    @cached_property
+    def _images(self) -> Any:
+        # Only now, since a network is built.
+        encoders = run_encoders(self._run)
+        if encoders.encode_image is None:
+            raise _no_images(self.name)
+        return encoders
+
+    def embed_texts(self, texts: list[str]) -> Rows:
+        return _rows(self._texts.encode_text(_strings(self._run.reader(texts))))
+
+    def embed_images(self, images: list[bytes]) -> Rows:
+        encoders, tower = self._images, self._run.recipe.image
+        if tower.further_inputs(self._run.path, images[0], "image"):
+            found = [embed_new_image(self._run, encoders, image, "image") for image in images]
+            return np.stack(found), np.ones(len(found), bool)
+        return _rows(encoders.encode_image(image_bytes=_strings(images)))
+
+
+class _SavedModel(Model):
+    def __init__(self, path: Path, similarity: Similarity | None) -> None:
+        import tensorflow as tf
+
+        contract = version_contract_path(path)
+        if similarity is None and contract.exists():
+            similarity = _similarity_of(Contract.read(contract))
+        super().__init__(str(path), similarity)
+        try:
+            # Kept, since the signatures hold their variables weakly.
+            self._loaded = tf.saved_model.load(str(path))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be loaded as a SavedModel. {error}") from error
+
+    def embed_texts(self, texts: list[str]) -> Rows:
+        return _rows(self._signature("encode_text")(text=_strings(texts)))
+
+    def embed_images(self, images: list[bytes]) -> Rows:
+        return _rows(self._signature("encode_image")(image_bytes=_strings(images)))
+
+    def _signature(self, name: str) -> Callable[..., Any]:
+        signatures = self._loaded.signatures
+        if name in signatures:
+            return signatures[name]
+        if name == "encode_image" and "encode_text" in signatures:
+            raise _no_images(self.name)
+        raise DataError(
+            f"{self.name} must have the signature {name}; it has {', '.join(sorted(signatures))}. Load the run that it "
+            "was exported from."
+        )
+
+
+class _ServedModel(Model):
+    def __init__(self, url: str, similarity: Similarity | None) -> None:
+        found = _URL.fullmatch(url)
+        if found is None:
+            allowed = "such as http://HOST:8501/v1/models/NAME or grpc://HOST:8500/v1/models/NAME"
+            raise invalid_argument("source", url, allowed)
+        super().__init__(url, similarity)
+        version = None if found["version"] is None else int(found["version"])
+        self._client = Client(found["server"], found["model"], version=version, label=found["label"], timeout=60.0)
+        # Whether it answers is known at once.
+        self._signatures = self._client.signatures()
+
+    def embed_texts(self, texts: list[str]) -> Rows:
+        return self._client.embed_texts(texts)
+
+    def embed_images(self, images: list[bytes]) -> Rows:
+        if "encode_image" not in self._signatures:
+            raise _no_images(self.name)
+        return self._client.embed_images(images)
+
+
+def _strings(values: list[Any]) -> Any:
+    import tensorflow as tf
+
+    return tf.constant(values, tf.string)
+
+
+def _rows(outputs: dict[str, Any]) -> Rows:
+    return outputs["embedding"].numpy(), outputs["valid"].numpy()
+
+
+def _no_images(name: str) -> DataError:
+    return DataError(
+        f"{name} must be a model with an image network; it was trained on precomputed features. Train on features of a "
+        "network: vsemb.train(recipe, data, out, backbone='MobileNetV2')"
+    )
+
+
+def _similarity_of(contract: Contract) -> Similarity | None:
+    if contract.similarity is None:
+        return None
+    kinds = [registry.find_part("similarity", kind, "similarity") for kind in registry.kinds("similarity")]
+    found = [kind for kind in kinds if kind.__name__ == contract.similarity["name"]]
+    return found[0](**contract.similarity["config"]) if found else None
+
+
+def load(source: str | os.PathLike[str] | Run, *, similarity: str | Similarity | None = None) -> Model:
+    """Load a model: a run, an exported SavedModel, or a model behind a server.
+
+    Args:
+        source: a `Run` or its directory; the directory of a SavedModel, with or without the number of a version; or
+            the URL of a model behind `vsemb serve` or TensorFlow Serving.
+        similarity: how the model of a server compares, such as `cosine`, `dot` or `order`; runs and SavedModels hold
+            their own.
+
+    Returns:
+        The model.
+
+    Raises:
+        DataError: if the directory holds neither a run nor a SavedModel.
+        ServingError: if the server does not answer.
+
+    Example:
+
+        model = vsemb.load("runs/mine")
+        model = vsemb.load("savedmodels/mine")
+        model = vsemb.load("http://localhost:8501/v1/models/mine", similarity="cosine")
+    """
+    named = None if similarity is None else similarities.get(similarity)
+    if isinstance(source, Run):
+        return _RunModel(source)
+    if "://" in os.fspath(source):
+        return _ServedModel(os.fspath(source), named)
+    path = Path(source)
+    if (path / RECIPE).exists():
+        return _RunModel(Run.open(path))
+    if (version := model_version(path)) is not None:
+        return _SavedModel(version, named)
+    lacking = f"it has neither {RECIPE} nor saved_model.pb" if path.is_dir() else "there is no such directory"
+    raise DataError(
+        f"{path} must be a run, an exported SavedModel, or the URL of a served model; {lacking}. Make one with "
+        "vsemb.train or vsemb.export."
+    )

@@ -1,0 +1,214 @@
+"""`vsemb.train`, `vsemb.evaluate` and `vsemb.export`: what the commands of these names do, on Python objects."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vsemb import recipes
+from vsemb.data.store import Dataset
+from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, unknown_name
+from vsemb.evaluation import RetrievalMetrics
+from vsemb.parts import Part
+from vsemb.recipes.describe import fields
+from vsemb.recipes.retrieval import Retrieval
+from vsemb.recipes.schema import Recipe
+from vsemb.runs.measure import evaluate_run
+from vsemb.runs.run import Run
+from vsemb.runs.serve import export_run
+from vsemb.runs.train import train as train_recipe
+from vsemb.searching import read_index
+
+# Keras' name of a field -> its path.
+_KERAS = {"batch_size": "batches.size"}
+
+
+def train(
+    recipe: str | Recipe,
+    data: Dataset | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    variant: str | None = None,
+    backbone: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    inputs: Mapping[str, Run] | None = None,
+    strategy: str = "none",
+    **values: Any,
+) -> Run:
+    """Train a recipe on a dataset; the same call resumes a training that was stopped.
+
+    Args:
+        recipe: a name that `vsemb recipes` lists, a Python file that defines RECIPE, or a `vsemb.Recipe`.
+        data: a `vsemb.Dataset`, or the directory of one.
+        out: the run directory.
+        variant: variant of a named recipe; default: its first.
+        backbone: network of the image features, such as `MobileNetV2`; features that the dataset lacks are computed
+            first. Default: the features that the dataset has.
+        weights: of the backbone: `imagenet`, `random`, a weights file, or a run; default: `imagenet`.
+        inputs: runs that the recipe starts from, by name, such as `{"encoder": vsemb.Run.open("runs/kiros")}`.
+        strategy: `none`, or `mirrored` for all devices of this machine.
+        **values: fields of the recipe, by as much of the path as makes it unique: `epochs=5`, `learning_rate=1e-3`,
+            `batch_size=64`, `text_encoder="transformer"`, `encoder_dropout=0.1`, or `**{"text.encoder.dropout": 0.1}`.
+            `vsemb recipes NAME` lists all fields.
+
+    Returns:
+        The run, with the weights of its best epoch on the validation split.
+
+    Raises:
+        InvalidArgumentError: for an unknown recipe, and for a name that fits no field or several.
+        DataError: if data, features and recipe do not fit, or `out` holds something else.
+
+    Example:
+
+        data = vsemb.Dataset.from_pairs(files, captions)
+        run = vsemb.train("vsepp", data, "runs/mine", backbone="MobileNetV2", epochs=5)
+    """
+    if isinstance(recipe, str):
+        recipe = recipes.get(recipe, variant)
+    elif variant is not None:
+        raise invalid_argument("variant", variant, "given with the name of a recipe")
+    recipe = with_values(recipe, values)
+    opened = data if isinstance(data, Dataset) else recipe.open_data(data)
+    if isinstance(opened, Dataset) and (lacking := sorted({"train", "val"} - {*opened.splits})):
+        raise DataError(
+            f"{opened.path} must have the splits train and val; it has no {' and no '.join(lacking)}. Give "
+            "more images, or name the split of each image."
+        )
+    network: dict[str, Any] = {
+        name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None
+    }
+    return train_recipe(recipe, opened, out, inputs=inputs, strategy=strategy, **network)
+
+
+def with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with fields replaced.
+
+    Args:
+        recipe: the recipe.
+        values: name -> value. A name is the end of a field's path, with `_` in place of dots, or the whole path.
+
+    Raises:
+        InvalidArgumentError: for a name that fits no field or several, and for values that do not fit.
+
+    Example:
+
+    >>> with_values(recipes.get("vsepp"), {"epochs": 5, "learning_rate": 0.001}).training.epochs
+    5
+    """
+    # Choices of parts come first, since they decide which fields there are.
+    chosen = {name: value for name, value in values.items() if isinstance(value, str) and _is_part(recipe, name)}
+    for some in (chosen, {name: value for name, value in values.items() if name not in chosen}):
+        recipe = recipe.with_overrides([f"{_path(recipe, name)}={_text(name, some[name])}" for name in some])
+    return recipe
+
+
+def _is_part(recipe: Recipe, name: str) -> bool:
+    paths = _paths(recipe, name)
+    found: Any = recipe
+    for step in paths[0].split(".") if len(paths) == 1 else ():
+        found = getattr(found, step)
+    return len(paths) == 1 and isinstance(found, Part)
+
+
+def _paths(recipe: Recipe, name: str) -> list[str]:
+    """Returns the paths that a name may stand for, the whole path alone where it is one."""
+    wanted = _KERAS.get(name, name)
+    steps = {field.path: field.path.split(".") for field in fields(recipe)}
+    ends = {path: {"_".join(each[start:]) for start in range(len(each))} for path, each in steps.items()}
+    return [wanted] if wanted in steps else [path for path in ends if wanted in ends[path]]
+
+
+def _path(recipe: Recipe, name: str) -> str:
+    paths = _paths(recipe, name)
+    if len(paths) > 1:
+        example = f"train(…, **{{{paths[0]!r}: …}})"
+        raise InvalidArgumentError(f"{name!r} must name one recipe field; it fits {', '.join(paths)}. Use {example}.")
+    if not paths:
+        raise unknown_name("recipe field", name, sorted({field.path.split(".")[-1] for field in fields(recipe)}))
+    return paths[0]
+
+
+def _text(name: str, value: Any) -> str:
+    """Returns a value as `Part.with_overrides` reads it."""
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Part):
+        fix = f"Pass its kind, {value.kind!r}, and its fields; or a recipe with it: dataclasses.replace(recipe, …)"
+        raise invalid_argument(name, value, "a number, a string, a list or None", fix)
+    # Numbers of NumPy among them.
+    return json.dumps(value, default=lambda number: number.item())
+
+
+def evaluate(
+    run: Run | str | os.PathLike[str],
+    data: Dataset | str | os.PathLike[str] | None = None,
+    split: str = "val",
+    *,
+    folds: int = 1,
+    bootstrap: int = 0,
+) -> RetrievalMetrics:
+    """Measure image-text retrieval of a run, in both directions.
+
+    Args:
+        run: a `vsemb.Run`, or its directory.
+        data: the dataset; default: the one that the run was trained on.
+        split: `val`, `test`, or another split of the dataset.
+        folds: average over this many contiguous folds of the images, as in COCO's 5 folds of 1,000.
+        bootstrap: resamplings for 95 % intervals; 0 for none.
+
+    Returns:
+        Recall at 1, 5 and 10 in percent, median and mean rank.
+
+    Raises:
+        DataError: for a run of another task than retrieval, or a dataset that does not fit.
+        InvalidArgumentError: for an unknown split.
+
+    Example:
+
+        metrics = vsemb.evaluate(run, split="test")
+        metrics.text_to_image["R@10"], metrics.recall_sum
+    """
+    run = _opened(run)
+    if not isinstance(run.recipe, Retrieval):
+        raise DataError(
+            f"{run.path} must be a run for retrieval; its recipe {run.recipe.name!r} is for {run.recipe.kind}. "
+            f"Measure it with: vsemb evaluate {run.path}"
+        )
+    dataset = data if isinstance(data, Dataset) else run.open_data(data)
+    return evaluate_run(run, dataset, split, folds=folds, bootstrap=bootstrap)
+
+
+def export(
+    run: Run | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    index: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings out.
+
+    Args:
+        run: a `vsemb.Run`, or its directory.
+        out: directory of the model; each export is a new version in it, `out/1`, `out/2` and so on.
+        version: number of the version; default: the next.
+        index: index of the run that the model searches, made by `vsemb index`.
+
+    Returns:
+        The directory of the version. It is loaded and compared with the run before it appears.
+
+    Raises:
+        DataError: if the version exists, or the reloaded model differs from the run.
+
+    Example:
+
+        path = vsemb.export(run, "savedmodels/mine")
+        model = vsemb.load(path)
+    """
+    return export_run(_opened(run), out, version, index=None if index is None else read_index(index))
+
+
+def _opened(run: Run | str | os.PathLike[str]) -> Run:
+    return run if isinstance(run, Run) else Run.open(run)
