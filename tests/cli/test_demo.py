@@ -190,7 +190,7 @@ def test_a_phone_in_the_dark_and_a_screen_reader_can_use_it(served, tmp_path):
             browser.find_element(By.CSS_SELECTOR, "[role=tab]").click()
             asked("zyzzyva")
             (alert,) = wait.until(lambda _: found("[role=alert]"))
-            assert alert.text == "The model does not know any word of “zyzzyva”. Try other words."
+            assert alert.text == "No word of “zyzzyva” is in the vocabulary. Try other words."
             assert not found(".toast-wrap *")
             check()
 

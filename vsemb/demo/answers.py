@@ -133,7 +133,7 @@ class Demonstration:
             key: the key.
 
         Raises:
-            InvalidArgumentError: if there is no such image.
+            InvalidArgumentError: if the key is unknown.
         """
         if key not in self._by_key:
             raise InvalidArgumentError(
@@ -311,7 +311,7 @@ class Demo(Demonstration):
                 texts without a known word.
         """
         if not self.has_order:
-            raise invalid_argument("operation", operation, "nothing for a run whose similarity is no order")
+            raise invalid_argument("operation", operation, "nothing for a run without an order similarity")
         if operation not in _OPERATIONS:
             raise invalid_argument("operation", operation, "compose or abstract")
         if len(texts) < 2:
@@ -372,7 +372,7 @@ class Demo(Demonstration):
         try:
             return embed_text(self._encoders, self.run, text, name, note)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"The model does not know any word of “{text}”. Try other words.") from error
+            raise InvalidArgumentError(f"No word of “{text}” is in the vocabulary. Try other words.") from error
 
     def _embed_image(self, image: bytes | str) -> tuple[np.ndarray, list[int]]:
         """Return the embedding, and the places of the image itself in the index."""

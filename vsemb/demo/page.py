@@ -60,7 +60,9 @@ def open_tabs(
         maker: TabMaker = registry.load(reference)
         if (shown := maker(run, dataset, split, report, other)) is not None:
             return shown
-    raise DataError(f"There is no demonstration of runs for {run.recipe.kind}, as {run.path} is one.")
+    raise DataError(
+        f"`run` must be of a task with a demonstration, such as retrieval; got {run.recipe.kind} ({run.path})."
+    )
 
 
 def build_page(gradio: Any, run: Run, shown: Demonstration) -> Any:
@@ -283,7 +285,7 @@ class Cards:
             key: its key.
 
         Raises:
-            VsembError: if there is no such image, or it is damaged.
+            VsembError: if the image is missing or damaged.
         """
         item = self._images.items[self._images.place_of(key)]
         return str(_macros().preview(item, self._source(item)))

@@ -193,7 +193,9 @@ def write_report(
         makers: list[SectionMaker] = [registry.load(name) for name in registry.references("report_sections")]
         sections = [section for maker in makers for section in maker(view)]
         if not sections:
-            raise DataError(f"There is no report of runs for {run.recipe.kind}, as {run.path} is one.")
+            raise DataError(
+                f"`run` must be of a task with a report, such as retrieval; got {run.recipe.kind} ({run.path})."
+            )
         step("writing")
         charts = curves.charts(curves.read_metrics(run.path / METRICS), run.info.get("best_epoch"))
         facts = _details(run, [fact for section in sections for fact in section.facts])

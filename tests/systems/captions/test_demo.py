@@ -39,8 +39,8 @@ def test_captions_stand_above_what_is_found(tiny_run, caption_run, scenes, tmp_p
     assert answer.written == wanted.captions and demo.by_text("a red circle", 3).written is None
     html = Cards(demo).answer(answer)
     best = html.index(f">{wanted.captions[0][0]}</div>")
-    assert html.index("Captions written") < best < html.index("Nearest captions")
-    assert "Captions written" not in Cards(demo).answer(demo.by_text("a red circle", 3))
+    assert html.index("Generated captions") < best < html.index("Nearest captions")
+    assert "Generated captions" not in Cards(demo).answer(demo.by_text("a red circle", 3))
     demo.close()
 
 
