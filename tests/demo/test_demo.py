@@ -6,12 +6,13 @@ import io
 import re
 import shutil
 from html import unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from vsemb.demo import Answer, Demo
+from vsemb.demo import Answer, Demo, server
 from vsemb.demo.answers import _shares
 from vsemb.demo.page import Cards, failure, hint, notes
 from vsemb.demo.tabs import examples, label
@@ -186,3 +187,18 @@ def test_warming_up_runs_every_encoder_and_bears_what_cannot_be_read(demo, scene
     assert asked == [scenes.split("val").read_image(0), demo.items[0].caption]
     monkeypatch.setattr(demo, "_first", lambda: b"no image")
     demo.warm_up()
+
+
+def test_the_model_is_warm_before_the_address_is_announced(monkeypatch):
+    done = []
+    shown = SimpleNamespace(warm_up=lambda: done.append("warm"), close=lambda: done.append("closed"))
+    for name, fake in {
+        "_import_gradio": lambda: None,
+        "open_tabs": lambda *_: shown,
+        "build_page": lambda *_: None,
+        "_application": lambda *_: None,
+        "_serve": lambda application, listener, started: started(),
+    }.items():
+        monkeypatch.setattr(server, name, fake)
+    server.serve_demo(None, None, port=0, report=done.append)
+    assert done[0] == "warm" and done[1].startswith("The demonstration is at http://127.0.0.1:") and done[2] == "closed"
