@@ -59,9 +59,9 @@ def on_post_build(config: Any) -> None:
 
 def _commands() -> str:
     parts = [
-        "# Commands\n\nThe help of each command, as `vsemb COMMAND --help` prints it. The exit status is 0, 1 (it failed; "
-        "one line on stderr says why) or 2 (wrong usage). In scripts, `--quiet` leaves out progress and hints, and "
-        "`--json -` writes the results to stdout.\n"
+        "# Commands\n\nThe help of each command, as `vsemb COMMAND --help` prints it. The exit status is 0, 1 (failure "
+        "with one line on stderr) or 2 (usage). In scripts, `--quiet` leaves out progress and hints, and `--json -` "
+        "writes the results to stdout.\n"
     ]
     for name in cli.commands():
         parts.append(f"## vsemb {name}\n\n```text\n{cli.command_parser(name).format_help().strip()}\n```\n")
@@ -70,14 +70,17 @@ def _commands() -> str:
 
 def _notebook(path: Path) -> str:
     """Returns a notebook as Markdown: text, code, and what the code printed or drew."""
-    parts = []
-    for cell in nbformat.read(path, as_version=4).cells:
+    title, *cells = nbformat.read(path, as_version=4).cells
+    parts = [title.source, f"[Download the notebook]({path.name}){{ download }}"]
+    for cell in cells:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
         for output in cell.outputs:
             data = output.get("data", {})
+            if output.get("name") == "stderr":
+                continue
             if "text/html" in data:
                 parts.append(f'<div class="output">{data["text/html"]}</div>')
             elif picture := next((kind for kind in ("image/png", "image/jpeg") if kind in data), None):

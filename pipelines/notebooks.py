@@ -31,8 +31,9 @@ def execute(path: Path, folder: Path, timeout: int = 3600) -> nbformat.NotebookN
     Raises:
         nbclient.exceptions.CellExecutionError: if a cell fails.
     """
-    # Commands of cells (`!vsemb`) are those of this Python, and progress bars draw nothing where no terminal is.
+    # So that cells find the `vsemb` command of this Python.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, timeout=timeout, kernel_name="python3", record_timing=False, resources=resources).execute()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import pytest
+
+from pipelines.notebooks import execute
 
 ROOT = Path(__file__).parents[1]
 TITLES = re.findall(r"^### `(.*)`$", (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -39,6 +44,35 @@ def test_troubleshooting_quotes_messages_of_the_package(title):
     """Whatever changes a message must change the page; … stands for any value."""
     pattern = ".*".join(re.escape(part) for part in title.replace("`", "'").split("…"))
     assert re.search(pattern, messages()), title
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<script src="https://unpkg.com/mermaid.js"></script>',
+        '<link rel="stylesheet" href="//fonts.googleapis.com/css">',
+        "<style>@import 'https://example.org/a.css'; b {}</style>",
+    ],
+)
+def test_a_site_that_asks_other_machines_is_refused(page, tmp_path):
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs/hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    (tmp_path / "index.html").write_text('<a href="https://arxiv.org">paper</a><img src="picture.png">')
+    hooks.on_post_build(SimpleNamespace(site_dir=tmp_path))
+    (tmp_path / "other.html").write_text(page)
+    with pytest.raises(Exception, match="must load nothing from other machines"):
+        hooks.on_post_build(SimpleNamespace(site_dir=tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "docs/notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run_and_are_small(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    execute(path, tmp_path)
+    stored = nbformat.read(path, as_version=4)
+    assert path.stat().st_size < 300_000
+    assert all(cell.outputs or "=" in cell.source for cell in stored.cells if cell.cell_type == "code")
 
 
 @pytest.mark.slow
