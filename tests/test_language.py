@@ -24,7 +24,6 @@ NOT_YET = {
     "vsemb/encoders",
     "vsemb/errors.py",
     "vsemb/evaluation",
-    "vsemb/exporting",
     "vsemb/files.py",
     "vsemb/image",
     "vsemb/losses",
@@ -35,15 +34,11 @@ NOT_YET = {
     "vsemb/registry.py",
     "vsemb/runs",
     "vsemb/searching",
-    "vsemb/serving",
     "vsemb/systems/captions",
     "vsemb/systems/entailment",
     "vsemb/systems/hypernymy",
     "vsemb/systems/language",
-    "vsemb/systems/presets",
     "vsemb/systems/regions",
-    "vsemb/systems/zero_shot",
-    "vsemb/text",
     "vsemb/training",
 }
 

@@ -40,7 +40,9 @@ def test_a_precision_is_that_of_the_model_and_its_classes(tiny_pixel_run, tmp_pa
     arguments = ["export", str(tiny_pixel_run.path), str(tmp_path / "scenes")]
     assert main(arguments) == 0
     assert main([*arguments, "--precision", "mixed_bfloat16", "--classes", "red circle"]) == 0
-    assert "clients of version 1 will notice: outputs are exact to 5e-03, not 1e-05" in capsys.readouterr().err
+    assert (
+        "Change for clients of version 1: the tolerance of outputs: 1e-05 before, 5e-03 now." in capsys.readouterr().err
+    )
     assert Contract.read(tmp_path / "contracts" / "scenes.json").tolerance == 5e-3
     assert "mixed_bfloat16: embeddings have two digits" in (tmp_path / "contracts" / "scenes.md").read_text()
 
@@ -50,8 +52,8 @@ def test_classes_become_a_signature(tiny_pixel_run, tmp_path, capsys):
     options = ["--classes", "red circle", "zyzzyva", "--template", "a {}"]
     assert main([*arguments, *options]) == 0
     said = capsys.readouterr()
-    assert "classify" in said.out and "[B, 2]" in said.out
-    assert "not known to the run: zyzzyva" in said.err
+    assert "classify" in said.out and "probabilities  float32  [B, 1]" in said.out
+    assert "Warning: skipped classes without a known word: zyzzyva." in said.err
 
 
 def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path, capsys):
@@ -59,8 +61,12 @@ def test_classes_that_cannot_be_are_one_line(tiny_run, tiny_pixel_run, tmp_path,
     for run, options, said in (
         (tiny_run, ["--classes", "red circle"], "no image network"),
         (tiny_pixel_run, ["--classes", "red", "red"], "each class once"),
-        (tiny_pixel_run, ["--template", "a {}"], "without --classes"),
-        (tiny_pixel_run, ["--classes", "red", "--classes-file", str(tmp_path / "classes.txt")], "beside"),
+        (tiny_pixel_run, ["--template", "a {}"], "None without --classes"),
+        (
+            tiny_pixel_run,
+            ["--classes", "red", "--classes-file", str(tmp_path / "classes.txt")],
+            "None together with --classes",
+        ),
         (tiny_pixel_run, ["--classes-file", str(tmp_path / "classes.txt"), "--template", "a"], "exactly one"),
     ):
         assert main(["export", str(run.path), str(tmp_path / "out"), *options]) == 1
@@ -93,7 +99,7 @@ def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
     options = ["--beam", "3", "--n-best", "2", "--max-words", "7"]
     assert main(["export", str(region_caption_run.path), str(out), *options]) == 0
     said = capsys.readouterr().out
-    assert "caption" in said and "[B, 2]" in said and "base64 -w0 dog.jpg" in said and "encode_" not in said
+    assert "caption" in said and "[B, 2]" in said and "base64 < photo.jpg" in said and "encode_" not in said
     written = json.loads((tmp_path / "contracts" / "captions.json").read_text())["settings"]
     assert (written["n_best"], written["beam"], written["max_words"]) == (2, 3, 7)
 
@@ -101,7 +107,11 @@ def test_a_run_that_writes_captions(region_caption_run, tmp_path, capsys):
 def test_options_of_the_other_kind_of_run_are_one_line(tiny_run, region_caption_run, caption_run, tmp_path, capsys):
     captions = region_caption_run
     for run, options, said in (
-        (captions, ["--classes", "dog"], "classes=['dog']. Expected: none but for a run that embeds images and texts"),
+        (
+            captions,
+            ["--classes", "dog"],
+            "classes=['dog']. Expected: None for a run without embeddings of images and texts",
+        ),
         (captions, ["--template", "a {}"], "template="),
         (captions, ["--index", "index"], "index"),
         (captions, ["--parser", "en"], "parser"),

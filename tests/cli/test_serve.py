@@ -30,6 +30,7 @@ def test_it_serves_until_a_signal_and_prints_a_line_that_works(plus: Path, numbe
         try:
             assert process.stdout is not None
             lines = [process.stdout.readline().rstrip() for _ in range(5)]
+            assert lines[3] == ""
             assert lines[0].startswith("gRPC  127.0.0.1:")
             assert lines[1].startswith("REST  http://127.0.0.1:")
             assert lines[2] == "model plus, version 1"
@@ -55,9 +56,9 @@ def failure(capsys, *arguments: str) -> str:
 
 
 def test_failures_are_one_line(plus: Path, tmp_path: Path, capsys) -> None:
-    assert "There is no model directory" in failure(capsys, str(tmp_path / "none"))
-    assert "holds no version" in failure(capsys, str(tmp_path))
-    assert "is one version; name the model's directory" in failure(capsys, str(plus / "1"))
+    assert "No model directory at" in failure(capsys, str(tmp_path / "none"))
+    assert "must hold a version" in failure(capsys, str(tmp_path))
+    assert "is a single version. Pass the model's directory" in failure(capsys, str(plus / "1"))
     assert "a model's directory, or --model NAME=DIR" in failure(capsys)
     assert "each name once" in failure(capsys, str(plus), "--model", f"plus={plus}")
     assert "`concurrency`" in failure(capsys, str(plus), "--concurrency", "0")

@@ -11,7 +11,7 @@ from vsemb.exporting import ServedModel, export_savedmodel
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, contract_path, hashes
 
-TRAINED = "What it was trained on"
+TRAINED = "Training data"
 
 FACTS = ModelFacts(
     recipe="vsepp",
@@ -52,35 +52,35 @@ def test_what_is_known_is_said(contract):
     assert parts[""].startswith("# scenes, version 1\n")
     for said in ("vsepp, variant tuned", "Somebody 2018", "`c0ffee`", "sentences and images", "16 numbers"):
         assert said in parts[""]
-    trained = parts["What it was trained on"]
+    trained = parts["Training data"]
     assert "`d00d`" in trained and "`f00d`" in trained and "pixels at 32" in trained
     # A name breaks neither lines nor tables, and is no HTML.
     assert "| dataset | scenes \\| &lt;b>odd&lt;/b> # name |" in trained
-    chosen = parts["How its weights were chosen"]
+    chosen = parts["Selection of the weights"]
     assert "epoch 2." in chosen and "| recall_sum | 311.2 |" in chosen
     for name, sides in contract.signatures.items():
-        assert f"| `{name}` | " in parts["What it takes and gives"]
-        assert all(f"`{key}`" in parts["What it takes and gives"] for key in sides["outputs"])
-    assert "`Cosine`" in parts["What it takes and gives"] and "unit length" in parts["What it takes and gives"]
+        assert f"| `{name}` | " in parts["Inputs and outputs"]
+        assert all(f"`{key}`" in parts["Inputs and outputs"] for key in sides["outputs"])
+    assert "`Cosine`" in parts["Inputs and outputs"] and "unit length" in parts["Inputs and outputs"]
     assert "4,096 bytes" in parts["Limits"] and "50,000,000 pixels" in parts["Limits"]
     assert "64 tokens" in parts["Limits"] and "It knows two labels." in parts["Limits"]
-    assert "cannot parse" not in parts["What it cannot do"] and "no images" not in parts["What it cannot do"]
-    assert "Licence: CC0." in parts["What is not known"] and "Bias: it was not measured" in parts["What is not known"]
+    assert "cannot parse" not in parts["Not supported"] and "Embedding images" not in parts["Not supported"]
+    assert "Licence: CC0." in parts["Unknown"] and "Bias: not measured" in parts["Unknown"]
     assert parts["Notes"].startswith("\n- Trained in a test.\n")
 
 
 def test_what_is_not_known_is_said_to_be_unknown(contract):
     parts = sections(model_card(contract, ModelFacts()))
-    assert parts["What it was trained on"].count("not known") == 4
-    assert "How they were chosen is not known." in parts["How its weights were chosen"]
-    assert "ask whoever made this file" in parts["What is not known"] and "Notes" not in parts
+    assert parts["Training data"].count("unknown") == 4
+    assert "Unknown." in parts["Selection of the weights"]
+    assert "ask the author of this file" in parts["Unknown"] and "Notes" not in parts
 
 
 def test_what_a_model_lacks_is_said(contract, tiny_run):
     about = ServedModel(tiny_run.model, tiny_run.tokenizer).about
     card = model_card(replace(contract, about=about), ModelFacts())
-    cannot = sections(card)["What it cannot do"]
-    assert all(said in cannot for said in ("embeds no images", "searches nothing"))
+    cannot = sections(card)["Not supported"]
+    assert all(said in cannot for said in ("Embedding images", "Search:"))
     assert "pixels" not in card
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import shlex
+import subprocess
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from vsemb.exporting.contract import (
     Golden,
     changes,
     contract_path,
+    curl_command,
     hashes,
     publish_contract,
     serving_command,
@@ -51,10 +54,11 @@ def test_it_says_what_goes_in_and_out(content):
         "inputs": {"text": {"dtype": "string", "shape": [None]}},
         "outputs": {
             "embedding": {"dtype": "float32", "shape": [None, 16]},
+            "known": {"dtype": "float32", "shape": [None]},
             "valid": {"dtype": "bool", "shape": [None]},
         },
     }
-    assert signatures["search_image"]["inputs"]["k"] == {"dtype": "int32", "shape": [None]}
+    assert signatures["search_image"]["inputs"]["k"] == {"dtype": "int32", "shape": [None], "default": [10]}
     assert signatures["search_image"]["outputs"]["ids"] == {"dtype": "int64", "shape": [None, None]}
 
 
@@ -90,16 +94,16 @@ def broken(content, change):
     ("change", "reason"),
     [
         (lambda it: it.update(format="other"), "format"),
-        (lambda it: it.update(version=2), "version is 2"),
+        (lambda it: it.update(version=2), "version must be 1; got 2"),
         (lambda it: it.pop("golden"), "golden"),
         (lambda it: it.update(golden=3), "items"),
         (lambda it: it["golden"]["encode_text"]["outputs"].pop("valid"), "valid"),
-        (lambda it: it["golden"]["encode_text"]["outputs"]["valid"].pop(), "different numbers of rows"),
-        (lambda it: it["golden"]["encode_text"]["inputs"].update(text=[{"b64": "?"}]), "no contract"),
+        (lambda it: it["golden"]["encode_text"]["outputs"]["valid"].pop(), "equal numbers of rows"),
+        (lambda it: it["golden"]["encode_text"]["inputs"].update(text=[{"b64": "?"}]), "must be a contract"),
         (lambda it: it["golden"].update(other=it["golden"]["label"]), "other"),
         (lambda it: it["signatures"].pop("label"), "label"),
         (lambda it: it["signatures"]["encode_text"].update(inputs={}), "without inputs"),
-        (lambda it: it["signatures"].update(label=[]), "no contract"),
+        (lambda it: it["signatures"].update(label=[]), "must be a contract"),
         (lambda it: it.update(tolerance=10), "tolerance"),
         (lambda it: it["signatures"]["search_text"]["outputs"]["ids"].update(dtype="int32"), "int32"),
         (lambda it: it.update(sha256=[]), "sha256"),
@@ -108,7 +112,7 @@ def broken(content, change):
 def test_a_broken_one_is_one_clear_error(content, change, reason, tmp_path):
     path = tmp_path / "contract.json"
     path.write_text(json.dumps(broken(content, change)))
-    with pytest.raises(DataError, match=f"is no contract: .*{reason}|{reason}"):
+    with pytest.raises(DataError, match=f"must be a contract: .*{reason}|{reason}"):
         Contract.read(path)
 
 
@@ -135,7 +139,7 @@ def signatures(dim=4, dtype="float32", inputs=SIDE, **more):
         # What clients of the one before never ask for.
         ({**signatures(), "label": {"inputs": {}, "outputs": {}}}, []),
         (signatures(scores={"dtype": "float32", "shape": [None]}), []),
-        ({}, ["the signature encode_text is gone"]),
+        ({}, ["the signature encode_text was removed"]),
         (signatures(dim=8), ["encode_text: output embedding: float32 [B, 4] before, float32 [B, 8] now"]),
         (
             signatures(dtype="int32"),
@@ -161,14 +165,14 @@ def test_the_newest_export_takes_the_place_and_says_what_changed(content, tmp_pa
     later.update(model_version=2, similarity={"name": "Dot", "config": {}}, tolerance=5e-3)
     publish_contract(Contract.from_json(later), base, lines.append)
     assert lines == [
-        "clients of version 1 will notice: the signature label is gone",
-        f"clients of version 1 will notice: outputs are exact to 5e-03, not {first.tolerance:.0e}",
-        "clients of version 1 will notice: the similarity is Dot, not Cosine",
+        "Change for clients of version 1: the signature label was removed.",
+        f"Change for clients of version 1: the tolerance of outputs: {first.tolerance:.0e} before, 5e-03 now.",
+        "Change for clients of version 1: the similarity: Cosine before, Dot now.",
     ]
     assert Contract.read(contract_path(base)).model_version == 2
     contract_path(base).write_text("{}")
     publish_contract(first, base, lines.append)
-    assert "is no contract" in lines[-1] and Contract.read(contract_path(base)).model_version == 1
+    assert "must be a contract" in lines[-1] and Contract.read(contract_path(base)).model_version == 1
 
 
 def test_an_export_reports_what_its_clients_will_notice(everything_copy, tiny_pixel_run):
@@ -178,36 +182,39 @@ def test_an_export_reports_what_its_clients_will_notice(everything_copy, tiny_pi
     run = tiny_pixel_run
     path = export_savedmodel(ServedModel(run.model, run.tokenizer), everything_copy, report=lines.append)
     gone = ("encode_image", "label", "search_image", "search_text")
-    assert lines == [f"clients of version 1 will notice: the signature {name} is gone" for name in gone]
+    assert lines == [f"Change for clients of version 1: the signature {name} was removed." for name in gone]
     written = json.loads(contract_path(everything_copy).read_text())
     assert written["model_version"] == int(path.name) == 2 and written["max_pixels"] is None
     # The version before keeps its own.
     assert Contract.read(everything_copy / "1" / "assets.extra" / "contract.json").model_version == 1
 
 
-def written(path, instance) -> list[str]:
+def written(path, example) -> list[str]:
     side = {"text": np.array([b"a"], object)}
     specs = {"text": {"dtype": "string", "shape": [None]}}
     sides = {"inputs": specs, "outputs": specs}
     golden = {"serving_default": Golden(side, side)}
-    contract = Contract("m", 1, None, {"serving_default": sides}, golden, 0.1, "", instance=instance)
+    examples = {"serving_default": example}
+    contract = Contract("m", 1, None, {"serving_default": sides}, golden, 0.1, "", examples=examples)
     contract.write(version_contract_path(path))
     return serving_command(path).replace("\\\n", " ").splitlines()
 
 
 def test_the_command_survives_a_shell(tmp_path):
-    lines = written(tmp_path / "my models" / "dogs" / "3", "a dog's ball")
+    lines = written(tmp_path / "my models" / "dogs" / "3", {"text": "a dog's ball"})
     verify, serve, curl, _, server = (shlex.split(line) for line in lines)
     assert verify[2] == serve[2] == str(tmp_path / "my models" / "dogs")
     assert f"--model_base_path={tmp_path / 'my models' / 'dogs'}" in server and "--model_name=dogs" in server
     assert curl[-1] == "http://localhost:8501/v1/models/dogs:predict"
-    assert json.loads(curl[2]) == {"instances": ["a dog's ball"]}
+    assert json.loads(curl[2]) == {"signature_name": "serving_default", "instances": [{"text": "a dog's ball"}]}
 
 
-@pytest.mark.parametrize("instance", [{"tokens": ["", "a"], "heads": [0, 0]}, {"b64": "dog.jpg"}], ids=str)
-def test_a_model_is_asked_for_what_it_takes(instance, tmp_path):
-    lines = "\n".join(written(tmp_path / "trees" / "1", instance)[2:])
-    if "b64" in instance:
-        assert """printf '{"instances": [{"b64": "%s"}]}' "$(base64 -w0 dog.jpg)" |\n    curl -d @- http""" in lines
-    else:
-        assert json.loads(shlex.split(lines)[2]) == {"instances": [instance]}
+def test_a_file_reaches_the_server_through_a_shell(tmp_path):
+    (tmp_path / "my photo.jpg").write_bytes(bytes(range(256)))
+    example = {"image_bytes": {"b64": "my photo.jpg"}, "text": 'a dog\'s "100 %" \\n ball'}
+    command = curl_command("http://localhost:8501/v1/models/dogs", "align", example)
+    sent, _, asked = command.rpartition("|")
+    assert shlex.split(asked) == ["curl", "-d", "@-", "http://localhost:8501/v1/models/dogs:predict"]
+    body = json.loads(subprocess.run(["sh", "-c", sent], capture_output=True, cwd=tmp_path, check=True).stdout)
+    encoded = {"b64": base64.b64encode(bytes(range(256))).decode()}
+    assert body == {"signature_name": "align", "instances": [{**example, "image_bytes": encoded}]}

@@ -76,10 +76,13 @@ def test_no_query_and_no_k_give_no_columns():
     assert found["ids"].shape == (2, 0) and not found["valid"].any()
 
 
-def test_one_k_is_not_for_several_rows():
+def test_one_k_is_for_all_rows_and_any_other_number_is_refused():
     corpus, _ = corpus_of(3, "cosine")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="another number of rows"):
-        search(corpus, embeddings(2, "cosine"), [1], "cosine", "text")
+    queries = embeddings(3, "cosine")
+    one, each = (search(corpus, queries, k, "cosine", "text") for k in ([2], [2, 2, 2]))
+    assert one["ids"].tolist() == each["ids"].tolist() and one["ids"].shape == (3, 2)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="one per query"):
+        search(corpus, queries, [1, 2], "cosine", "text")
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "order"])

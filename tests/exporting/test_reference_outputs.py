@@ -67,10 +67,10 @@ def answer(**changed):
         (answer(embedding=np.float32([[3.02, 4], [0, 0]])), None),
         (answer(embedding=np.float32([[3.08, 4], [0, 0]])), "differs by 2.0e-02 > 1e-02"),
         (answer(embedding=np.float32([[np.nan, 4], [0, 0]])), "embeddings? that are not finite"),
-        (answer(embedding=np.zeros((2, 3), np.float32)), r"embedding of shape \(2, 3\), not \(2, 2\)"),
-        (answer(embedding=np.zeros((2, 2))), "embedding as float64, not float32"),
-        (answer(valid=np.array([True, True])), r"other rows valid: \[True, True\], not \[True, False\]"),
-        ({"embedding": np.zeros((2, 2), np.float32)}, "gives embedding, not embedding, valid"),
+        (answer(embedding=np.zeros((2, 3), np.float32)), r"embedding of shape \(2, 3\) instead of \(2, 2\)"),
+        (answer(embedding=np.zeros((2, 2))), "embedding as float64 instead of float32"),
+        (answer(valid=np.array([True, True])), r"other rows valid: \[True, True\] instead of \[True, False\]"),
+        ({"embedding": np.zeros((2, 2), np.float32)}, "gives embedding instead of embedding, valid"),
     ],
 )
 def test_compare(got, problem):

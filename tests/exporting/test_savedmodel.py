@@ -54,7 +54,7 @@ def test_tensorflow_alone_loads_and_runs_it(exported, tiny_pixel_run):
     found = json.loads(done.stdout)
     assert not {"vsemb", "keras", "tensorflow_text", "keras_hub", "tf_keras"} & set(found["modules"])
     assert found["valid"] == [True, False, True] and found["same"] and found["image_valid"] == [False]
-    assert found["shapes"] == {"embedding": "(None, 16)", "valid": "(None,)"}
+    assert found["shapes"] == {"embedding": "(None, 16)", "known": "(None,)", "valid": "(None,)"}
     run = tiny_pixel_run
     wanted = run.model.encode_texts(run.tokenizer(tf.constant(["a red circle", "two shapes"])))
     np.testing.assert_allclose(np.array(found["text"])[[0, 2]], wanted, atol=1e-5)
@@ -108,7 +108,7 @@ def test_a_reload_that_differs_is_not_published(tmp_path, changeable, monkeypatc
         change_texts(served.model, lambda weight: weight * -3 + 0.5)
 
     monkeypatch.setattr(savedmodel, "write", write_and_train_on)
-    with pytest.raises(DataError, match=r"encode_text is not the model's: .* differs by .* not published"):
+    with pytest.raises(DataError, match=r"encode_text must equal the model's; .* differs by .* not published"):
         export_savedmodel(ServedModel(changeable.model, changeable.tokenizer), tmp_path / "scenes")
     assert list(tmp_path.iterdir()) == []
 
@@ -192,7 +192,7 @@ def test_a_further_signature_that_differs_is_not_published(tmp_path, tiny_pixel_
     monkeypatch.setattr(savedmodel, "write", write_and_change)
     run = tiny_pixel_run
     served = ServedModel(run.model, run.tokenizer, run.image_input, extras=[labels.signature])
-    with pytest.raises(DataError, match=r"label is not the model's: .* (differs by|gives other labels)"):
+    with pytest.raises(DataError, match=r"label must equal the model's; .* (differs by|gives other labels)"):
         export_savedmodel(served, tmp_path / "scenes")
     assert list(tmp_path.iterdir()) == []
 
@@ -201,7 +201,7 @@ def test_scores_that_are_not_finite_are_not_published(tmp_path, tiny_pixel_run, 
     labels.vectors[0, 0] = np.nan
     run = tiny_pixel_run
     served = ServedModel(run.model, run.tokenizer, run.image_input, extras=[labels.signature])
-    with pytest.raises(DataError, match=r"label is not the model's: .* gives scores that are not finite"):
+    with pytest.raises(DataError, match=r"label must equal the model's; .* gives scores that are not finite"):
         export_savedmodel(served, tmp_path / "scenes")
 
 
@@ -247,6 +247,6 @@ def test_too_many_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(savedmodel, "MOST_RECORDS", 2)
     request = ("encode_text", {"text": np.array([b"a"], object)})
     write_warmup(tmp_path, "scenes", [request] * 2)
-    with pytest.raises(DataError, match="3 warm-up requests are more than the 2"):
+    with pytest.raises(DataError, match="must be at most 2; got 3"):
         write_warmup(tmp_path / "other", "scenes", [request] * 3)
     assert not (tmp_path / "other").exists()

@@ -13,7 +13,8 @@ from vsemb.evaluation import Embedder
 from vsemb.exporting import Corpus, ImageInput, ServedModel, TextInput
 from vsemb.image.backbones import BackboneConfig, build_backbone
 from vsemb.models import DualEncoder
-from vsemb.text import Vocabulary, WordTokenizer
+from vsemb.text import CharacterTokenizer, Vocabulary, WordTokenizer
+from vsemb.text.subwords import WordPieceTokenizer
 
 CONFIG = BackboneConfig("SmallConvNet", size=32)
 WORDS = WordTokenizer(Vocabulary(["a", "dog", "cat", "runs"]))
@@ -48,12 +49,37 @@ def run(function, rows: list) -> tuple[np.ndarray, list[bool]]:
 def test_a_text_without_a_word_is_a_zero_row_and_disturbs_no_other(served):
     rows = ["a dog", "", " ?! ", b"\xff\xfe", "a \xff dog runs", "unheard"]
     embeddings, valid = run(served.encode_text, rows)
-    # A word that is not known is a word: it has an embedding of its own.
-    assert valid == [True, False, False, False, True, True]
-    assert not embeddings[[1, 2, 3]].any()
-    np.testing.assert_allclose(np.linalg.norm(embeddings[[0, 4, 5]], axis=1), 1, atol=1e-6)
-    for row in (0, 4, 5):
+    assert valid == [True, False, False, False, True, False]
+    assert not embeddings[[1, 2, 3, 5]].any()
+    np.testing.assert_allclose(np.linalg.norm(embeddings[[0, 4]], axis=1), 1, atol=1e-6)
+    for row in (0, 4):
         np.testing.assert_allclose(embeddings[row], run(served.encode_text, [rows[row]])[0][0], atol=1e-6)
+
+
+def test_the_share_of_known_words_decides_whether_a_text_is_valid(served):
+    texts = tf.constant(["a dog", "a xylophonic dog", "xylophonic", "", "a dog qwrt zyzzyva"])
+    outputs = served.encode_text(texts)
+    assert outputs["valid"].numpy().tolist() == [True, True, False, False, True]
+    np.testing.assert_allclose(outputs["known"], [1, 2 / 3, 0, 0, 1 / 2])
+    assert outputs["embedding"].numpy().any(axis=1).tolist() == [True, True, False, False, True]
+    corpus = Corpus(np.eye(6, dtype=np.float32), np.arange(6), list("abcdef"))
+    search = ServedModel(served.model, WORDS, ImageInput(CONFIG), corpus=corpus).functions
+    found = search["search_text"](text=texts, k=tf.fill([5], 2))
+    assert found["valid"].numpy().tolist() == outputs["valid"].numpy().tolist()
+    np.testing.assert_array_equal(found["known"], outputs["known"])
+    assert "known" not in search["search_image"](tf.constant(images(1)), tf.constant([1]))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "texts", "known"),
+    [
+        (WordPieceTokenizer(Vocabulary(["dog", "##s", "a"])), ["dogs", "a dogx", "x"], [1, 1 / 2, 0]),
+        (CharacterTokenizer(), ["a dog", "aé", "犬"], [1, 1 / 2, 0]),
+    ],
+)
+def test_the_share_counts_subwords_and_characters(tokenizer, texts, known):
+    share = TextInput(tokenizer).known_share(tokenizer(texts))
+    np.testing.assert_allclose(share, known)
 
 
 def test_bytes_that_are_no_image_are_a_zero_row_and_disturb_no_other(served):

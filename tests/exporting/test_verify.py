@@ -126,12 +126,12 @@ CHANGES = {
     "dtype": (
         lambda it: it["signatures"]["search_text"]["inputs"]["k"].update(dtype="int64"),
         "search_text",
-        r"input k is int32 \[B\], not int64 \[B\]",
+        r"input k is int32 \[B\] = 10 instead of int64 \[B\] = 10",
     ),
     "dim": (
         lambda it: it["signatures"]["encode_text"]["outputs"]["embedding"].update(shape=[None, 17]),
         "encode_text",
-        r"output embedding is float32 \[B, 16\], not float32 \[B, 17\]",
+        r"output embedding is float32 \[B, 16\] instead of float32 \[B, 17\]",
     ),
     "extra": (
         lambda it: (it["signatures"].pop("label"), it["golden"].pop("label")),
@@ -159,7 +159,7 @@ def test_another_contract(names, everything, tmp_path):
 def test_copies_that_differ(everything_copy):
     rewrite(contract_path(everything_copy), lambda it: it.update(fingerprint="other"))
     ((check, _, problem),) = problems(everything_copy)
-    assert check == "contract" and "is not the copy inside the version" in problem
+    assert check == "contract" and "differs from the copy inside the version" in problem
 
 
 def test_which_version_and_which_contract(everything_copy, tmp_path):

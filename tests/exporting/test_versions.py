@@ -46,7 +46,7 @@ def test_a_failure_leaves_nothing(tmp_path):
 def test_a_version_that_exists_is_not_changed(tmp_path):
     path = publish(tmp_path / "dogs", 3)
     (path / "saved_model.pb").write_text("old")
-    with pytest.raises(DataError, match="never changed"):
+    with pytest.raises(DataError, match="versions are immutable"):
         publish(tmp_path / "dogs", 3)
     assert (path / "saved_model.pb").read_text() == "old"
 
@@ -67,7 +67,7 @@ def test_two_exports_at_once_get_two_versions(tmp_path):
 
 def test_bad_places_and_numbers(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="is a file"):
+    with pytest.raises(DataError, match="got a file"):
         publish(tmp_path / "file")
     with pytest.raises(DataError, match="Cannot write"):
         publish(tmp_path / "file" / "model")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from concurrent import futures
 
 import numpy as np
 import pytest
+from PIL import Image
 from tensorflow_serving.apis import (
     predict_pb2,
     prediction_service_pb2_grpc,
@@ -111,6 +113,43 @@ def test_searching_finds_the_images_themselves(client, scenes):
     assert found.scores[0, 0] == pytest.approx(1, abs=1e-5) and (np.diff(found.scores[0]) <= 0).all()
     assert client.search_text(["a circle"], k=1000).ids.shape == (1, 12)
     assert client.search_text([], k=3).keys == []
+
+
+def test_the_share_of_known_words_comes_with_the_answer(both, scenes):
+    for client in both:
+        found = client.encode_text(["a red circle", "a xylophonic circle", "xylophonic", ""])
+        assert found.valid.tolist() == [True, True, False, False]
+        np.testing.assert_allclose(found.known, [1, 2 / 3, 0, 0], atol=1e-6)
+        assert client.search_text(["a xylophonic circle"]).known == pytest.approx([2 / 3])
+        assert client.encode_image(pictures(scenes, 1)).known is None
+
+
+def test_a_search_without_k_gives_ten(both):
+    for client in both:
+        found = client.predict("search_text", text=["a red circle", "blue"])
+        assert found["ids"].shape == (2, 10) and (found["ids"] >= 0).all()
+        assert found["ids"].tolist() == client.search_text(["a red circle", "blue"]).ids.tolist()
+
+
+def test_webp_and_turned_images_are_converted_before_they_are_sent(client):
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((64, 32))
+    encoded = {}
+    for name, options in {
+        "png": {},
+        "webp": {"lossless": True},
+        "turned": {"exif": b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"},
+    }.items():
+        buffer = io.BytesIO()
+        image.save(buffer, name if name != "turned" else "jpeg", **options)
+        encoded[name] = buffer.getvalue()
+    found = client.encode_image([encoded["webp"], encoded["png"], encoded["turned"], b"RIFF0000WEBPbroken"])
+    assert found.valid.tolist() == [True, True, True, False]
+    # WebP becomes a JPEG of quality 95, as in a dataset.
+    assert found.embedding[0] @ found.embedding[1] > 0.99
+    upright = io.BytesIO()
+    Image.open(io.BytesIO(encoded["turned"])).transpose(Image.Transpose.ROTATE_270).save(upright, "png")
+    assert found.embedding[2] @ client.encode_image([upright.getvalue()]).embedding[0] > 0.99
 
 
 def test_rest_and_grpc_give_equal_arrays_of_equal_types(both, scenes):
@@ -220,7 +259,7 @@ def test_one_client_serves_many_threads(client):
     [
         (lambda c: c.predict("labels", image_bytes=[b""]), "'labels'.*Did you mean 'label'"),
         (lambda c: c.predict("encode_text", txt=["a"]), "'txt'.*Did you mean 'text'"),
-        (lambda c: c.predict("search_text", text=["a"]), "all of k, text. Give k"),
+        (lambda c: c.predict("search_text", k=[1]), "all of k, text. Give text"),
         (lambda c: c.predict("search_text", text=["a"], k=[1.5]), "k=.*values of type int32"),
         (lambda c: c.predict("search_text", text=["a"], k=[2**40]), "k=.*values of type int32"),
         (lambda c: c.predict("search_text", text=["a"], k=["1"]), "k=.*values of type int32"),
@@ -269,8 +308,8 @@ def test_the_server_says_what_it_does_not_know(protocol, server):
         ({"url": "ftp://host"}, "url="),
         ({"url": "http://host:99999"}, "url="),
         ({"url": "http://"}, "url="),
-        ({"url": "http://host:8501/v1/models/scenes"}, "the address alone"),
-        ({"url": "grpc://host:8500/path"}, "gRPC has no paths"),
+        ({"url": "http://host:8501/v1/models/scenes"}, "Pass the model as `model`"),
+        ({"url": "grpc://host:8500/path"}, "Omit the path for gRPC"),
         ({"url": "http://name:word@host"}, "url="),
         ({"url": 3}, "url=3"),
         ({"model": "a/b"}, "model='a/b'"),

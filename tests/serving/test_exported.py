@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import json
 import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tests.serving.asking import ask
 from vsemb.runs.indexing import build_index
 from vsemb.runs.serve import export_run
-from vsemb.serving.server import Server
+from vsemb.serving.server import Server, example_commands
 
 TEXTS = ["a red circle", "", "two blue squares above a green triangle", "no such words here"]
 
@@ -61,6 +63,28 @@ def test_images_as_base64_and_bad_ones_among_them(server: Server) -> None:
     assert status == 200
     assert [row["valid"] for row in content["predictions"]] == [True, False, True]
     assert content["predictions"][0] == content["predictions"][2]
+
+
+def test_the_printed_commands_work(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros((40, 40, 3), tf.uint8)).numpy())
+    with server.served["scenes"].lease() as (_, model):
+        commands = example_commands(model, f"http://127.0.0.1:{server.rest_port}/v1/models/scenes")
+    asked = []
+    for command in commands:
+        # The shell writes the body, and `curl` is replaced by a request of our own.
+        shell = f'curl() {{ if [ "$2" = @- ]; then cat; else printf %s "$2"; fi; }}; {command}'
+        body = subprocess.run(["sh", "-c", shell], capture_output=True, cwd=tmp_path, check=True).stdout
+        assert command.endswith(f"http://127.0.0.1:{server.rest_port}/v1/models/scenes:predict")
+        status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", json.loads(body))
+        assert status == 200 and content["predictions"][0]["valid"], command
+        asked.append(json.loads(body)["signature_name"])
+    assert asked == ["encode_image", "encode_text", "search_image", "search_text"]
+
+
+def test_a_search_without_k_gives_ten(server: Server) -> None:
+    body = {"signature_name": "search_text", "instances": ["a red circle", "a blue square"]}
+    status, content = ask(server.rest_port, "POST", "/v1/models/scenes:predict", body)
+    assert status == 200 and [len(row["ids"]) for row in content["predictions"]] == [10, 10]
 
 
 def test_merged_requests_give_what_each_gives_alone(server: Server) -> None:

@@ -22,6 +22,7 @@ MATRIX = signature(x=(tf.float32, (None, 2)))
 INTS = signature(x=(tf.int32, (None,)))
 TEXTS = signature(text=(tf.string, (None,)))
 TWO = signature(a=(tf.float32, (None,)), b=(tf.string, (None,)))
+SEARCH = Signature("s", signature(k=(tf.int32, (None,)), text=(tf.string, (None,))).inputs, {}, {"k": np.array([10])})
 
 
 def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
@@ -44,6 +45,11 @@ def decoded(body: str | bytes, wanted: Signature = FLOATS) -> Request:
         ('{"instances": [{"a": 1, "b": "u"}, {"b": "v", "a": 2}]}', TWO, {"a": [1, 2], "b": [b"u", b"v"]}),
         ('{"inputs": {"a": [1], "b": ["u", "v"]}}', TWO, {"a": [1], "b": [b"u", b"v"]}),
         ('{"inputs": {"a": [1], "b": ["u"], "c": 1}, "more": 1}', TWO, {"a": [1], "b": [b"u"]}),
+        ('{"instances": ["a", "b"]}', SEARCH, {"text": [b"a", b"b"]}),
+        ('{"instances": [{"text": "a"}]}', SEARCH, {"text": [b"a"]}),
+        ('{"instances": [{"text": "a", "k": 3}]}', SEARCH, {"k": [3], "text": [b"a"]}),
+        ('{"inputs": ["a"]}', SEARCH, {"text": [b"a"]}),
+        ('{"inputs": {"text": ["a"]}}', SEARCH, {"text": [b"a"]}),
     ],
 )
 def test_what_is_accepted(body: str, wanted: Signature, expected: dict) -> None:
@@ -102,6 +108,9 @@ AT = " of 'instances' list. Error: INVALID_ARGUMENT: "
         ('{"instances": [{"b64": "QQ=="}]}', TWO, "instances is a plain list, but expecting list of objects"),
         ('{"instances": [{"y": 1}]}', FLOATS, f"{BAD}0 key: y{AT}JSON object: does not have named input: y"),
         ('{"instances": [{"a": 1}]}', TWO, 'JSON object: {"a": 1} keys must be equal to: a,b'),
+        ('{"instances": [{"k": 3}]}', SEARCH, 'JSON object: {"k": 3} keys must be equal to: k,text'),
+        ('{"instances": [{"text": "a"}, {"text": "a", "k": 3}]}', SEARCH, "keys must be equal to: text"),
+        ('{"inputs": {"k": [3]}}', SEARCH, "Missing named input: text in 'inputs' object."),
         ('{"inputs": [1]}', TWO, "inputs is a plain value/list, but expecting an object as multiple"),
         ('{"inputs": {"a": [1]}}', TWO, "Missing named input: b in 'inputs' object."),
         (
@@ -157,7 +166,7 @@ def test_only_outputs_named_bytes_are_base64() -> None:
     values = np.array([b"\xff\xd8", "é".encode()], dtype=object)
     assert json.loads(encode({"raw_bytes": values}, rows=True)) == {"predictions": [{"b64": "/9g="}, {"b64": "w6k="}]}
     assert json.loads(encode({"raw": values[1:]}, rows=True)) == {"predictions": ["é"]}
-    with pytest.raises(RequestError, match="raw holds bytes that are not UTF-8") as caught:
+    with pytest.raises(RequestError, match="raw holds invalid UTF-8") as caught:
         encode({"raw": values}, rows=True)
     assert caught.value.code is Code.INTERNAL
 

@@ -80,7 +80,7 @@ def test_beyond_the_limit_requests_are_refused_at_once(everything: Path, gate: G
         gate.wait_begun()
         assert post(server) == (
             503,
-            {"error": "The server is working on 1 requests already. Try again."},
+            {"error": "The server is handling 1 requests, its maximum. Try again."},
         )
         with pytest.raises(grpc.RpcError) as caught:
             stub(channel).Predict(request(), timeout=60)

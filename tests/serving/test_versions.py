@@ -56,7 +56,7 @@ def test_what_goes_on_is_said_once(plus: Path, caplog) -> None:
         moved.rename(plus)
         assert answer(server) == 100
     said = [record.getMessage() for record in caplog.records]
-    assert [line for line in said if "canary" in line] == ["plus: there is no version 7 yet for the label canary."]
+    assert [line for line in said if "canary" in line] == ["plus: the version 7 of label canary does not exist yet."]
     assert len([line for line in said if "cannot read" in line]) == 1
 
 
@@ -107,7 +107,7 @@ def test_policies_and_labels(plus: Path) -> None:
     with serving(plus, versions=[2], labels={"old": 1}) as server:
         assert states(server) == {"2": "AVAILABLE", "1": "AVAILABLE"}
         assert (answer(server), answer(server, "/labels/old")) == (200, 100)
-    with pytest.raises(DataError, match="has no version to serve as plus"), serving(plus, versions=[9]):
+    with pytest.raises(DataError, match="must hold a version to serve as plus"), serving(plus, versions=[9]):
         pass
 
 
@@ -172,10 +172,10 @@ def test_no_request_is_lost_while_versions_change(plus: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda base: None, "There is no model directory"),
-        (lambda base: base.mkdir(parents=True), "holds no version"),
+        (lambda base: None, "No model directory at"),
+        (lambda base: base.mkdir(parents=True), "must hold a version"),
         (lambda base: (base / "1").mkdir(parents=True), "Cannot load"),
-        (lambda base: shutil.move(publish_plus(base.parent, 1), base), "is one version; name the model's"),
+        (lambda base: shutil.move(publish_plus(base.parent, 1), base), "is a single version. Pass the model's"),
     ],
 )
 def test_a_model_that_cannot_be_served(tmp_path: Path, make, message: str) -> None:

@@ -205,7 +205,7 @@ def test_long_words_are_unknown_and_little_work(tokenizer) -> None:
 
 
 def test_vocabularies_that_do_not_fit() -> None:
-    with pytest.raises(InvalidArgumentError, match="pieces with scores"):
+    with pytest.raises(InvalidArgumentError, match="subwords with scores"):
         UnigramTokenizer(Vocabulary(["▁a"]))
     # No pieces at all: every word is unknown.
     for kind, scores in ((WordPieceTokenizer, None), (BPETokenizer, None), (UnigramTokenizer, [])):
@@ -311,7 +311,7 @@ def test_rare_words_teach_nothing(learned) -> None:
     learn, _ = learned
     vocabulary = learn([*CAPTIONS, "xylophones"], vocabulary_size=200, min_count=2)
     assert not any("x" in piece or "y" in piece for piece in vocabulary.words)
-    with pytest.raises(DataError, match="lower min_count=1000"):
+    with pytest.raises(DataError, match="Lower min_count=1000"):
         learn(CAPTIONS, min_count=1000)
 
 

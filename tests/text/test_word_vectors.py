@@ -51,7 +51,7 @@ def test_unknown_words_are_no_neighbours_and_keep_their_place() -> None:
     # Unknown words at the ends change nothing; one in between, at width 1, parts the others.
     ends = tokens([[1, 2, 3, 1], [2, 3, 4, 1]])
     np.testing.assert_allclose(cooccurrence_vectors(*ends, 5, 3, window=2), plain, atol=1e-6)
-    with pytest.raises(InvalidArgumentError, match="near others"):
+    with pytest.raises(InvalidArgumentError, match="two known words within the window"):
         cooccurrence_vectors(*tokens([[2, 1, 3]]), vocabulary_size=5, dim=3, window=1)
 
 
@@ -108,7 +108,7 @@ def test_bad_arguments(arguments, message: str) -> None:
 @pytest.mark.parametrize("texts", [[], [[2], [3]], [[1, 1]]])
 def test_nothing_to_learn_from(texts: list[list[int]]) -> None:
     ids, offsets = tokens(texts)
-    with pytest.raises(InvalidArgumentError, match="near others"):
+    with pytest.raises(InvalidArgumentError, match="two known words within the window"):
         cooccurrence_vectors(ids.astype(np.int32), offsets, vocabulary_size=5, dim=2)
 
 

@@ -8,26 +8,26 @@ from vsemb.commands import add_options, apply_options, save_json, say, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("run", help="the run directory")
-    parser.add_argument("out", metavar="savedmodels/NAME", help="the model's directory")
-    parser.add_argument("--version", type=int, metavar="N", help="the version's number (the next)")
-    parser.add_argument("--index", metavar="INDEX", help="an index of the run, searched by the model itself")
-    computed_in = "what embeddings are computed in (the recipe's; float32 for auto)"
+    """Add the command's arguments."""
+    parser.add_argument("run", help="run directory")
+    parser.add_argument("out", metavar="savedmodels/NAME", help="directory of the model")
+    parser.add_argument("--version", type=int, metavar="N", help="version number (the next)")
+    parser.add_argument("--index", metavar="INDEX", help="index of the run, for search inside the model")
+    computed_in = "precision of the embeddings (the recipe's; float32 for auto)"
     parser.add_argument("--precision", choices=("float32", "mixed_bfloat16"), help=computed_in)
-    parser.add_argument("--json", metavar="FILE", help="also write the signatures to FILE as JSON")
+    parser.add_argument("--json", metavar="FILE", help="write the signatures to FILE as JSON")
     add_options(parser, "run", "export")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Write a run as a SavedModel for TensorFlow Serving: strings and image bytes in, embeddings or captions out.
 
-    Each export is a new version, NAME/1, NAME/2, and appears whole or not at all. Before it appears, it is loaded and
-    compared with the run. A contract of its inputs and outputs is written to contracts/NAME.json, see `vsemb verify`,
-    and a model card to contracts/NAME.md. Neither the dataset nor the network is needed.
+    Each export is a new version, NAME/1, NAME/2, published atomically. Before publication it is loaded and compared
+    with the run. The contract of its inputs and outputs is written to contracts/NAME.json, see `vsemb verify`. The
+    model card is written to contracts/NAME.md. The dataset is not needed.
 
-    With --index, the model searches the items of an index that `vsemb index RUN` made, which it then contains. A
-    model of dependency trees takes trees in place of strings, since a SavedModel cannot parse.
+    With --index, the model contains and searches the items of an index made by `vsemb index RUN`. A model of dependency
+    trees takes trees in place of strings, because a SavedModel cannot parse.
 
     Examples:
       vsemb export runs/vsepp savedmodels/flickr8k
@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> None:
     print(table(["signature", "", "name", "type", "shape"], rows, text=range(5)))
     encoders = [name for name in signatures if name.startswith("encode_")]
     if encoders and "encode_text" not in encoders:
-        print(f"\nno encode_text: vsemb.serving.Client makes the inputs of {encoders[0]} from texts")
+        print(f"\nno encode_text: vsemb.serving.Client converts texts to the inputs of {encoders[0]}")
     if encoders and "encode_image" not in encoders:
         reason = "was trained on precomputed features and holds no image network"
         print(f"\nno encode_image: the run {reason if opened.sees_images else 'embeds no images'}")
-    print(f"\nverify it, serve it and ask it:\n{serving_command(path)}")
+    print(f"\nnext\n{serving_command(path)}")
     save_json(arguments, {"path": str(path), "signatures": signatures})

@@ -10,7 +10,7 @@ UNITS = {"": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def size(text: str) -> int:
-    """Reads a number of bytes, e.g. `32MiB`.
+    """Parse a number of bytes, e.g. `32MiB`.
 
     Example:
 
@@ -20,64 +20,86 @@ def size(text: str) -> int:
     digits = text.rstrip("KMGiBkmgb")
     unit = text[len(digits) :].upper()
     if not digits.isdecimal() or unit not in UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} must be bytes, or KiB, MiB or GiB, e.g. 32MiB")
+        raise argparse.ArgumentTypeError(f"the size must be in bytes, KiB, MiB or GiB, e.g. 32MiB; got {text!r}")
     return int(digits) * UNITS[unit]
 
 
 def pair(text: str) -> tuple[str, str]:
-    """Reads `NAME=VALUE`."""
+    """Parse `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"the argument must be NAME=VALUE; got {text!r}")
     return name, value
 
 
 def label(text: str) -> tuple[str, int]:
-    """Reads `LABEL=VERSION`."""
+    """Parse `LABEL=VERSION`."""
     name, value = pair(text)
     if not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"{value!r} must be a version's number")
+        raise argparse.ArgumentTypeError(f"the version must be a number; got {value!r}")
     return name, int(value)
 
 
 def wanted(text: str) -> str | int:
-    """Reads `latest`, `all` or a version's number."""
+    """Parse `latest`, `all` or a version number."""
     if text in ("latest", "all"):
         return text
     if text.isdecimal():
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not latest, all or a version's number")
+    raise argparse.ArgumentTypeError(f"the version must be latest, all or a number; got {text!r}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("directory", nargs="?", metavar="savedmodels/NAME", help="a model's directory")
-    model = "serve DIR as NAME; repeatable"
+    """Add the command's arguments."""
+    parser.add_argument("directory", nargs="?", metavar="savedmodels/NAME", help="directory of the model")
+    model = "directory of a further model and its name; repeatable"
     parser.add_argument("--model", action="append", default=[], type=pair, metavar="NAME=DIR", help=model)
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=8500, help="gRPC's port; 0 for any (%(default)s)")
-    parser.add_argument("--rest-port", type=int, default=8501, help="REST's port; 0 for any (%(default)s)")
-    parser.add_argument("--max-body", type=size, default="32MiB", metavar="SIZE", help="largest request (%(default)s)")
-    parser.add_argument("--concurrency", type=int, default=256, metavar="N", help="requests at a time (%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=64, metavar="N", help="rows of a merged batch (%(default)s)")
-    parser.add_argument("--batch-timeout", type=float, default=0.001, metavar="S", help="longest wait (%(default)s)")
-    parser.add_argument("--threads", type=int, metavar="N", help="batches that run at a time (one a core)")
-    versions = "the versions to serve: latest, all, or numbers (latest)"
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=8500, help="port of gRPC, 0 for a free one (%(default)s)")
+    parser.add_argument("--rest-port", type=int, default=8501, help="port of REST, 0 for a free one (%(default)s)")
+    parser.add_argument(
+        "--max-body", type=size, default="32MiB", metavar="SIZE", help="maximum size of a request (%(default)s)"
+    )
+    parser.add_argument(
+        "--concurrency", type=int, default=256, metavar="N", help="maximum requests in flight (%(default)s)"
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=64, metavar="N", help="maximum rows per merged batch (%(default)s)"
+    )
+    parser.add_argument(
+        "--batch-timeout",
+        type=float,
+        default=0.001,
+        metavar="S",
+        help="maximum seconds to wait for a batch (%(default)s)",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="batches that run at once (one per core)")
+    versions = "versions to serve: latest, all, or numbers (latest)"
     parser.add_argument("--versions", nargs="+", type=wanted, default=["latest"], metavar="N", help=versions)
-    labels = "a name for a version; repeatable"
+    labels = "label of a version; repeatable"
     parser.add_argument("--label", action="append", default=[], type=label, metavar="LABEL=N", help=labels)
     parser.add_argument(
-        "--poll", type=float, default=1.0, metavar="S", help="check for versions, 0 never (%(default)s)"
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="seconds between checks for versions, 0 for none (%(default)s)",
     )
-    parser.add_argument("--grace", type=float, default=30.0, metavar="S", help="time to finish requests (%(default)s)")
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="maximum seconds to finish requests at the end (%(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Serve SavedModels with TensorFlow Serving's gRPC and REST API, in this process.
 
-    A client written for TensorFlow Serving works with either. New versions that appear in a model's directory
-    are loaded beside the old one and take its place without dropping a request. Concurrent requests are merged
-    into batches. Metrics for Prometheus are at /metrics. SIGTERM and Ctrl-C finish what is in flight first.
+    Clients of TensorFlow Serving work unchanged. At start, a curl command per signature is printed. New versions in a
+    model's directory are loaded and replace old versions; no request is dropped. Concurrent requests are merged into
+    batches. Metrics for Prometheus are at /metrics. SIGTERM and Ctrl-C finish requests in flight first.
 
     Examples:
       vsemb serve savedmodels/flickr8k
@@ -87,7 +109,7 @@ def run(arguments: argparse.Namespace) -> None:
     import logging
     import os
 
-    # What gRPC would say about a taken port, the error says.
+    # The error about a port in use replaces gRPC's message.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from vsemb.serving.server import Server, serve_until_stopped, served_models
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from vsemb.commands import picked, save_json, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("model", metavar="savedmodels/NAME", help="the model's directory")
-    parser.add_argument("--version", type=int, metavar="N", help="the version's number (the newest)")
-    parser.add_argument("--contract", metavar="FILE", help="the contract (contracts/NAME.json beside it)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds per process (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the checks to FILE as JSON")
+    """Add the command's arguments."""
+    parser.add_argument("model", metavar="savedmodels/NAME", help="directory of the model")
+    parser.add_argument("--version", type=int, metavar="N", help="version number (the newest)")
+    parser.add_argument("--contract", metavar="FILE", help="file of the contract (contracts/NAME.json)")
+    parser.add_argument(
+        "--timeout", type=float, default=600, metavar="S", help="maximum seconds per process (%(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the checks to FILE as JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Hold an exported model to its contract, as TensorFlow Serving would run it.
+    """Check an exported model against its contract, as TensorFlow Serving would run it.
 
-    The golden inputs of the contract go through each signature in two other processes: in Python's TensorFlow with
-    neither Keras nor vsemb, and through TensorFlow's C library with no Python TensorFlow at all. Types, shapes and
-    answers must be the contract's, a bad row must cost its neighbours nothing, and the files must be those that were
-    exported. It ends with status 1 if anything differs.
+    Two other processes run the contract's golden inputs: Python's TensorFlow without Keras and vsemb, and TensorFlow's
+    C library without Python's TensorFlow. Types, shapes, outputs and files must equal the contract's, and invalid rows
+    must not change other rows. The exit status is 1 if a check fails.
 
     Examples:
       vsemb verify savedmodels/flickr8k
@@ -43,3 +45,4 @@ def run(arguments: argparse.Namespace) -> None:
         first, more = found.failed[0], len(found.failed) - 1
         where = " ".join(filter(None, [first.check + ":", first.signature]))
         raise DataError(f"{where} {first.problem}{f' ({more} more checks failed)' if more else ''}.")
+    print(f"\nnext  vsemb serve {shlex.quote(arguments.model)}")

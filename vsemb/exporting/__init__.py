@@ -1,4 +1,4 @@
-"""Export room: a trained model as a SavedModel with string and byte inputs."""
+"""Export of trained models as SavedModels with string and byte inputs."""
 
 from vsemb.exporting.card import ModelFacts
 from vsemb.exporting.contract import About

@@ -1,8 +1,8 @@
-"""The model card: what an exported model is, was made of, and cannot do, for people to read.
+"""The model card of an exported model: purpose, training data, limits.
 
-One copy lies in the version, `NAME/N/assets.extra/MODEL_CARD.md`, where servers do not look; the newest
-export's also beside the contract, `contracts/NAME.md`. What the model itself tells comes from the contract,
-what its training tells from whoever exports it, and what nobody told is said to be unknown.
+Each version holds a copy, `NAME/N/assets.extra/MODEL_CARD.md`, which servers ignore. The newest export's card is also
+written beside the contract, `contracts/NAME.md`. Its facts come from the contract and from the run; missing facts are
+listed as unknown.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ CARD = "MODEL_CARD.md"
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """What is known about a model beside what it tells itself; "" and empty where it is not known.
+    """Facts about a model's training for its card; empty if unknown.
 
     Attributes:
         recipe: name of the recipe, e.g. `"tree-twin"`.
-        variant: of the recipe.
-        paper: whom the recipe follows.
-        dataset: name of the dataset that it was trained on.
-        dataset_fingerprint: hex.
-        images: what an image was in training, e.g. `"features of MobileNetV2 at 224 pixels"`.
-        features_fingerprint: hex, of the features.
-        selection: how the weights were chosen, e.g. `"the best recall_sum on the split val, epoch 7"`.
-        metrics: what the chosen weights reach on the validation split, by metric.
-        licence: of the weights, or of the data that they were made of.
-        notes: further sentences, each a line of its own.
+        variant: variant of the recipe.
+        paper: paper that the recipe follows.
+        dataset: name of the training dataset.
+        dataset_fingerprint: hex fingerprint of the dataset.
+        images: image inputs in training, e.g. `"features of MobileNetV2 at 224 pixels"`.
+        features_fingerprint: hex fingerprint of the features.
+        selection: selection of the weights, e.g. `"the best recall_sum on the split val, epoch 7"`.
+        metrics: metric -> value on the validation split.
+        licence: licence of the weights or of the training data.
+        notes: further sentences, one line each.
 
     Example:
 
@@ -55,11 +55,11 @@ class ModelFacts:
 
 
 def model_card(contract: Contract, facts: ModelFacts) -> str:
-    """Writes a model card.
+    """Write a model card.
 
     Args:
-        contract: of the version.
-        facts: what else is known.
+        contract: contract of the version.
+        facts: facts about the training.
 
     Returns:
         Markdown.
@@ -74,7 +74,7 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
         "dataset fingerprint": _code(facts.dataset_fingerprint),
         "images": facts.images,
     }
-    # Images that are known to be no features have no fingerprint, known or not.
+    # Images other than features have no fingerprint.
     if facts.features_fingerprint or not facts.images:
         trained_on["features fingerprint"] = _code(facts.features_fingerprint)
     made_with = {
@@ -83,7 +83,7 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
         "run": _code(contract.fingerprint or ""),
         "made with": ", ".join(f"{name} {version}" for name, version in contract.versions.items()),
     }
-    selected = f"Chosen: {_plain(facts.selection)}." if facts.selection else "How they were chosen is not known."
+    selected = f"Selected: {_plain(facts.selection)}." if facts.selection else "Unknown."
     values = [[name, f"{value:.4g}"] for name, value in facts.metrics.items()]
     signatures = [
         [
@@ -92,48 +92,46 @@ def model_card(contract: Contract, facts: ModelFacts) -> str:
         ]
         for name, sides in contract.signatures.items()
     ]
-    bad_rows = (
-        f"A row that cannot be read is answered by `valid` false and {about.invalid}, and costs its neighbours nothing."
-    )
+    bad_rows = f"An unreadable row is answered by `valid` false and {about.invalid}; other rows are unaffected."
     unknown = [
         f"Licence: {_plain(facts.licence)}."
         if facts.licence
-        else "The licence of the weights, and of the data behind them: ask whoever made this file.",
-        f"Bias: it was not measured. What captions and images have of it, the {about.made} may have too.",
-        "How it does on other data than that of its validation split.",
+        else "Licence of the weights and the training data: ask the author of this file.",
+        f"Bias: not measured. The {about.made} may reproduce bias of the captions and images.",
+        "Accuracy on other data than the validation split.",
     ]
     parts = [
         f"# {_plain(contract.model)}, version {contract.model_version}",
         _plain(about.what),
         _pairs(made_with),
-        "## What it was trained on",
+        "## Training data",
         _pairs(trained_on),
-        "## How its weights were chosen",
+        "## Selection of the weights",
         selected,
         *([_table(["validation", "value"], values)] if values else []),
-        "## What it takes and gives",
+        "## Inputs and outputs",
         _table(["signature", *SIDES], signatures),
         _plain(about.reading),
         "## Limits",
         _lines([*about.limits, bad_rows]),
-        "## What it cannot do",
+        "## Not supported",
         _lines(about.cannot),
-        "## What is not known",
+        "## Unknown",
         _lines(unknown),
         *(["## Notes", _lines(facts.notes)] if facts.notes else []),
-        f"The contract, `contracts/{_plain(contract.model)}.json`, has examples of what it answers; "
-        "`vsemb verify` holds it to them.",
+        f"The contract, `contracts/{_plain(contract.model)}.json`, holds examples of inputs and outputs; "
+        "`vsemb verify` checks the model against them.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def version_card_path(version: Path) -> Path:
-    """Returns where the card of a version lies."""
+    """Return the path of a version's card."""
     return version / "assets.extra" / CARD
 
 
 def card_path(base: str | os.PathLike[str]) -> Path:
-    """Returns where the card of a model's newest export lies.
+    """Return the path of the card of a model's newest export.
 
     Example:
 
@@ -141,12 +139,12 @@ def card_path(base: str | os.PathLike[str]) -> Path:
     '/models/contracts/flickr8k.md'
     """
     contract = contract_path(base)
-    # A model's name may have a dot in it.
+    # A model's name may contain a dot.
     return contract.with_name(f"{contract.name.removesuffix('.json')}.md")
 
 
 def _pairs(rows: Mapping[str, str]) -> str:
-    return _table(["", ""], [[name, value or "not known"] for name, value in rows.items()])
+    return _table(["", ""], [[name, value or "unknown"] for name, value in rows.items()])
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -164,5 +162,5 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Keeps what others named, such as datasets, from breaking lines and tables, or being HTML."""
+    """Escape foreign names, such as those of datasets, for lines, tables and HTML."""
     return one_line(text, 2_000).replace("<", "&lt;")

@@ -1,8 +1,7 @@
-"""The contract of an exported model: what it takes and gives, as a file that needs no TensorFlow to read.
+"""The contract of an exported model: its inputs, outputs and examples, in a JSON file.
 
-One copy lies in the version, `NAME/N/assets.extra/contract.json`, published with it; the newest export's
-also beside the models, `contracts/NAME.json`, where clients and reviewers look. `vsemb verify` holds a model
-to it.
+Each version holds a copy, `NAME/N/assets.extra/contract.json`. The newest export's contract is also written beside the
+models, `contracts/NAME.json`, for clients and reviewers. `vsemb verify` checks a model against it.
 """
 
 from __future__ import annotations
@@ -22,22 +21,24 @@ from vsemb.files import read_json, sha256_file, write_text
 
 FORMAT, VERSION = "vsemb-contract", 1
 SIDES = ("inputs", "outputs")
-#: Signature -> inputs, outputs -> name -> what is said of it, such as `dtype` and `shape`.
+#: Signature -> inputs, outputs -> name -> its spec: `dtype`, `shape` and, for an optional input, `default`.
 Signatures = dict[str, dict[str, dict[str, Any]]]
 
-# A list of strings is written on one line if none is longer.
+# Stands for the content of a file in a command.
+_FILE = "<file>"
+# Lists of strings up to this length are written on one line.
 _SHORT = 40
 
 
 @dataclass(frozen=True, eq=False)
 class Golden:
-    """One signature's golden rows.
+    """Golden rows of one signature: inputs and the outputs they must give.
 
     Attributes:
-        inputs: by name.
-        outputs: by name.
-        scale: by output, the least that differences are relative to; 1 where it says nothing.
-        ties: by output, which differences count for nothing.
+        inputs: values by name.
+        outputs: values by name.
+        scale: output -> minimum that differences are relative to; default 1.
+        ties: output -> differences that are allowed.
     """
 
     inputs: Arrays
@@ -46,7 +47,7 @@ class Golden:
     ties: Mapping[str, Tie] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return JSON values."""
         return {
             "scale": dict(self.scale),
             "ties": {output: list(tie) for output, tie in self.ties.items()},
@@ -56,10 +57,10 @@ class Golden:
 
     @classmethod
     def from_json(cls, content: dict[str, Any], specs: dict[str, Any]) -> Golden:
-        """Rebuilds the rows of a signature.
+        """Read the rows of a signature.
 
         Raises:
-            ValueError: for rows that are none, or not of these specs.
+            ValueError: for malformed rows, or rows that do not match the specs.
         """
         sides = {
             side: {
@@ -71,22 +72,22 @@ class Golden:
             raise ValueError("it has a signature without inputs or outputs")
         lengths = {values.shape[:1] for side in sides.values() for values in side.values()}
         if len(lengths) != 1 or lengths == {(0,)}:
-            raise ValueError("its golden inputs and outputs have different numbers of rows, or none")
+            raise ValueError("its golden inputs and outputs must have equal numbers of rows, at least one")
         scale = {name: float(value) for name, value in content["scale"].items()}
         return cls(**sides, scale=scale, ties={name: Tie(*tie) for name, tie in content["ties"].items()})
 
 
 @dataclass(frozen=True)
 class About:
-    """What a model is, in sentences for its model card.
+    """Sentences about a model for its model card.
 
     Attributes:
-        what: what it does.
-        reading: how to read what it gives.
-        made: what it makes, such as `embeddings`.
-        invalid: what a row that cannot be read is answered by.
-        limits: what bounds what it takes and gives.
-        cannot: what it cannot do.
+        what: its purpose.
+        reading: interpretation of its outputs.
+        made: name of its outputs, such as `embeddings`.
+        invalid: outputs of an invalid row.
+        limits: limits of its inputs and outputs.
+        cannot: tasks that it does not support.
     """
 
     what: str = ""
@@ -99,31 +100,31 @@ class About:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """What a version of a model promises.
+    """Inputs, outputs and examples of one version of a model.
 
     Attributes:
-        model: the name that it is served by.
-        model_version: of the directory.
-        fingerprint: of the run, its weights and recipe; None where it is not known.
-        signatures: name -> inputs, outputs -> name -> `dtype` and `shape`, None for the batch and other
-            sizes that are open.
-        golden: by signature.
-        tolerance: the largest difference from the golden outputs, relative to the largest entry of an
-            output, or to the golden rows' scale where that is more.
-        tolerance_reason: why so much.
-        dim: size of an embedding; None where nothing is embedded.
-        similarity: its class and constructor arguments; None where nothing is embedded.
-        geometry: what all embeddings have in common; None where nothing is embedded.
-        max_text_bytes: what is behind them is not read; None where no texts are taken.
-        max_pixels: images of more are not valid; None where no images are taken.
-        libraries: those beside TensorFlow that a server needs.
-        versions: of vsemb and TensorFlow, as exported.
-        sha256: of the files of the SavedModel.
-        max_tokens: the words, or other subwords, of a text that are read; None where there is no limit.
-        settings: numbers that only this kind of model has, such as the width of a beam search.
-        instance: one row of `serving_default` as TensorFlow Serving's REST API takes it, to try the model with;
+        model: name under which it is served.
+        model_version: number of the version.
+        fingerprint: fingerprint of the run, its weights and recipe; None if unknown.
+        signatures: name -> inputs, outputs -> name -> `dtype`, `shape` and, for optional inputs, `default`. The batch
+            and other open sizes are None.
+        golden: signature -> golden rows.
+        tolerance: maximum difference from the golden outputs, relative to the largest entry of an output or the golden
+            rows' scale, whichever is larger.
+        tolerance_reason: reason for the tolerance.
+        dim: size of an embedding; None for models without embeddings.
+        similarity: class and constructor arguments; None for models without embeddings.
+        geometry: common property of all embeddings; None for models without embeddings.
+        max_text_bytes: bytes read of a text; None for models without texts.
+        max_pixels: larger images are invalid; None for models without images.
+        libraries: libraries that a server needs besides TensorFlow.
+        versions: versions of vsemb and TensorFlow at export.
+        sha256: hex digest of each file of the SavedModel.
+        max_tokens: tokens read of a text; None for no limit.
+        settings: settings of this kind of model, such as the beam width.
+        examples: signature -> example row, input name -> value as TensorFlow Serving's REST API takes it;
             `{"b64": FILE}` for the content of a file.
-        about: what the model is, in sentences.
+        about: sentences for the model card.
     """
 
     model: str
@@ -143,26 +144,26 @@ class Contract:
     sha256: dict[str, str] = field(default_factory=dict)
     max_tokens: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    instance: Any = None
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     about: About = field(default_factory=About)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the content of the file."""
+        """Return the content of the file."""
         plain = {name: value for name, value in vars(self).items() if name != "golden"}
         golden = {name: rows.to_json() for name, rows in self.golden.items()}
         return {"format": FORMAT, "version": VERSION, **plain, "about": asdict(self.about), "golden": golden}
 
     @classmethod
     def from_json(cls, content: Any) -> Contract:
-        """Rebuilds a contract.
+        """Read a contract from JSON values.
 
         Raises:
-            ValueError: for what is none.
+            ValueError: for malformed content.
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError(f"its format is not {FORMAT}")
+            raise ValueError(f"its format must be {FORMAT}")
         if content.get("version") != VERSION:
-            raise ValueError(f"its version is {content.get('version')!r}, not {VERSION}")
+            raise ValueError(f"its version must be {VERSION}; got {content.get('version')!r}")
         try:
             values = {each.name: content[each.name] for each in fields(cls) if each.name in content}
             signatures = values["signatures"]
@@ -171,34 +172,34 @@ class Contract:
                 name: Golden.from_json(rows, signatures[name]) for name, rows in content["golden"].items()
             }
             if not 0 <= float(values["tolerance"]) < 1 or not isinstance(values["sha256"], dict):
-                raise ValueError("its tolerance is no number from 0 to 1, or it has no sha256 of files")
+                raise ValueError("its tolerance must be from 0 to 1, and `sha256` must be an object")
             for sides in signatures.values():
                 for side in SIDES:
                     {key: (spec["dtype"], list(spec["shape"])) for key, spec in sides[side].items()}
             return cls(**values)
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"it lacks or has an odd {error}") from error
+            raise ValueError(f"it has a missing or malformed entry: {error}") from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the file, whole or not at all."""
+        """Write the file atomically."""
         write_text(path, _text(self.to_json()) + "\n")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Contract:
-        """Reads the file.
+        """Read the file.
 
         Raises:
-            DataError: if it is missing, broken or no contract.
+            DataError: if it is missing, unreadable or not a contract.
         """
         content = read_json(path, "contract")
         try:
             return cls.from_json(content)
         except ValueError as error:
-            raise DataError(f"{path} is no contract: {error}. Export the model again.") from error
+            raise DataError(f"{path} must be a contract: {error}. Export the model again.") from error
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """Writes JSON with short values, and lists of plain ones, on one line: an embedding is a long list."""
+    """Write JSON with short values, and lists of scalars, such as embeddings, on one line."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if len(line) <= 80 or not any(isinstance(item, dict | list) or len(str(item)) > _SHORT for item in items):
@@ -211,7 +212,7 @@ def _text(value: Any, indent: str = "") -> str:
 
 
 def hashes(directory: Path) -> dict[str, str]:
-    """Returns the SHA-256 of a SavedModel's files by relative path, those in `assets.extra` left out."""
+    """Return the SHA-256 of a SavedModel's files by relative path, except `assets.extra`."""
     return {
         path.relative_to(directory).as_posix(): sha256_file(path)
         for path in sorted(directory.rglob("*"))
@@ -220,7 +221,7 @@ def hashes(directory: Path) -> dict[str, str]:
 
 
 def written_shape(sizes: Sequence[int | None]) -> str:
-    """Writes a shape: `B` for the batch, `?` for another size that is open.
+    """Format a shape: `B` for the batch, `?` for other open sizes.
 
     Example:
 
@@ -232,7 +233,7 @@ def written_shape(sizes: Sequence[int | None]) -> str:
 
 
 def contract_path(base: str | os.PathLike[str]) -> Path:
-    """Returns where the contract of a model's newest export lies.
+    """Return the path of the contract of a model's newest export.
 
     Example:
 
@@ -244,17 +245,20 @@ def contract_path(base: str | os.PathLike[str]) -> Path:
 
 
 def version_contract_path(version: Path) -> Path:
-    """Returns where the contract of a version lies."""
+    """Return the path of a version's contract."""
     return version / "assets.extra" / "contract.json"
 
 
 def written_spec(spec: Mapping[str, Any] | None) -> str:
-    """Writes the type and shape of an input or output, such as `float32 [B, 512]`; `none` where there is none."""
-    return "none" if spec is None else f"{spec['dtype']} {written_shape(spec['shape'])}"
+    """Format the spec of an input or output, such as `float32 [B, 512]` or `int32 [B] = 10`; `none` for None."""
+    if spec is None:
+        return "none"
+    default = f" = {', '.join(map(str, spec['default']))}" if "default" in spec else ""
+    return f"{spec['dtype']} {written_shape(spec['shape'])}{default}"
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yields what two signatures differ in: (`input k` or `output ids`, its spec before, its spec after), as text."""
+    """Yield the differences of two signatures: (`input k` or `output ids`, old spec, new spec), as text."""
     for side in SIDES:
         for key in sorted(before[side].keys() | after[side].keys()):
             old, new = (written_spec(sides[side].get(key)) for sides in (before, after))
@@ -263,31 +267,31 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
 
 
 def changes(before: Contract, after: Contract) -> list[str]:
-    """Lists what clients of one export notice in the next: what is gone, and what is of another type or size."""
+    """List the changes between two exports that affect clients: removed signatures, other types and sizes."""
     found = []
     for name, sides in before.signatures.items():
         if name not in after.signatures:
-            found.append(f"the signature {name} is gone")
+            found.append(f"the signature {name} was removed")
             continue
         for what, old, new in differences(sides, after.signatures[name]):
-            # A client that knows nothing of a new output is served as before; a new input it does not send.
+            # New outputs do not affect existing clients, new inputs do.
             if old != "none" or what.startswith("input"):
                 found.append(f"{name}: {what}: {old} before, {new} now")
     if before.tolerance != after.tolerance:
-        found.append(f"outputs are exact to {after.tolerance:.0e}, not {before.tolerance:.0e}")
-    # Where nothing is embedded any more, or yet, the signatures have said so.
+        found.append(f"the tolerance of outputs: {before.tolerance:.0e} before, {after.tolerance:.0e} now")
+    # Between models with and without embeddings, the signatures differ already.
     if before.similarity and after.similarity and before.similarity != after.similarity:
-        found.append(f"the similarity is {after.similarity['name']}, not {before.similarity.get('name')}")
+        found.append(f"the similarity: {before.similarity.get('name')} before, {after.similarity['name']} now")
     return found
 
 
 def publish_contract(contract: Contract, base: Path, report: Callable[[str], None]) -> None:
-    """Writes `contracts/NAME.json`, and says what clients of the one before will notice.
+    """Write `contracts/NAME.json` and report the changes that affect clients of the previous version.
 
     Args:
-        contract: of the version just published.
+        contract: contract of the version just published.
         base: the model's directory.
-        report: takes a line for each change.
+        report: called with one line per change.
     """
     path = contract_path(base)
     try:
@@ -296,30 +300,49 @@ def publish_contract(contract: Contract, base: Path, report: Callable[[str], Non
         report(f"{error} It is replaced.")
         before = contract
     for change in changes(before, contract):
-        report(f"clients of version {before.model_version} will notice: {change}")
+        report(f"Change for clients of version {before.model_version}: {change}.")
     contract.write(path)
 
 
-def serving_command(path: str | os.PathLike[str]) -> str:
-    """Returns shell lines that verify a version's model, serve it and ask it once.
+def curl_command(url: str, signature: str, example: Mapping[str, Any]) -> str:
+    """Return a shell command that calls one signature over REST.
 
     Args:
-        path: the directory of a version, with its contract.
+        url: of the model, `http://HOST:PORT/v1/models/NAME`.
+        signature: its name.
+        example: one row, as in `Contract.examples`.
+
+    Example:
+
+    >>> print(curl_command("http://localhost:8501/v1/models/pets", "encode_text", {"text": "a dog"}))
+    curl -d '{"signature_name": "encode_text", "instances": [{"text": "a dog"}]}' http://localhost:8501/v1/models/pets:predict
+    """
+    files = [value["b64"] for value in example.values() if isinstance(value, dict)]
+    row = {name: {"b64": _FILE} if isinstance(value, dict) else value for name, value in example.items()}
+    body = json.dumps({"signature_name": signature, "instances": [row]})
+    target = shlex.quote(f"{url}:predict")
+    if not files:
+        return f"curl -d {shlex.quote(body)} {target}"
+    # printf interprets % and backslashes.
+    body = body.replace("\\", "\\\\").replace("%", "%%").replace(f'"{_FILE}"', '"%s"')
+    encoded = " ".join(f"\"$(base64 < {shlex.quote(file)} | tr -d '\\n')\"" for file in files)
+    return f"printf {shlex.quote(body)} {encoded} |\n  curl -d @- {target}"
+
+
+def serving_command(path: str | os.PathLike[str]) -> str:
+    """Return shell commands that verify, serve and call the model of a version.
+
+    Args:
+        path: directory of a version with its contract.
 
     Example:
 
         print(serving_command("/models/flickr8k/1"))
     """
     path = Path(path).absolute()
-    base, instance = path.parent, Contract.read(version_contract_path(path)).instance
+    base, (signature, example) = path.parent, next(iter(Contract.read(version_contract_path(path)).examples.items()))
     name, where = shlex.quote(base.name), shlex.quote(str(base))
-    url = shlex.quote(f"http://localhost:8501/v1/models/{base.name}:predict")
-    if isinstance(instance, dict) and "b64" in instance:
-        curl = (
-            f"""printf '{{"instances": [{{"b64": "%s"}}]}}' "$(base64 -w0 {instance["b64"]})" |\n    curl -d @- {url}"""
-        )
-    else:
-        curl = f"curl -d {shlex.quote(json.dumps({'instances': [instance]}))} {url}"
+    curl = curl_command(f"http://localhost:8501/v1/models/{base.name}", signature, example).replace("\n", "\n  ")
     return (
         f"  vsemb verify {where}\n"
         f"  vsemb serve {where}\n"

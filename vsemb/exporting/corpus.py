@@ -1,6 +1,6 @@
-"""A corpus inside a SavedModel: the best k of up to a million items for each query, found in graph.
+"""A corpus inside a SavedModel: exact search in graph among up to a million items.
 
-So a server needs no index beside the model, and items and queries can never be of different weights.
+A server needs no separate index, and items and queries are always embedded with the same weights.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from vsemb.searching import SearchIndex
 from vsemb.searching.index import EACH, FEWEST, KINDS, items_are_images
 from vsemb.similarities import Similarity
 
-#: The most items that a corpus may hold; more belong into an index of their own.
+#: Maximum number of items of a corpus; larger ones need a separate index.
 MOST_ITEMS = 1_000_000
-#: The most results that one query is given, however large its k.
+#: Maximum number of results per query.
 MOST_RESULTS = 1_000
-# Numbers held at a time: 128 MiB of float32.
+# Floats held at a time: 128 MiB.
 _BLOCK = 1 << 25
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Items to be found, and the search among them in graph.
+    """Searchable items and their search in graph.
 
-    Their embeddings are a variable and no constant of the graph, which could hold no more than 2 GB.
+    The embeddings are a variable, because constants of a graph are limited to 2 GB.
 
     Attributes:
         embeddings: (n, dim) float32 in the geometry of the model's similarity.
-        ids: (n,) int64, the image of each item.
-        keys: names of the items.
-        kind: what the items are, `"image"` or `"text"`.
+        ids: (n,) int64, id of the image of each item.
+        keys: n names.
+        kind: kind of the items, `"image"` or `"text"`.
 
     Raises:
-        InvalidArgumentError: for no items, more than `MOST_ITEMS`, or parts that do not fit each other.
+        InvalidArgumentError: for no items, more than `MOST_ITEMS`, or arguments of different lengths.
 
     Example:
 
@@ -59,7 +59,7 @@ class Corpus:
         if self.kind not in KINDS:
             raise unknown_name("kind", self.kind, KINDS)
         if not 1 <= len(self.embeddings) <= MOST_ITEMS:
-            fix = "Search more with an index: vsemb index"
+            fix = "For more items, make an index: vsemb index"
             allowed = f"1 to {MOST_ITEMS:,} items inside a SavedModel"
             raise invalid_argument("embeddings", np.shape(self.embeddings), allowed, fix)
         if self.embeddings.ndim != 2 or not len(self.embeddings) == len(self.ids) == len(self.keys):
@@ -68,7 +68,7 @@ class Corpus:
 
     @classmethod
     def of(cls, index: SearchIndex) -> Corpus:
-        """Returns the items of an index."""
+        """Make a corpus of the items of an index."""
         embeddings, ids = np.asarray(index.embeddings, np.float32), np.asarray(index.ids, np.int64)
         return cls(embeddings, ids, list(index.keys), index.source.kind)
 
@@ -77,7 +77,7 @@ class Corpus:
 
     @cached_property
     def _variables(self) -> tuple[tf.Variable, tf.Variable, tf.Variable]:
-        # Made outside the function that is being traced, and once for both signatures.
+        # Created outside the traced function, once for both signatures.
         with tf.init_scope(), tf.device("CPU:0"):
             return (
                 tf.Variable(np.ascontiguousarray(self.embeddings, np.float32), trainable=False),
@@ -88,27 +88,27 @@ class Corpus:
     def search(
         self, queries: tf.Tensor, valid: tf.Tensor, k: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> dict[str, tf.Tensor]:
-        """Finds the best items for each query, in graph.
+        """Find the best items for each query, in graph.
 
-        A similarity is searched exactly, but for one with which inner products find candidates, as an order:
-        that is scored exactly for the items with the largest inner products, as many as an index
-        does with a backend, see `vsemb.searching.index`.
+        The search is exact, except for similarities whose candidates come from inner products, such as orders. These
+        are scored exactly for the items with the largest inner products, as many as an index with a backend uses, see
+        `vsemb.searching.index`.
 
         Args:
             queries: (batch, dim) float32 embeddings.
-            valid: (batch,) bool, the rows that are worth a search.
-            k: (batch,) int32, the results wanted of each row, counted up to `MOST_RESULTS` and the number of
-                items; a row with k < 1 is not valid.
+            valid: (batch,) bool, the rows to search for.
+            k: (batch,) int32, results per row, at most `MOST_RESULTS` and the number of items; a row with k < 1 is
+                invalid. (1,) applies to all rows.
             similarity: the model's.
-            query_kind: what the queries are, `"image"` or `"text"`; see `SearchIndex.search`.
+            query_kind: kind of the queries, `"image"` or `"text"`; see `SearchIndex.search`.
 
         Returns:
-            `ids` int64, `scores` float32 and `keys` string, each (batch, largest k), best first, equal scores
-            in the order of the items, and -1, 0 and "" in places beyond a row's own k; `valid` bool (batch,).
+            `ids` int64, `scores` float32 and `keys` string, each (batch, largest k), best first, ties in the order of
+            the items; -1, 0 and "" beyond a row's own k. `valid` bool (batch,).
         """
-        # One k for several rows would be taken for all of them, without a word.
-        rows = tf.debugging.assert_equal(tf.shape(k), tf.shape(valid), "k has another number of rows.")
-        with tf.control_dependencies([rows] if rows is not None else []):
+        given, rows = tf.shape(k)[0], tf.shape(valid)[0]
+        fits = tf.debugging.Assert((given == 1) | (given == rows), ["k must have one row, or one per query."])
+        with tf.control_dependencies([fits] if fits is not None else []):
             valid = valid & (k >= 1)
         k = tf.where(valid, tf.minimum(k, min(len(self), MOST_RESULTS)), 0)
         most = tf.reduce_max(tf.concat([k, [0]], axis=0))
@@ -125,11 +125,11 @@ class Corpus:
     def _best(
         self, queries: tf.Tensor, most: tf.Tensor, similarity: Similarity, query_kind: str
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns rows int32 and scores float32, (batch, most), a few queries at a time."""
+        """Return rows int32 and scores float32, (batch, most), computed in blocks of queries."""
         items, as_images = self._variables[0], items_are_images(self.kind, query_kind)
         inner, narrowed = similarity.inner_product, similarity.candidates_by_inner_product
         candidates = tf.minimum(tf.maximum(EACH * most, FEWEST), len(self)) if narrowed and not inner else most
-        # Scores, or the embeddings of what is scored otherwise.
+        # Scores, or gathered embeddings for other similarities.
         compared = 0 if inner else candidates if narrowed else len(self)
         held = tf.maximum(len(self), compared * queries.shape[1])
         step = tf.maximum(1, _BLOCK // held)

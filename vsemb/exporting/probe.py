@@ -1,15 +1,14 @@
-"""Runs a SavedModel in a process that can import neither vsemb nor Keras, which proves that the model needs neither.
+"""Run a SavedModel in a process that can import neither vsemb nor Keras.
 
-Run as a script, it reads a job as JSON from standard input and writes what it found as JSON to standard output:
+As a script, it reads a job as JSON from standard input and writes the results as JSON to standard output:
 
 - job: `{"probe": one of PROBES, "model": directory, "path": [...], "tensors": {signature: {"inputs": {name: TENSOR},
   "outputs": {...}}}, "runs": [{"signature": name, "inputs": {name: VALUES}}]}`, with the names of tensors in the graph
 - found: `{"modules": [...], "results": [{"outputs": {name: VALUES}} or {"error": text}]}`
-- VALUES: `{"dtype": "float32", "shape": [2, 3], "data": BASE64}`, little-endian, and for strings the data is a list of
-  one base64 text each (the dtype is `object`)
+- VALUES: `{"dtype": "float32", "shape": [2, 3], "data": BASE64}`, little-endian; for strings the dtype is `object` and
+  the data a list with one base64 text per string
 
-Without a model it writes `{"operations": BASE64}`: the OpList of the operations that TensorFlow's C library has by
-itself.
+Without a model it writes `{"operations": BASE64}`, the OpList of TensorFlow's C library.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import sys
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
-#: Packages that cannot be imported; `import tensorflow` imports Keras where it finds it.
+#: Packages that cannot be imported; `import tensorflow` imports Keras if it is installed.
 BLOCKED = ("keras", "tf_keras", "keras_hub", "keras_nlp", "vsemb", "tensorflow_text")
 
 # tensorflow/core/framework/types.proto
@@ -34,7 +33,7 @@ STRING = 24
 
 
 class Pointer(c_void_p):
-    """An address; ctypes turns a plain `c_void_p` into an integer, of which it passes on 32 bits."""
+    """An address; ctypes converts a plain `c_void_p` to an integer and passes 32 bits of it."""
 
 
 class Buffer(ctypes.Structure):
@@ -44,12 +43,12 @@ class Buffer(ctypes.Structure):
 
 
 class Output(ctypes.Structure):
-    """TF_Output: an operation and which of its outputs."""
+    """TF_Output: an operation and the index of an output."""
 
     _fields_ = (("operation", c_void_p), ("index", c_int))
 
 
-#: Types of the C library's results that are no `int`.
+#: Result types of functions of the C library, other than `int`.
 RESULTS = {
     Pointer: (
         *("TF_NewStatus", "TF_NewGraph", "TF_NewSessionOptions", "TF_LoadSessionFromSavedModel"),
@@ -63,7 +62,7 @@ RESULTS = {
 
 
 def c_library() -> Any:
-    """Loads TensorFlow's C library out of the installed wheel; the package is not imported."""
+    """Load TensorFlow's C library from the installed wheel, without importing the package."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
         raise OSError("TensorFlow is not installed.")
@@ -77,10 +76,10 @@ def c_library() -> Any:
 
 
 class CLibrary:
-    """A SavedModel in TensorFlow's C library, as a program in another language runs it. It ends with the process.
+    """A SavedModel in TensorFlow's C library, as in programs of other languages.
 
     Args:
-        directory: of the version.
+        directory: directory of the version.
         tensors: names of tensors by signature, side and key.
 
     Raises:
@@ -98,12 +97,12 @@ class CLibrary:
         self.check()
 
     def check(self) -> None:
-        """Raises what the last call reported."""
+        """Raise an error of the last call."""
         if self.c.TF_GetCode(self.status):
             raise RuntimeError(self.c.TF_Message(self.status).decode(errors="replace"))
 
     def run(self, signature: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Runs a signature on arrays and returns arrays."""
+        """Run a signature on arrays and return arrays."""
         sides = self.tensors[signature]
         sources = [self.output(sides["inputs"][key]) for key in inputs]
         targets = [self.output(name) for name in sides["outputs"].values()]
@@ -119,7 +118,7 @@ class CLibrary:
         return {key: self.array(tensor) for key, tensor in zip(sides["outputs"], fetched, strict=True)}
 
     def output(self, tensor: str) -> Output:
-        """Finds a tensor by its name, such as `call:0`."""
+        """Find a tensor by its name, such as `call:0`."""
         operation, _, index = tensor.partition(":")
         found = self.c.TF_GraphOperationByName(self.graph, operation.encode())
         if not found:
@@ -127,7 +126,7 @@ class CLibrary:
         return Output(found, int(index or 0))
 
     def tensor(self, array: Any) -> Pointer:
-        """Makes a tensor of an array."""
+        """Convert an array to a tensor."""
         size = STRING * array.size if array.dtype == object else array.nbytes
         sizes = (c_int64 * array.ndim)(*array.shape)
         tensor = self.c.TF_AllocateTensor(NUMBERS[array.dtype.name], sizes, array.ndim, c_size_t(size))
@@ -142,7 +141,7 @@ class CLibrary:
         return tensor
 
     def array(self, tensor: Pointer) -> Any:
-        """Makes an array of a tensor, which is freed."""
+        """Convert a tensor to an array and free it."""
         import numpy as np
 
         shape = [self.c.TF_Dim(tensor, axis) for axis in range(self.c.TF_NumDims(tensor))]
@@ -157,12 +156,12 @@ class CLibrary:
         return flat.reshape(shape)
 
     def string(self, address: Pointer) -> bytes:
-        """Returns the string of a TF_TString."""
+        """Return the string of a TF_TString."""
         return ctypes.string_at(self.c.TF_StringGetDataPointer(address), self.c.TF_StringGetSize(address))
 
 
 class TensorFlowAlone:
-    """A SavedModel in Python's TensorFlow, see `CLibrary`."""
+    """A SavedModel in Python's TensorFlow; arguments as `CLibrary`."""
 
     def __init__(self, directory: str, tensors: dict[str, Any]) -> None:
         import tensorflow as tf
@@ -171,7 +170,7 @@ class TensorFlowAlone:
         self.signatures = tf.saved_model.load(directory).signatures
 
     def run(self, signature: str, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Runs a signature on arrays and returns arrays."""
+        """Run a signature on arrays and return arrays."""
         tensors = {
             key: self.tf.constant(array, self.tf.string if array.dtype == object else None)
             for key, array in inputs.items()
@@ -179,12 +178,12 @@ class TensorFlowAlone:
         return {key: value.numpy() for key, value in self.signatures[signature](**tensors).items()}
 
 
-#: Name in reports -> what runs the model.
+#: Name in reports -> class that runs the model.
 PROBES: dict[str, Any] = {"TensorFlow without Keras": TensorFlowAlone, "TensorFlow's C library": CLibrary}
 
 
 def encode(array: Any) -> dict[str, Any]:
-    """Returns an array as VALUES."""
+    """Convert an array to VALUES."""
     data: Any
     if array.dtype == object:
         data = [base64.b64encode(value).decode() for value in array.flat]
@@ -194,7 +193,7 @@ def encode(array: Any) -> dict[str, Any]:
 
 
 def decode(values: dict[str, Any]) -> Any:
-    """Returns the array of VALUES."""
+    """Convert VALUES to an array."""
     import numpy as np
 
     if values["dtype"] == "object":
@@ -206,14 +205,14 @@ def decode(values: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Does the job on standard input."""
+    """Run the job on standard input."""
     job = json.load(sys.stdin)
     sys.path += job["path"]
     if "model" not in job:
         buffer = c_library().TF_GetAllOpList().contents
         print(json.dumps({"operations": base64.b64encode(ctypes.string_at(buffer.data, buffer.length)).decode()}))
         return
-    # None makes an import fail, and `find_spec`, by which TensorFlow looks for Keras, find nothing.
+    # None makes imports fail, and hides the package from `find_spec`, by which TensorFlow looks for Keras.
     sys.modules.update(dict.fromkeys(BLOCKED))  # type: ignore[arg-type]
     model = PROBES[job["probe"]](job["model"], job["tensors"])
     results: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
-"""Reference outputs: golden inputs that a SavedModel is tried with, what it gives, and how two answers compare.
+"""Reference outputs: golden inputs of a SavedModel, and the comparison of its outputs.
 
-Good rows and bad ones, since that a bad row costs its neighbours nothing is part of what is promised.
+Golden rows are valid and invalid, which also tests that an invalid row leaves its neighbours unchanged.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import tensorflow as tf
 #: Values by the name of an input or output, each with the batch as 0th dimension; strings are bytes.
 Arrays = dict[str, np.ndarray]
 
-# A text of more bytes is a row of many vectors where words have one each.
+# Bytes of the longest golden text of a multi-vector model.
 _LONG = 200
 
 
 class Tie(NamedTuple):
-    """Where two computations may give different values, because scores are as good as equal.
+    """Allowed differences between two computations where scores are equal up to rounding.
 
     Attributes:
-        how: `ranked` for the results of a search, best first, -1 or "" behind the last: neighbours may change places,
-            and the last may be another; `permuted` for a row whose values may change places; `chosen` for the best of
-            several, of which another may be as good, -1 for none.
-        by: the output with the scores.
+        how: `ranked` for search results, best first, padded with -1 or "": neighbours may swap, and the last may be
+            another item. `permuted` for a row whose values may swap. `chosen` for the best of several, -1 for none:
+            another may be equally good.
+        by: name of the output with the scores.
     """
 
     how: str
@@ -34,14 +34,14 @@ class Tie(NamedTuple):
 
 
 def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:
-    """Returns texts to try an export with: of the vocabulary's words where there is one, and odd ones.
+    """Return golden texts: words of the vocabulary, if there is one, and unusual texts.
 
     Args:
-        tokenizer: of the model.
-        short: whether long texts are left out, as for embeddings of a vector a word.
+        tokenizer: the model's tokenizer.
+        short: whether to leave out long texts, as for models with one vector per word.
     """
     words = getattr(getattr(tokenizer, "vocabulary", None), "words", ())
-    # Single ones too, since a word may be the name of a class, which is a text of its own.
+    # Single words too, since a word may be the name of a class.
     known = [words[0], " ".join(words[:7]), words[-1]] if words else []
     odd = ["a dog running on a beach", "zyzzyva", "", " .!? ", "ÜBER " * 300]
     texts = [text.encode() for text in (*known, *odd)] + [b"a \xff\xfe dog"]
@@ -49,7 +49,7 @@ def golden_texts(tokenizer: Any, short: bool = False) -> list[bytes]:
 
 
 def golden_images() -> list[bytes]:
-    """Returns images to try an export with: a JPEG, a PNG with alpha, a truncated one and no image."""
+    """Return golden images: a JPEG, a PNG with alpha, a truncated PNG, and bytes that do not decode."""
     random = np.random.default_rng(0)
     jpeg = tf.io.encode_jpeg(random.integers(0, 256, (37, 53, 3), dtype=np.uint8)).numpy()
     png = tf.io.encode_png(random.integers(0, 256, (64, 64, 4), dtype=np.uint8)).numpy()
@@ -57,7 +57,7 @@ def golden_images() -> list[bytes]:
 
 
 def golden_k(rows: int) -> np.ndarray:
-    """Returns how many results each golden row asks a search for: (rows,) int32, zero among them.
+    """Return the number of results for each golden row of a search: (rows,) int32, including zero.
 
     Example:
 
@@ -68,9 +68,9 @@ def golden_k(rows: int) -> np.ndarray:
 
 
 def to_json(values: np.ndarray) -> list[Any]:
-    """Returns values as TensorFlow Serving's REST API has them: bytes that are no text as {"b64": ...}.
+    """Convert values to JSON as in TensorFlow Serving's REST API: invalid UTF-8 as {"b64": ...}.
 
-    In sets of vectors, which are mostly padding, a vector of zeros is [].
+    In sets of vectors, which are mostly padding, a zero vector is [].
 
     Example:
 
@@ -83,7 +83,7 @@ def to_json(values: np.ndarray) -> list[Any]:
     if values.ndim > 1:
         return [to_json(row) for row in values]
     if values.dtype == np.float32:
-        return [float(str(value)) for value in values]  # The fewest digits that are this float32.
+        return [float(str(value)) for value in values]  # The fewest digits that give this float32.
     return [_string(value) if isinstance(value, bytes) else value.item() for value in values]
 
 
@@ -95,15 +95,15 @@ def _string(value: bytes) -> str | dict[str, str]:
 
 
 def from_json(values: Any, dtype: str, shape: Sequence[int | None] = ()) -> np.ndarray:
-    """Turns `to_json`'s result back.
+    """Convert the result of `to_json` back to an array.
 
     Args:
         values: nested lists.
-        dtype: a name such as `float32` or `string`.
-        shape: sizes, None for those that are open; where there are more than two, the last is known.
+        dtype: name of the type, such as `float32` or `string`.
+        shape: sizes, None for open ones; the last of more than two is known.
 
     Raises:
-        ValueError: for what is no list of such values.
+        ValueError: for malformed values.
     """
     if not isinstance(values, list):
         raise ValueError("not a list")
@@ -121,7 +121,7 @@ def from_json(values: Any, dtype: str, shape: Sequence[int | None] = ()) -> np.n
 
 
 def part(rows: Arrays, row: int) -> Arrays:
-    """Returns one row of a batch, as a batch of one."""
+    """Return one row of a batch, as a batch of one."""
     return {name: values[row : row + 1] for name, values in rows.items()}
 
 
@@ -132,20 +132,20 @@ def compare(
     scale: Mapping[str, float] | None = None,
     ties: Mapping[str, Tie] | None = None,
 ) -> tuple[float, str | None]:
-    """Compares two answers of a signature.
+    """Compare two outputs of a signature.
 
-    A row that was asked for alone may have fewer columns than in a batch, where another row wants more
-    results of a search: what the narrower one has is compared, and the rest must be empty.
+    Search results of a single row may have fewer columns than in a batch whose other rows ask for more results. Then
+    the common columns are compared, and the rest must be empty.
 
     Args:
-        wanted: outputs by name.
+        wanted: expected outputs by name.
         got: outputs by name.
-        tolerance: the largest difference allowed, relative to the largest entry.
-        scale: by output, the least that differences are relative to; 1 where it says nothing.
-        ties: by output, which differences count for nothing.
+        tolerance: maximum difference, relative to the largest entry.
+        scale: output -> minimum that differences are relative to; default 1.
+        ties: output -> differences that are allowed.
 
     Returns:
-        The largest relative difference of floats, and what is wrong: a phrase, or None.
+        The largest relative difference of floats, and a phrase that states the problem, or None.
 
     Example:
 
@@ -155,18 +155,17 @@ def compare(
     """
     scale, ties = scale or {}, ties or {}
     if sorted(wanted) != sorted(got):
-        return 0.0, f"gives {', '.join(sorted(got))}, not {', '.join(sorted(wanted))}"
+        return 0.0, f"gives {', '.join(sorted(got))} instead of {', '.join(sorted(wanted))}"
     ranked = [name for name, tie in ties.items() if tie.how == "ranked"]
     wanted, got, problem = _same_width(wanted, got, ranked)
     if problem:
         return 0.0, problem
     largest = 0.0
-    # `valid` last in the alphabet is first here: rows that are valid and should not be differ in all else.
+    # `valid` comes first, since rows of different validity differ in all other outputs.
     for name in sorted(wanted, key=lambda name: (name != "valid", name)):
         here, there = wanted[name], got[name]
         if here.dtype == np.float32:
             if not np.isfinite(here).all() or not np.isfinite(there).all():
-                # Named as the reader knows them: embeddings, scores.
                 return np.inf, f"gives {name.rstrip('s')}s that are not finite"
             if here.size:
                 difference = float(np.abs(here - there).max()) / max(scale.get(name, 1.0), _largest(here))
@@ -178,7 +177,7 @@ def compare(
             differs &= ~_excused(how, here, there, wanted[by], got[by], tolerance, scale.get(by, 1.0))
         if np.any(differs):
             if name == "valid":
-                return largest, f"finds other rows valid: {there.tolist()}, not {here.tolist()}"
+                return largest, f"finds other rows valid: {there.tolist()} instead of {here.tolist()}"
             return largest, f"gives other {name}"
     if largest > tolerance:
         return largest, f"differs by {largest:.1e} > {tolerance:.0e}"
@@ -188,16 +187,16 @@ def compare(
 def _excused(
     how: str, here: np.ndarray, there: np.ndarray, wanted: np.ndarray, got: np.ndarray, tolerance: float, scale: float
 ) -> np.ndarray:
-    """Returns where values may differ, (rows, k) bool.
+    """Return the positions where values may differ, (rows, k) bool.
 
     Args:
         how: see `Tie`.
-        here: the values wanted.
-        there: those that came.
-        wanted: the scores of the former.
-        got: the scores of the latter.
+        here: expected values.
+        there: actual values.
+        wanted: expected scores.
+        got: actual scores.
         tolerance: relative to the scale.
-        scale: of the scores.
+        scale: scale of the scores.
     """
     if how == "permuted":
         tied = _tied(wanted, tolerance * max(scale, _largest(wanted)))
@@ -206,7 +205,7 @@ def _excused(
     if how == "ranked":
         tied = _tied(wanted, tolerance * scale) | _last(~_is_nothing(here))
     else:
-        # Of two that fit equally well, the scores tell no difference.
+        # Equally good choices have equal scores.
         tied = np.abs(wanted - got) <= tolerance * scale
     return tied & (_is_nothing(here) == _is_nothing(there))
 
@@ -220,10 +219,10 @@ def _same_width(wanted: Arrays, got: Arrays, ranked: Sequence[str]) -> tuple[Arr
     for name in wanted:
         here, there = wanted[name], got[name]
         if here.dtype != there.dtype:
-            return wanted, got, f"gives {name} as {there.dtype}, not {here.dtype}"
+            return wanted, got, f"gives {name} as {there.dtype} instead of {here.dtype}"
         if here.shape != there.shape:
             if not ranked or not here.ndim == there.ndim == 2 or len(here) != len(there):
-                return wanted, got, f"gives {name} of shape {there.shape}, not {here.shape}"
+                return wanted, got, f"gives {name} of shape {there.shape} instead of {here.shape}"
             width = min(here.shape[1], there.shape[1])
             if name in ranked and not all(_is_nothing(values[:, width:]).all() for values in (here, there)):
                 return wanted, got, "gives another number of results"
@@ -237,7 +236,7 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:
-    """Returns where a score is within rounding of its neighbour's: (rows, k) bool."""
+    """Return the positions whose score equals a neighbour's up to rounding: (rows, k) bool."""
     tied = np.zeros(scores.shape, bool)
     if scores.size:
         near = np.abs(np.diff(scores, axis=1)) <= 2 * tolerance
@@ -247,9 +246,9 @@ def _tied(scores: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _last(filled: np.ndarray) -> np.ndarray:
-    """Returns where the last result of each row is: (rows, k) bool.
+    """Return the position of the last result of each row: (rows, k) bool.
 
-    It may be tied with one that is not shown; its score is compared all the same.
+    It may be tied with the next, omitted result; its score is still compared.
     """
     after = np.zeros_like(filled)
     after[:, :-1] = filled[:, 1:]

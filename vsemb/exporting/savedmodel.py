@@ -1,8 +1,8 @@
-"""Writing a trained model as a SavedModel that TensorFlow Serving loads, and trying it out first.
+"""Export of a trained model as a SavedModel for TensorFlow Serving, checked before it is published.
 
-Beside it lie warm-up requests, which TensorFlow Serving sends to the model as it loads it, so that the first real one
-is fast. They are PredictionLog messages, whose classes come with tensorflow-serving-api, an extra: what is written here
-is four nested messages, encoded by hand.
+TensorFlow Serving sends the warm-up requests of a version to the model while loading it, so that the first real request
+is fast. They are PredictionLog messages. Their classes come with tensorflow-serving-api, an optional extra, so the four
+nested messages are encoded by hand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
@@ -29,7 +30,7 @@ from vsemb.exporting.served_model import REASON, Exportable, tensors
 from vsemb.exporting.versions import publishing
 from vsemb.files import write_text
 
-#: TensorFlow Serving fails to load a model with more warm-up requests.
+#: Maximum number of warm-up requests; TensorFlow Serving refuses models with more.
 MOST_RECORDS = 1000
 
 WARMUP_FILE = "tf_serving_warmup_requests"
@@ -44,42 +45,45 @@ def export_savedmodel(
     card: ModelFacts | None = None,
     report: Callable[[str], None] = warnings.warn,
 ) -> Path:
-    """Writes a model as `out/<version>/`, whole or not at all.
+    """Write a model as `out/<version>/`, atomically.
 
-    The signatures are those of what is served, with the batch as 0th dimension; the first is also
-    `serving_default`. Core TensorFlow operations only, so any TensorFlow Serving runs it. Before it is published it
-    is loaded and must give what the Keras model gives.
+    The signatures have the batch as 0th dimension; the first is also `serving_default`. The graph holds core TensorFlow
+    operations only, so any TensorFlow Serving runs it. Before publication the SavedModel is loaded and compared with
+    the Keras model.
 
-    Beside it, in `assets.extra`, go warm-up requests, the contract and the model card; once published, the
-    last two also become `contracts/NAME.json` and `contracts/NAME.md` next to `out`, see
-    `vsemb.exporting.contract` and `vsemb.exporting.card`.
+    Warm-up requests, contract and model card are written to `assets.extra` of the version; contract and card also to
+    `contracts/NAME.json` and `contracts/NAME.md` beside `out`, see `vsemb.exporting.contract` and
+    `vsemb.exporting.card`.
 
     Args:
-        served: what is served, such as a `vsemb.exporting.ServedModel`.
+        served: the model, such as a `vsemb.exporting.ServedModel`.
         out: the model's directory, e.g. `savedmodels/flickr8k`.
-        version: its number, from 1; None for the next.
-        fingerprint: of the run, for the contract.
-        card: what the model card says beside what the model itself tells; None where none of it is known.
-        report: takes a line for each thing that clients of the export before will notice: a signature that
-            is gone, another type or size.
+        version: version number, from 1; None for the next.
+        fingerprint: fingerprint of the run, for the contract.
+        card: further facts for the model card; None for none.
+        report: called with one line per change that affects clients of the previous export, such as a removed
+            signature or another type.
 
     Returns:
         The directory of the version.
 
     Raises:
-        DataError: if the version exists, the file system refuses, the reloaded SavedModel differs from the
-            model, or not every TensorFlow Serving could run it.
+        DataError: if the version exists, writing fails, the reloaded SavedModel differs from the model, or some
+            TensorFlow Serving could not run it.
 
     Example:
 
         export_savedmodel(ServedModel(run.model, run.tokenizer), "savedmodels/flickr8k")
     """
     base, facts = Path(os.path.realpath(out)), card or ModelFacts()
-    with publishing(base, version) as publication:
+    steps = tqdm(total=2 + len(served.offered), desc="export", unit="step", disable=None, leave=False)
+    with publishing(base, version) as publication, steps:
         directory = publication.temporary
         write(served, directory)
+        steps.update()
         check_servable(directory)
-        golden = verify(served, directory)
+        steps.update()
+        golden = verify(served, directory, steps.update)
         requests = [
             (name, part(rows.inputs, row))
             for name, rows in golden.items()
@@ -96,7 +100,8 @@ def export_savedmodel(
             tolerance_reason=REASON,
             versions={"vsemb": metadata.version("vsemb"), "tensorflow": tf.__version__},
             sha256=hashes(directory),
-            instance=served.default.instance,
+            examples={"serving_default": served.default.instance}
+            | {signature.name: signature.instance for signature in served.offered if signature.instance},
             about=served.about,
             **served.promises,
         )
@@ -115,12 +120,14 @@ def export_savedmodel(
 
 
 def write(served: Exportable, directory: Path) -> None:
-    """Writes the SavedModel of what is served into a directory."""
-    signatures = served.signatures
+    """Write the SavedModel of a model into a directory."""
+    # Concrete functions lack the defaults of the inputs.
+    signatures = {"serving_default": served.default.function, **served.functions}
     module = tf.Module()
-    # Only what the functions read: no optimizer, no seeds of dropout, no Keras objects, which would ask
-    # for Keras when the SavedModel is loaded in Python.
-    variables = {id(v): v for function in signatures.values() for v in function.graph.variables}
+    # Only variables of the functions, without optimizer and dropout seeds. Keras objects would require Keras when the
+    # SavedModel is loaded in Python.
+    graphs = [function.graph for function in served.signatures.values()]
+    variables = {id(v): v for graph in graphs for v in graph.variables}
     module.weights = list(variables.values())
     module.tables = served.tables
     try:
@@ -130,14 +137,19 @@ def write(served: Exportable, directory: Path) -> None:
         raise DataError(f"Cannot write the SavedModel: {error.message}.") from error
 
 
-def verify(served: Exportable, directory: Path) -> dict[str, Golden]:
-    """Loads a SavedModel and compares it with what it was made of on a few inputs, good and bad.
+def verify(served: Exportable, directory: Path, verified: Callable[[], Any] = lambda: None) -> dict[str, Golden]:
+    """Load a SavedModel and compare it with its model on golden rows, valid and invalid.
 
-    The Keras model is given one row at a time, the SavedModel all rows at once, so that a row that
-    depends on its neighbours shows too.
+    The model gets one row at a time and the SavedModel all rows at once, which reveals rows that depend on their
+    neighbours.
+
+    Args:
+        served: the model.
+        directory: directory of the SavedModel.
+        verified: called after each signature.
 
     Returns:
-        signature -> the inputs, and what the SavedModel gives for them.
+        signature -> the inputs and the SavedModel's outputs.
 
     Raises:
         DataError: if an output differs or is not finite, or a row's validity differs.
@@ -154,13 +166,14 @@ def verify(served: Exportable, directory: Path) -> dict[str, Golden]:
             _, problem = compare(wanted, part(outputs, row), served.tolerance, scale, signature.ties)
             if problem:
                 raise DataError(
-                    f"The SavedModel's {name} is not the model's: for golden row {row} it {problem}; "
-                    "it was not published."
+                    f"The SavedModel's {name} must equal the model's; for golden row {row} it {problem}. "
+                    "It was not published."
                 )
         none = _run(function, {key: values[:0] for key, values in inputs.items()})
         if len(none["valid"]) != 0:
-            raise DataError(f"The SavedModel's {name} does not take an empty batch; it was not published.")
+            raise DataError(f"The SavedModel's {name} must accept an empty batch. It was not published.")
         golden[name] = Golden(inputs, outputs, scale, signature.ties)
+        verified()
     return {"serving_default": golden[served.default.name], **golden}
 
 
@@ -170,7 +183,7 @@ def _run(function: Any, inputs: Arrays) -> Arrays:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow from saying where assets would have gone."""
+    """Silence TensorFlow's message about assets."""
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -181,18 +194,18 @@ def _quiet() -> Iterator[None]:
 
 
 def write_warmup(directory: Path, model: str, requests: Iterable[tuple[str, Mapping[str, np.ndarray]]]) -> Path:
-    """Writes warm-up requests into a SavedModel.
+    """Write warm-up requests into a SavedModel.
 
     Args:
-        directory: of the SavedModel; its `assets.extra` is made.
-        model: the name that it is served by.
+        directory: directory of the SavedModel; its `assets.extra` is created.
+        model: name under which it is served.
         requests: signature and inputs by name, each with the batch as 0th dimension; strings are bytes.
 
     Returns:
-        The file.
+        The path of the file.
 
     Raises:
-        DataError: for more than `MOST_RECORDS`, or if the file system refuses.
+        DataError: for more than `MOST_RECORDS` requests, or if writing fails.
 
     Example:
 
@@ -200,7 +213,7 @@ def write_warmup(directory: Path, model: str, requests: Iterable[tuple[str, Mapp
     """
     records = [prediction_log(model, signature, inputs) for signature, inputs in requests]
     if len(records) > MOST_RECORDS:
-        raise DataError(f"{len(records)} warm-up requests are more than the {MOST_RECORDS} that are allowed.")
+        raise DataError(f"The number of warm-up requests must be at most {MOST_RECORDS}; got {len(records)}.")
     path = directory / "assets.extra" / WARMUP_FILE
     path.parent.mkdir(exist_ok=True)
     try:
@@ -213,11 +226,11 @@ def write_warmup(directory: Path, model: str, requests: Iterable[tuple[str, Mapp
 
 
 def prediction_log(model: str, signature: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    """Encodes a PredictionLog with a PredictRequest.
+    """Encode a PredictionLog with a PredictRequest.
 
     Args:
-        model: the name that the model is served by.
-        signature: its signature.
+        model: name under which the model is served.
+        signature: name of the signature.
         inputs: values by name.
 
     Example:
@@ -236,7 +249,7 @@ def prediction_log(model: str, signature: str, inputs: Mapping[str, np.ndarray])
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Encodes a field of bytes: key, length, content."""
+    """Encode a field of bytes: key, length, content."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 

@@ -1,8 +1,7 @@
-"""What every TensorFlow Serving can load and batch: checked on the written file, before it is published.
+"""Checks that every TensorFlow Serving can load and batch a SavedModel, made before it is published.
 
-Outputs are of types that any client knows, the batch is the 0th dimension everywhere, and the graph holds
-core TensorFlow operations only. What TensorFlow has by itself is asked of a process of its own, see
-`vsemb.exporting.probe`.
+Types must be common to all clients, the batch must be the 0th dimension, and the graph must hold core TensorFlow
+operations only. A separate process lists the core operations, see `vsemb.exporting.probe`.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ from vsemb.errors import DataError
 from vsemb.exporting import probe
 from vsemb.exporting.contract import SIDES, Signatures, written_shape
 
-#: What a probe is called in reports -> its script.
+#: Name of a probe in reports -> its script.
 PROBES = dict.fromkeys(probe.PROBES, Path(probe.__file__))
-#: Types of inputs and outputs. No bfloat16, which few clients can read.
+#: Allowed types of inputs and outputs. Few clients can read bfloat16.
 DTYPES = ("float32", "int64", "int32", "string", "bool")
 
-# Python functions would need the process that wrote them, and cuDNN a GPU.
+# Python functions need the process that wrote them, cuDNN needs a GPU.
 _NOT_SERVABLE = ("PyFunc", "EagerPyFunc", "PyFuncStateless", "Cudnn")
 
 
 def read_saved_model(directory: Path) -> saved_model_pb2.SavedModel:
-    """Reads the graph of a SavedModel.
+    """Read the graph of a SavedModel.
 
     Raises:
-        DataError: if there is none or it is broken.
+        DataError: if it is missing or unreadable.
     """
     path = directory / "saved_model.pb"
     try:
         return saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except FileNotFoundError as error:
-        raise DataError(f"No SavedModel at {directory}.") from error
-    except Exception as error:  # What protobuf raises has no base of its own.
+        raise DataError(f"No SavedModel at {directory}. Write one with: vsemb export RUN savedmodels/NAME") from error
+    except Exception as error:  # Errors of protobuf have no common base class.
         raise DataError(f"{path} cannot be read: {error}.") from error
 
 
 def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Signatures:
-    """Returns signature -> inputs, outputs -> name -> what `describe` makes of the TensorInfo.
+    """Return signature -> inputs, outputs -> name -> `describe(TensorInfo)`.
 
     Raises:
         DataError: if the SavedModel cannot be read.
@@ -63,7 +62,7 @@ def described_signatures(directory: Path, describe: Callable[[Any], Any]) -> Sig
             for side in SIDES
         }
         for name in sorted(definitions)
-        if not name.startswith("__saved_model")  # TensorFlow's own, which initialises the model.
+        if not name.startswith("__saved_model")  # The initializer of the model.
     }
 
 
@@ -73,22 +72,29 @@ def _spec(info: Any) -> dict[str, Any]:
 
 
 def signature_specs(directory: Path) -> Signatures:
-    """Returns signature -> inputs, outputs -> name -> `dtype` and `shape`, None for a size that is open.
+    """Return signature -> inputs, outputs -> name -> `dtype`, `shape` and, for optional inputs, `default`.
+
+    Open sizes are None.
 
     Raises:
         DataError: if the SavedModel cannot be read.
     """
-    return described_signatures(directory, _spec)
+    specs = described_signatures(directory, _spec)
+    definitions = read_saved_model(directory).meta_graphs[0].signature_def
+    for name, sides in specs.items():
+        for key, value in definitions[name].defaults.items():
+            sides["inputs"][key]["default"] = tf.make_ndarray(value).tolist()
+    return specs
 
 
 def signature_table(path: str | os.PathLike[str]) -> dict[str, dict[str, list[list[str]]]]:
-    """Lists the signatures of a SavedModel: signature -> inputs, outputs -> [name, type, shape]s.
+    """List the signatures of a SavedModel: signature -> inputs, outputs -> [name, type, shape]s.
 
     Args:
-        path: the directory of a version.
+        path: directory of a version.
 
     Returns:
-        Shapes are written as `[B, 512]`, see `written_shape`.
+        Shapes are strings such as `[B, 512]`, see `written_shape`.
     """
     return {
         name: {
@@ -100,13 +106,13 @@ def signature_table(path: str | os.PathLike[str]) -> dict[str, dict[str, list[li
 
 
 def check_servable(directory: Path) -> None:
-    """Refuses a SavedModel that some TensorFlow Serving could not load or batch.
+    """Check that every TensorFlow Serving can load and batch a SavedModel.
 
     Args:
-        directory: of the written SavedModel.
+        directory: directory of the SavedModel.
 
     Raises:
-        DataError: naming what is wrong: a type, a shape or an operation.
+        DataError: for an unsupported type, shape or operation.
 
     Example:
 
@@ -121,27 +127,27 @@ def check_servable(directory: Path) -> None:
     for what, dtype, shape in specs:
         if dtype not in DTYPES:
             raise DataError(
-                f"{what} is {dtype}, which clients cannot take; {', '.join(DTYPES)} are allowed. It was not published."
+                f"{what} must be {', '.join(DTYPES[:-1])} or {DTYPES[-1]}; got {dtype}. The model was not published."
             )
         if not shape or shape[0] is not None:
             raise DataError(
-                f"{what} has the shape {shape}, whose 0th dimension is not the batch. It was not published."
+                f"{what} must have the batch as 0th dimension; got shape {shape}. The model was not published."
             )
     if foreign := foreign_operations(directory):
         raise DataError(
-            f"The model holds operations that not every TensorFlow Serving has: {', '.join(foreign)}. Operations must "
-            "be core TensorFlow's and need neither Python nor a GPU. It was not published."
+            f"Operations must be core TensorFlow's and need neither Python nor a GPU; got {', '.join(foreign)}. "
+            "The model was not published."
         )
 
 
 def foreign_operations(directory: Path) -> list[str]:
-    """Returns the operations of other libraries than core TensorFlow, and those that need Python or a GPU.
+    """Return operations outside core TensorFlow, and operations that need Python or a GPU.
 
     Raises:
         DataError: if the SavedModel cannot be read.
     """
     graph = read_saved_model(directory).meta_graphs[0].graph_def
-    # What `tf.data` maps over rows is a function of the same library.
+    # Functions that `tf.data` maps over rows are in the same library.
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     names = {node.op for node in nodes} - {function.signature.name for function in graph.library.function}
     known = known_operations()
@@ -149,17 +155,17 @@ def foreign_operations(directory: Path) -> list[str]:
 
 
 def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, Any]:
-    """Runs a probe and returns what it found.
+    """Run a probe and return its results.
 
     Args:
         script: the probe.
         job: see `vsemb.exporting.probe`.
-        timeout: seconds.
+        timeout: in seconds.
 
     Raises:
-        DataError: if the process ends badly, not at all within `timeout`, or says nothing readable.
+        DataError: if the process fails, exceeds `timeout`, or writes no readable result.
     """
-    # Isolated: neither the directory at hand nor the environment decides what is imported.
+    # Isolated: imports depend neither on the working directory nor on the environment.
     command = [sys.executable, "-I", str(script)]
     given = json.dumps({**job, "path": [entry for entry in sys.path if entry]}).encode()
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -178,7 +184,7 @@ def run_probe(script: Path, job: dict[str, Any], timeout: float) -> dict[str, An
 
 
 def _reason(said: str, status: int) -> str:
-    """Returns the first line of the error that ended a process, without its traceback."""
+    """Return the first line of the error that ended a process, without its traceback."""
     _, found, last = said.rpartition("Traceback (most recent call last):\n")
     lines = [line for line in last.splitlines() if line and not line.startswith(" ")]
     return lines[0][:200] if found and lines else f"exit status {status}"
@@ -186,10 +192,10 @@ def _reason(said: str, status: int) -> str:
 
 @cache
 def known_operations() -> frozenset[str]:
-    """Returns the names of the operations that TensorFlow's C library has when nothing else is loaded.
+    """Return the names of the operations of TensorFlow's C library alone.
 
     Raises:
-        DataError: if there is no C library.
+        DataError: if the C library is missing.
     """
     listed = base64.b64decode(run_probe(Path(probe.__file__), {}, timeout=300)["operations"])
     return frozenset(operation.name for operation in op_def_pb2.OpList.FromString(listed).op)

@@ -1,8 +1,7 @@
-"""What is served and written as a SavedModel: signatures, and a trained model with raw strings and image bytes in.
+"""Signatures of a SavedModel, and a trained model with raw strings and image bytes as inputs.
 
-Serving, search and export share these functions, so that what TensorFlow Serving answers is what was searched and
-measured. A system that serves something else than embeddings either adds a `Signature` to a `ServedModel`, or writes an
-`Exportable` of its own.
+Serving, search and export share these functions, so TensorFlow Serving returns the results that were measured. A system
+with other outputs than embeddings adds a `Signature` to a `ServedModel`, or defines its own `Exportable`.
 """
 
 from __future__ import annotations
@@ -26,22 +25,23 @@ from vsemb.image.backbones import BackboneConfig
 from vsemb.image.decode import MAX_PIXELS, decode_images
 from vsemb.image.views import encode_images
 from vsemb.text.normalize import MAX_BYTES
+from vsemb.text.vocabulary import UNKNOWN_ID
 
 #: Values by the name of an output, each with the batch as 0th dimension.
 Outputs = dict[str, tf.Tensor]
 
-# Largest difference from the Keras model that a reload may show, relative to the largest entry (1 for unit
-# vectors). A graph adds the same numbers in another order and over rows padded to another length: up to
-# 5e-7 in float32 and, since it rounds in other places, 1e-3 in bfloat16 were seen with all recipes. A wrong
-# weight, a lost table or another preprocessing is 1e-2 and more.
+# Maximum difference between the reloaded and the Keras model, relative to the largest entry (1 for unit vectors).
+# Another order of additions and other padding gave up to 5e-7 in float32 and 1e-3 in bfloat16 over all recipes. Wrong
+# weights, a lost table or other preprocessing give 1e-2 and more.
 _TOLERANCES = {"float32": 1e-5, "bfloat16": 5e-3}
-#: Why `tolerance_of` allows as much as it does.
+#: Reason for the values of `tolerance_of`.
 REASON = (
-    "Relative to the largest entry (1 at least). Other batches, processors and libraries add the same "
-    "numbers in another order: up to 5e-7 was seen in float32 and 1e-3 in bfloat16. Other weights, tables or "
-    "preprocessing make 1e-2 and more."
+    "Relative to the largest entry, at least 1. Other batches, processors and libraries add in another order: up to "
+    "5e-7 was measured in float32 and 1e-3 in bfloat16. Other weights, tables or preprocessing give 1e-2 and more."
 )
 _K = tf.TensorSpec([None], tf.int32, name="k")
+#: Results per query where a request names no `k`.
+DEFAULT_K = 10
 _RANKED = {"ids": Tie("ranked", "scores"), "keys": Tie("ranked", "scores")}
 
 
@@ -50,16 +50,17 @@ class Signature:
     """One signature of a SavedModel.
 
     Attributes:
-        name: its name.
-        inputs: its named inputs, each with the batch as 0th dimension.
-        rows: computes the outputs, step by step where it is called outside a graph; takes the inputs by name. One of
-            the outputs is `valid`, bool (batch,).
-        examples: gives golden rows, good and bad, that the signature is tried with before it is published.
-        scale: gives, by output, the least that differences are relative to: 1 where it says nothing.
-        ties: by output, which differences count for nothing, see `vsemb.exporting.reference_outputs.Tie`.
-        instance: one row as TensorFlow Serving's REST API takes it, for a command that people try; `{"b64": FILE}`
-            for the content of a file.
+        name: name of the signature.
+        inputs: named inputs, each with the batch as 0th dimension.
+        rows: computes the outputs from the inputs by name, eagerly if called outside a graph. One output is `valid`,
+            bool (batch,).
+        examples: returns golden rows, valid and invalid, for the checks before publication.
+        scale: returns output -> minimum that differences are relative to; default 1.
+        ties: output -> differences that are allowed, see `vsemb.exporting.reference_outputs.Tie`.
+        instance: example row for a curl command, input name -> value as TensorFlow Serving's REST API takes it;
+            `{"b64": FILE}` for the content of a file.
         limits: sentences for the model card.
+        defaults: input -> value of one row for requests without it. These inputs come last.
     """
 
     name: str
@@ -68,17 +69,18 @@ class Signature:
     examples: Callable[[], Arrays]
     scale: Callable[[], Mapping[str, float]] = dict
     ties: Mapping[str, Tie] = field(default_factory=dict)
-    instance: Any = None
+    instance: Mapping[str, Any] = field(default_factory=dict)
     limits: Sequence[str] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def function(self) -> Any:
         """The compiled function."""
-        return function_of(self.rows, *self.inputs)
+        return function_of(self.rows, *self.inputs, **self.defaults)
 
 
 class Exportable:
-    """Something that `vsemb.exporting.export_savedmodel` can write, try out and publish.
+    """Base of the models that `vsemb.exporting.export_savedmodel` writes, checks and publishes.
 
     Attributes:
         offered: the signatures; the first is also `serving_default`.
@@ -88,7 +90,7 @@ class Exportable:
 
     @property
     def default(self) -> Signature:
-        """The signature that is also `serving_default`."""
+        """The signature also named `serving_default`."""
         return self.offered[0]
 
     @property
@@ -104,27 +106,27 @@ class Exportable:
 
     @property
     def tables(self) -> list[Any]:
-        """Lookup tables that the functions read."""
+        """Lookup tables of the functions."""
         return []
 
     @property
     def tolerance(self) -> float:
-        """The largest relative difference that two computations of one row may show."""
+        """Maximum relative difference between two computations of one row."""
         return tolerance_of(["float32"])
 
     @property
     def promises(self) -> dict[str, Any]:
-        """The fields of the contract that only this kind of model knows."""
+        """Fields of the contract that are specific to this kind of model."""
         return {}
 
     @property
     def about(self) -> About:
-        """The model in sentences, for the model card."""
+        """Sentences for the model card."""
         raise NotImplementedError
 
 
 def tolerance_of(dtypes: Iterable[str]) -> float:
-    """Returns the largest relative difference between two computations in these types.
+    """Return the maximum relative difference between two computations in these types.
 
     Example:
 
@@ -135,55 +137,68 @@ def tolerance_of(dtypes: Iterable[str]) -> float:
 
 
 def tables_of(holder: object) -> list[Any]:
-    """Returns the lookup tables among an object's attributes."""
+    """Return the lookup tables among an object's attributes."""
     kinds = tf.lookup.StaticHashTable | tf.lookup.StaticVocabularyTable
     return [value for value in vars(holder).values() if isinstance(value, kinds)]
 
 
 def tensors(inputs: Arrays) -> dict[str, tf.Tensor]:
-    """Returns arrays as TensorFlow's tensors."""
+    """Convert arrays to tensors."""
     return {key: tf.constant(values, tf.string if values.dtype == object else None) for key, values in inputs.items()}
 
 
-def function_of(rows: Callable[..., Outputs], *inputs: tf.TensorSpec) -> Any:
-    """Returns a compiled function, traced once, whose inputs are named as the specs are."""
+def function_of(rows: Callable[..., Outputs], *inputs: tf.TensorSpec, **defaults: Any) -> Any:
+    """Compile a function, traced once, with the names of the specs as input names.
+
+    Args:
+        rows: computes the outputs from the inputs by name.
+        *inputs: specs of the inputs.
+        **defaults: default values of the last inputs.
+    """
     names = [spec.name for spec in inputs]
 
     def compiled(*tensors: tf.Tensor) -> Outputs:
         return rows(**dict(zip(names, tensors, strict=True)))
 
-    # TensorFlow reads names from here; inputs that `rows` may do without are none of these.
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    # TensorFlow reads names and defaults of the inputs from here.
+    parameters = [
+        inspect.Parameter(
+            spec.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=tf.constant(defaults[spec.name], spec.dtype) if spec.name in defaults else inspect.Parameter.empty,
+        )
+        for spec in inputs
+    ]
     compiled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return tf.function(compiled, input_signature=inputs, autograph=False)
 
 
 def embedding_rows(embedding: tf.Tensor, valid: tf.Tensor) -> Outputs:
-    """Returns embeddings as they are served: zeros where a row is not valid."""
+    """Return the outputs `embedding`, with zeros in invalid rows, and `valid`."""
     here = tf.reshape(valid, [-1] + [1] * (embedding.shape.rank - 1))
     return {"embedding": tf.where(here, embedding, 0.0), "valid": valid}
 
 
 def one_row_at_least(rows: tf.Tensor) -> tf.Tensor:
-    """Adds a row of zeros or "" to a batch of none.
+    """Add a row of zeros or "" to an empty batch.
 
-    TensorFlow 2.20's optimised convolutions fail on an empty batch in a graph.
+    Optimised convolutions of TensorFlow 2.20 fail on empty batches in a graph.
     """
     none = tf.cast(tf.equal(tf.shape(rows)[0], 0), tf.int32)
     return tf.pad(rows, [[0, none], *[[0, 0]] * (rows.shape.rank - 1)])
 
 
 def first_rows(outputs: Outputs, rows: tf.Tensor) -> Outputs:
-    """Returns so many rows of each output."""
+    """Return the first `rows` rows of each output."""
     return {name: values[:rows] for name, values in outputs.items()}
 
 
 def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
-    """Fills rows up with zeros or "" to a fixed number of steps, and cuts longer ones.
+    """Pad rows with zeros or "" to a fixed number of steps, and truncate longer ones.
 
     Args:
         values: (batch, any number, ...).
-        steps: of the result.
+        steps: number of steps of the result.
 
     Returns:
         (batch, steps, ...), the same type.
@@ -200,10 +215,9 @@ def filled_up(values: tf.Tensor, steps: int) -> tf.Tensor:
 
 @contextlib.contextmanager
 def kernels_for_any_device(*models: keras.layers.Layer) -> Iterator[None]:
-    """Keeps cuDNN out of what is traced inside.
+    """Disable cuDNN kernels in functions traced inside this context.
 
-    On a machine with a GPU, Keras puts cuDNN's recurrent kernels into the graph, and a SavedModel
-    with them cannot be served without a GPU.
+    With a GPU, Keras would put cuDNN's recurrent kernels into the graph, which cannot be served without a GPU.
     """
     found = {id(layer): layer for model in models for layer in model._flatten_layers()}
     layers = [layer for layer in found.values() if hasattr(layer, "use_cudnn")]
@@ -218,48 +232,71 @@ def kernels_for_any_device(*models: keras.layers.Layer) -> Iterator[None]:
 
 
 class TextInput:
-    """Raw strings, tokenized in graph. Systems whose models take something else bring a subclass.
+    """Text input of a served model: raw strings, tokenized in graph. Systems subclass it for other inputs.
 
     Args:
-        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no token; its lookup tables go into
-            the SavedModel.
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 for padding; its lookup tables become part of the
+            SavedModel.
 
     Class attributes:
-        name: what the signatures are called by: `encode_NAME` and `search_NAME`.
-        specs: the inputs of `encode_NAME`.
-        max_bytes: what is behind them is not read; None for no limit.
-        instance: one row as the REST API takes it.
+        name: suffix of the signatures `encode_NAME` and `search_NAME`.
+        specs: inputs of `encode_NAME`.
+        max_bytes: bytes read of a text; None for no limit.
     """
 
     name: ClassVar[str] = "text"
     specs: ClassVar[tuple[tf.TensorSpec, ...]] = (tf.TensorSpec([None], tf.string, name="text"),)
     max_bytes: ClassVar[int | None] = MAX_BYTES
-    instance: ClassVar[Any] = "a dog running on a beach"
 
     def __init__(self, tokenizer: Callable[[tf.Tensor], tf.Tensor]) -> None:
         self.tokenizer: Any = tokenizer
 
     @property
     def takes(self) -> str:
-        """What texts are, in the plural, for the model card."""
+        """Plural noun for the texts, for the model card."""
         return "sentences"
 
     @property
+    def instance(self) -> Mapping[str, Any]:
+        """Example row as the REST API takes it, with a word that the tokenizer knows."""
+        sentence = "a dog running on a beach"
+        words = getattr(getattr(self.tokenizer, "vocabulary", None), "words", ())
+        known = self.known_share(self.tokenizer(tf.constant([sentence]))).numpy().any()
+        return {"text": sentence if known or not words else words[0]}
+
+    @property
     def max_tokens(self) -> int | None:
-        """The most tokens of a text that are read; None for no limit, or where the tokenizer does not say."""
+        """Maximum number of tokens read of a text; None for no limit or an unknown one."""
         return getattr(self.tokenizer, "max_length", None)
 
     @property
     def tables(self) -> list[Any]:
-        """Lookup tables that tokenizing reads."""
+        """Lookup tables of the tokenizer."""
         return tables_of(self.tokenizer)
 
     def ids(self, text: tf.Tensor) -> tf.Tensor:
-        """Returns the ids of a batch, of one row at least: the inputs are those of `specs`, by name."""
+        """Tokenize a batch, of one row at least; takes the inputs of `specs` by name."""
         return self.tokenizer(one_row_at_least(text))
 
+    def known_share(self, ids: tf.Tensor) -> tf.Tensor:
+        """Compute the share of known tokens of each text.
+
+        A text is valid if the share is above 0. A layer in place of a tokenizer, such as Keras' `TextVectorization`,
+        uses id 1 for unknown words.
+
+        Args:
+            ids: the result of `ids`.
+
+        Returns:
+            (batch,) float32 from 0 to 1; 0 for a text without tokens.
+        """
+        known = getattr(self.tokenizer, "is_known", lambda ids: ids > UNKNOWN_ID)(ids)
+        tokens = tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(2, ids.shape.rank)))
+        count = tf.reduce_sum(tf.cast(tokens, tf.float32), axis=1)
+        return tf.math.divide_no_nan(tf.reduce_sum(tf.cast(known, tf.float32), axis=1), count)
+
     def from_strings(self, served: Any) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-        """Returns the function from raw strings to embeddings, for callers in Python.
+        """Return the function from raw strings to embeddings, for callers in Python.
 
         Args:
             served: the `vsemb.exporting.ServedModel`.
@@ -267,38 +304,36 @@ class TextInput:
         return served.default.function
 
     def examples(self, short: bool = False) -> Arrays:
-        """Returns golden rows of `specs`.
+        """Return golden rows of `specs`.
 
         Args:
-            short: whether long texts are left out.
+            short: whether to leave out long texts.
         """
         return {"text": np.array(golden_texts(self.tokenizer, short), object)}
 
     def limits(self) -> list[str]:
-        """Returns sentences for the model card."""
-        found = [f"Of a text, what is behind {self.max_bytes:,} bytes is not read."]
+        """Return sentences about limits, for the model card."""
+        found = [f"The first {self.max_bytes:,} bytes of a text are read."]
         if self.max_tokens is not None:
-            found.append(f"A text is read up to {self.max_tokens} tokens.")
-        return found
+            found.append(f"The first {self.max_tokens} tokens of a text are read.")
+        return [*found, "A text without a known word is invalid; `known` is the share of known words."]
 
     def cannot(self) -> list[str]:
-        """Returns what the model cannot do with texts, for the model card."""
+        """Return sentences about unsupported tasks, for the model card."""
         return []
 
 
 @dataclass(frozen=True, eq=False)
 class ImageInput:
-    """How image bytes become what a model's image encoder takes.
-
-    Systems whose models take something else of an image than one row bring a subclass.
+    """Image input of a served model: bytes, decoded in graph. Systems subclass it for other inputs.
 
     Attributes:
-        config: the backbone: its `size` and `crops` say what the bytes are decoded to.
-        backbone: the network behind the features that the model was trained on; None where the
-            model was trained from pixels and holds its backbone itself.
+        config: configuration of the backbone; its `size` and `crops` set the decoded size.
+        backbone: network that computes the features of the training; None for a model trained from pixels, which
+            holds its backbone.
 
     Class attributes:
-        multi_vector: whether an image becomes a set of vectors.
+        multi_vector: whether an image gives a set of vectors.
 
     Example:
 
@@ -317,26 +352,31 @@ class ImageInput:
             raise invalid_argument("crops", self.config.crops, "1 for a model from pixels")
 
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Decodes: string (batch,) to ((batch, ...) float32, valid (batch,) bool)."""
+        """Decode images: string (batch,) -> ((batch, ...) float32, valid (batch,) bool)."""
         if self.backbone is None:
             return decode_images(encoded, self.config.size)
         return encode_images(self.backbone, self.config, encoded)
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:
-        """The inputs of `encode_image`, the bytes first."""
+        """Inputs of `encode_image`, the bytes first."""
         return (tf.TensorSpec([None], tf.string, name="image_bytes"),)
 
+    @property
+    def instance(self) -> Mapping[str, Any]:
+        """Example row of `encode_image`, as `Signature.instance`."""
+        return {"image_bytes": {"b64": "photo.jpg"}}
+
     def rows(self, model: Any, image_bytes: tf.Tensor, **more: tf.Tensor) -> Outputs:
-        """Embeds images: what `encode_image` computes.
+        """Compute `encode_image`.
 
         Args:
             model: the trained model.
             image_bytes: (batch,) string.
-            **more: the other inputs, see `specs`.
+            **more: the other inputs of `specs`.
 
         Returns:
-            `embedding`, `valid`, and what else a subclass gives.
+            `embedding`, `valid`, and further outputs of a subclass.
         """
         assert not more
         rows = tf.shape(image_bytes)[0]
@@ -344,11 +384,11 @@ class ImageInput:
         return first_rows(embedding_rows(model.encode_images(images), valid), rows)
 
     def examples(self) -> Arrays:
-        """Returns golden rows of `specs`."""
+        """Return golden rows of `specs`."""
         return {"image_bytes": np.array(golden_images(), object)}
 
     def signatures(self, served: Any) -> Sequence[Signature]:
-        """Returns signatures that only models with these images have.
+        """Return additional signatures of models with these images.
 
         Args:
             served: the `vsemb.exporting.ServedModel`.
@@ -356,44 +396,45 @@ class ImageInput:
         return ()
 
     def limits(self) -> list[str]:
-        """Returns sentences for the model card."""
-        return [f"Images are JPEG or PNG, of {MAX_PIXELS:,} pixels at most."]
+        """Return sentences about limits, for the model card."""
+        return [f"Images are JPEG or PNG of at most {MAX_PIXELS:,} pixels."]
 
 
 class ServedModel(Exportable):
-    """A trained model as it is served.
+    """A trained model with raw strings and image bytes as inputs.
 
-    All functions take a batch of any size, zero included, and return `embedding`, float32 (batch, dim) in the
-    geometry of the model's similarity, and `valid`, bool (batch,). A text without a word, or bytes that are no image,
-    give `valid` false and a zero row, and leave the other rows as they are. They can be called from Python, and are
-    what a SavedModel's signatures hold: `encode_text`, `encode_image`, with a corpus `search_text` and `search_image`,
-    and those that systems add.
+    The functions take a batch of any size, including zero. They return `embedding`, float32 (batch, dim) in the
+    geometry of the model's similarity, and `valid`, bool (batch,); for texts also `known`, float32 (batch,), the share
+    of known words. A text without a known word and bytes that do not decode give `valid` false and a zero row; other
+    rows are unaffected. The functions can be called from Python and become the signatures of a SavedModel:
+    `encode_text`, `encode_image`, with a corpus `search_text` and `search_image`, and signatures of systems.
 
-    A model whose similarity compares sets gives `embedding` (batch, items, dim), of texts as many items as the
-    tokenizer reads at most, and a row of zeros is none; it has no corpus.
+    A multi-vector model returns `embedding` (batch, items, dim), padded with zeros; texts have as many items as the
+    tokenizer's maximum length. It has no corpus.
 
     Args:
         model: the trained model, with `encode_texts` and a `similarity`.
-        tokenizer: string (batch,) -> int ids (batch, steps), 0 where there is no token; or a `TextInput` where texts
-            are something else than strings.
-        image_input: from bytes to the model's image input; None where images cannot be embedded.
-        corpus: what is searched, if anything.
-        extras: functions of this object that make further signatures, such as
+        tokenizer: string (batch,) -> int ids (batch, steps), 0 for padding; or a `TextInput` for other inputs than
+            strings.
+        image_input: converts bytes to the model's image input; None for models without images.
+        corpus: the searchable items; None for no search.
+        extras: functions from this object to further signatures, such as
             `vsemb.systems.zero_shot.classify.ClassPrompts.signature`.
 
     Raises:
-        InvalidArgumentError: for a corpus of another size of embedding than the model's, and for a model of sets with
-            a corpus, images that are none, or a tokenizer that does not say how long texts may be.
+        InvalidArgumentError: for a corpus with another embedding size than the model's; for a multi-vector model with
+            a corpus, single-vector images, or a tokenizer without a maximum length.
 
     Attributes:
         text: the signature that embeds texts.
-        image: the signature that embeds images; None where none can be embedded.
-        encode_text: strings (batch,) -> {"embedding", "valid"}. Where strings cannot be read in a graph, this
-            function works in Python alone.
-        encode_image: `image_bytes` string (batch,), and what else the image input takes -> {"embedding", "valid"},
-            and what else it gives; or None.
-        functions: all signatures by name: also `search_text` (`text`, `k` int32 (batch,)) and `search_image`
-            (`image_bytes`, `k`) -> {"ids", "scores", "keys", "valid"}, see `Corpus.search`.
+        image: the signature that embeds images; None without an image input.
+        encode_text: strings (batch,) -> {"embedding", "known", "valid"}. Works in Python only if strings cannot be
+            read in a graph.
+        encode_image: `image_bytes` string (batch,) and further inputs of the image input -> {"embedding", "valid"}
+            and its further outputs; None without an image input.
+        functions: all signatures by name, including `search_text` (`text`, `k` int32 (batch,)) and `search_image`
+            (`image_bytes`, `k`) -> {"ids", "scores", "keys", "valid"}, see `Corpus.search`; `search_text` also returns
+            `known`.
 
     Example:
 
@@ -425,7 +466,13 @@ class ServedModel(Exportable):
         self.image: Signature | None = None
         self.encode_image: Any = None
         if image_input is not None:
-            self.image = Signature("encode_image", image_input.specs, self.image_rows, image_input.examples)
+            self.image = Signature(
+                "encode_image",
+                image_input.specs,
+                self.image_rows,
+                image_input.examples,
+                instance=image_input.instance,
+            )
             self.encode_image = self.image.function
             self.offered += [self.image, *image_input.signatures(self)]
         self.encode_text: Any = texts.from_strings(self)
@@ -438,35 +485,38 @@ class ServedModel(Exportable):
 
     def _check(self) -> None:
         if self.image_input is not None and self.image_input.multi_vector != self.multi_vector:
-            allowed = "one that gives a set of vectors" if self.multi_vector else "one that gives one vector"
-            fix = f"The model compares those ({type(self.model.similarity).__name__})."
-            raise invalid_argument("image_input", type(self.image_input).__name__, f"{allowed} an image", fix)
+            allowed = "a set of vectors" if self.multi_vector else "one vector"
+            fix = f"The model's similarity is {type(self.model.similarity).__name__}."
+            raise invalid_argument(
+                "image_input", type(self.image_input).__name__, f"an input with {allowed} per image", fix
+            )
         if not self.multi_vector:
             return
         if self.text_input.max_tokens is None or getattr(self.tokenizer, "token_shape", None):
-            allowed = "a tokenizer of words where texts are sets of their words' vectors"
+            allowed = "a word tokenizer for a multi-vector model"
             raise invalid_argument("tokenizer", type(self.tokenizer).__name__, allowed)
         if self.corpus is not None:
-            allowed = "no index, since a corpus holds one vector an item, and the model embeds each as a set of vectors"
+            allowed = "no index for a multi-vector model, since a corpus holds one vector per item"
             fix = "Search with the run: vsemb search RUN"
             raise invalid_argument("index", f"{len(self.corpus)} items", allowed, fix)
 
     def text_rows(self, **inputs: tf.Tensor) -> Outputs:
-        """What `encode_text` computes, step by step where it is called outside a graph."""
+        """Compute `encode_text`, eagerly if called outside a graph."""
         rows = tf.shape(next(iter(inputs.values())))[0]
         return first_rows(self.id_rows(self.text_input.ids(**inputs)), rows)
 
     def id_rows(self, ids: tf.Tensor) -> Outputs:
-        """Embeds texts by their token ids, (batch, steps) or whatever the tokenizer gives."""
+        """Embed texts by their token ids, (batch, steps) + the tokenizer's `token_shape`."""
         with kernels_for_any_device(self.model):
             embedding = self.model.encode_texts(ids)
         if self.multi_vector:
             assert self.text_input.max_tokens is not None
             embedding = filled_up(embedding, self.text_input.max_tokens)
-        return embedding_rows(embedding, tf.reduce_any(tf.not_equal(ids, 0), axis=list(range(1, ids.shape.rank))))
+        known = self.text_input.known_share(ids)
+        return {**embedding_rows(embedding, known > 0), "known": known}
 
     def image_rows(self, **inputs: tf.Tensor) -> Outputs:
-        """What `encode_image` computes, step by step where it is called outside a graph."""
+        """Compute `encode_image`, eagerly if called outside a graph."""
         assert self.image_input is not None
         return self.image_input.rows(self.model, **inputs)
 
@@ -475,14 +525,16 @@ class ServedModel(Exportable):
 
         def rows(k: tf.Tensor, **inputs: tf.Tensor) -> Outputs:
             queries = query.rows(**inputs)
-            return corpus.search(queries["embedding"], queries["valid"], k, similarity, kind)
+            found = corpus.search(queries["embedding"], queries["valid"], k, similarity, kind)
+            return {**found, "known": queries["known"]} if query is self.text else found
 
         def examples() -> Arrays:
             inputs = query.examples()
             return {**inputs, "k": golden_k(len(next(iter(inputs.values()))))}
 
         name, scale = query.name.replace("encode_", "search_", 1), partial(score_scale, query, corpus.embeddings)
-        return Signature(name, (*query.inputs, _K), rows, examples, scale, _RANKED)
+        inputs, instance, defaults = (*query.inputs, _K), {**query.instance, "k": 3}, {"k": [DEFAULT_K]}
+        return Signature(name, inputs, rows, examples, scale, _RANKED, instance, defaults=defaults)
 
     @property
     def dim(self) -> int:
@@ -491,18 +543,18 @@ class ServedModel(Exportable):
 
     @property
     def tables(self) -> list[Any]:
-        """The tokenizer's lookup tables."""
+        """Lookup tables of the tokenizer."""
         return self.text_input.tables
 
     @property
     def tolerance(self) -> float:
-        """The largest relative difference that two computations of one row may show."""
+        """Maximum relative difference between two computations of one row."""
         encoders = [self.model.text_encoder] + ([self.model.image_encoder] if self.image_input else [])
         return tolerance_of(encoder.compute_dtype for encoder in encoders)
 
     @property
     def promises(self) -> dict[str, Any]:
-        """The fields of the contract about the embeddings."""
+        """Fields of the contract about the embeddings."""
         similarity = self.model.similarity
         return {
             "dim": self.dim,
@@ -515,26 +567,26 @@ class ServedModel(Exportable):
 
     @property
     def about(self) -> About:
-        """The model in sentences, for the model card."""
+        """Sentences for the model card."""
         similarity, each = self.model.similarity, f"{self.dim} numbers each"
         images = " and images" if self.image_input else ""
         if self.multi_vector:
-            each = f"sets of vectors of {each}, one a word{' or region' if images else ''}"
+            each = f"sets of vectors of {each}, one per word{' or region' if images else ''}"
         config = ", ".join(f"{name}={value}" for name, value in similarity.get_config().items())
         compared = f"`{type(similarity).__name__}`{f' ({config})' if config else ''}"
         limits = [*self.text_input.limits(), *(self.image_input.limits() if self.image_input else ())]
         limits += [limit for signature in self.offered for limit in signature.limits]
         cannot = list(self.text_input.cannot())
         if not images:
-            cannot.append("It embeds no images: it holds no image network.")
+            cannot.append("Embedding images: the model holds no image network.")
         if self.multi_vector:
-            cannot.append("It searches nothing, since a corpus holds one vector an item: `vsemb search RUN` does.")
+            cannot.append("Search: a corpus holds one vector per item. Use `vsemb search RUN`.")
         elif self.corpus is None:
-            cannot.append("It searches nothing: it was exported without a corpus.")
-        cannot.append("It makes no captions: it compares what it is given, by no more than the signatures above.")
+            cannot.append("Search: the model was exported without a corpus.")
+        cannot.append("Writing captions: the model compares texts and images.")
         return About(
             what=f"Embeds {self.text_input.takes}{images} as {each}, which can be compared.",
-            reading=f"Two embeddings are compared by {compared}; their geometry is: {similarity.geometry}.",
+            reading=f"Embeddings are compared by {compared}. Their geometry: {similarity.geometry}.",
             made="embeddings",
             limits=[*limits, "Embeddings of two versions are not comparable."],
             cannot=cannot,
@@ -542,16 +594,16 @@ class ServedModel(Exportable):
 
 
 def score_scale(query: Signature, others: np.ndarray) -> dict[str, float]:
-    """Returns how large scores may be: rounding grows with the embeddings, even where scores are near 0.
+    """Return the scale of rounding errors of scores, which grows with the length of the embeddings.
 
     Args:
         query: a signature that embeds.
-        others: embeddings that its examples are compared with.
+        others: embeddings that are compared with its examples.
 
     Returns:
         `{"scores": scale}`, as `Signature.scale` gives it.
     """
     embedded = query.function(**tensors(query.examples()))["embedding"].numpy()
     scale = float(np.prod([np.linalg.norm(side, axis=-1).max() for side in (embedded, others)]))
-    # What is not finite is reported where it is found.
+    # Infinite embeddings are reported by the comparison.
     return {"scores": max(1.0, scale) if np.isfinite(scale) else 1.0}

@@ -1,7 +1,4 @@
-"""Holding an exported model to its contract, as strangers run it.
-
-That is without Keras, and without Python's TensorFlow.
-"""
+"""Verification of an exported model against its contract, without Keras and without Python's TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from vsemb.exporting.reference_outputs import Arrays, compare
 from vsemb.exporting.servable import PROBES, described_signatures, run_probe, signature_specs
 from vsemb.exporting.versions import existing_versions
 
-# Packages that must not be imported in a probe, see its name.
+# Packages that a probe must not import.
 _ABSENT = {
     "TensorFlow without Keras": {"keras", "tf_keras", "vsemb"},
     "TensorFlow's C library": {"tensorflow", "keras", "tf_keras", "vsemb"},
@@ -30,14 +27,14 @@ _ABSENT = {
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked.
+    """Result of one check.
 
     Attributes:
-        check: what did it: a probe's name, or `files`, `contract`.
-        signature: what was checked, "" where it is no signature.
-        rows: golden rows that were compared.
-        difference: the largest from a golden output, relative; None where none was found out.
-        problem: what is wrong, None if nothing is.
+        check: name of the probe, or `files`, `contract`.
+        signature: the checked signature; "" for other checks.
+        rows: number of compared golden rows.
+        difference: largest relative difference from a golden output; None if nothing was compared.
+        problem: description of the failure; None if the check passed.
     """
 
     check: str
@@ -48,22 +45,22 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the check passed."""
         return self.problem is None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields and `ok`."""
+        """Return the fields and `ok`."""
         return {**asdict(self), "ok": self.ok}
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify_model` found.
+    """Results of `verify_model`.
 
     Attributes:
-        path: the version's directory.
-        contract: the contract's file.
-        checks: in the order in which they were made.
+        path: directory of the version.
+        contract: file of the contract.
+        checks: results, in order.
     """
 
     path: Path
@@ -72,11 +69,11 @@ class Verification:
 
     @property
     def failed(self) -> list[Check]:
-        """The checks that found something wrong."""
+        """The failed checks."""
         return [check for check in self.checks if not check.ok]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns all of it."""
+        """Return JSON values."""
         checks = [check.to_json() for check in self.checks]
         return {
             "path": str(self.path),
@@ -94,21 +91,21 @@ def verify_model(
     timeout: float = 600,
     probes: Mapping[str, Path] = PROBES,
 ) -> Verification:
-    """Runs a version's golden inputs in other processes and compares what they give with its contract.
+    """Run a version's golden inputs in other processes and compare the outputs with its contract.
 
     Each signature gets all golden rows at once, each row alone, and an empty batch.
 
     Args:
         base: the model's directory, e.g. `savedmodels/flickr8k`.
-        version: its number; None for the newest.
-        contract: its file; None for `contracts/NAME.json` where that is the version's, otherwise the copy
-            inside the version.
-        timeout: seconds that a probe may take.
+        version: version number; None for the newest.
+        contract: file of the contract; None for `contracts/NAME.json` if it is this version's, else the copy inside
+            the version.
+        timeout: maximum seconds per probe.
         probes: name -> script.
 
     Raises:
-        DataError: if there is no such version, or no readable contract. What the checks find is not raised.
-        InvalidArgumentError: for a timeout that is not positive.
+        DataError: if the version or a readable contract is missing. Failed checks are returned.
+        InvalidArgumentError: for a timeout <= 0.
 
     Example:
 
@@ -127,17 +124,17 @@ def verify_model(
 def _version(base: Path, version: int | None) -> Path:
     numbers = existing_versions(base)
     if not numbers:
-        raise DataError(f"No versions of a model at {base}; name the directory that holds them, NAME of NAME/1.")
+        raise DataError(f"No versions of a model at {base}. Pass the model's directory, NAME of NAME/1.")
     if version is None:
         version = numbers[-1]
     if version not in numbers:
         raise invalid_argument("version", version, f"one of {', '.join(map(str, numbers))}")
-    # A leading zero is a directory of its own.
+    # The name may have a leading zero.
     return next(path for path in base.iterdir() if path.name.isdigit() and int(path.name) == version)
 
 
 def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None) -> tuple[Path, Contract, list[Check]]:
-    """Returns the contract to hold the version to, and a check that its copies are equal."""
+    """Return the contract of a version, and a check that its copies are equal."""
     if given is not None:
         return Path(given), Contract.read(given), []
     outer, inner = contract_path(base), version_contract_path(directory)
@@ -145,7 +142,7 @@ def _contract(base: Path, directory: Path, given: str | os.PathLike[str] | None)
     if not outer.is_file() or agreed.model_version != int(directory.name):
         return inner, Contract.read(inner), []
     same = inner.is_file() and inner.read_bytes() == outer.read_bytes()
-    problem = None if same else f"{outer} is not the copy inside the version, {inner}"
+    problem = None if same else f"{outer} differs from the copy inside the version, {inner}"
     return outer, agreed, [Check("contract", problem=problem)]
 
 
@@ -179,7 +176,7 @@ def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout
         if signature not in offered:
             checks.append(Check(name, signature, problem="is missing"))
         elif other := next(differences(sides, offered[signature]), None):
-            checks.append(Check(name, signature, problem=f"{other[0]} is {other[2]}, not {other[1]}"))
+            checks.append(Check(name, signature, problem=f"{other[0]} is {other[2]} instead of {other[1]}"))
         elif signature not in contract.golden:
             checks.append(Check(name, signature, problem="has no golden rows in the contract"))
         else:
@@ -191,7 +188,7 @@ def _probe(name: str, script: Path, contract: Contract, directory: Path, timeout
 
 
 def _tries(golden: Golden) -> list[tuple[str, Arrays, Arrays]]:
-    """Returns (name, inputs, outputs): of all rows, of each row alone, of none."""
+    """Return (name, inputs, outputs) of all rows, of each row alone, and of an empty batch."""
     count = len(next(iter(golden.inputs.values())))
     alone = {f"row {row} alone": slice(row, row + 1) for row in range(count)}
     rows = {"all rows": slice(None), **alone, "an empty batch": slice(0)}
@@ -205,7 +202,7 @@ def _tries(golden: Golden) -> list[tuple[str, Arrays, Arrays]]:
 def _compared(
     name: str, signature: str, contract: Contract, answers: list[tuple[str, Arrays, dict[str, Any]]]
 ) -> Check:
-    """Compares (what was asked, the outputs wanted, what the probe found)."""
+    """Compare a probe's answers, (name, expected outputs, answer) each, with the contract."""
     golden, largest = contract.golden[signature], 0.0
     rows = len(answers) - 2
     for what, wanted, answer in answers:

@@ -1,7 +1,7 @@
-"""Numbered versions of a model, as TensorFlow Serving reads them: `NAME/1`, `NAME/2`, …
+"""Numbered versions of a model for TensorFlow Serving: `NAME/1`, `NAME/2`, …
 
-TensorFlow Serving loads every directory with an integer name as soon as it sees it, so a version is
-written beside NAME under a name that is no number, and moved into NAME whole.
+TensorFlow Serving loads a directory with an integer name as soon as it appears. A version is therefore written to a
+temporary directory beside NAME and then moved into NAME.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import sync_tree
 
-#: The directory beside the models in which the contracts of their newest exports lie.
+#: Directory beside the models with the contracts of their newest exports.
 CONTRACTS = "contracts"
 
 
 def existing_versions(base: Path) -> list[int]:
-    """Returns the version numbers in a model's directory, ascending; none where it does not exist."""
+    """Return the version numbers in a model's directory, ascending; an empty list if it does not exist."""
     if not base.is_dir():
         return []
     return sorted(int(path.name) for path in base.iterdir() if path.name.isascii() and path.name.isdigit())
@@ -29,13 +29,13 @@ def existing_versions(base: Path) -> list[int]:
 
 @dataclass
 class Publication:
-    """A version in the making.
+    """A version that is being written.
 
     Attributes:
         temporary: the empty directory to fill.
-        path: where it was published; None before.
-        numbered: called with the version's number before it is published, to write what names it; again with
-            the next where another export took the number meanwhile.
+        path: published directory; None before.
+        numbered: called with the version number before publication, to write files that contain it; called again with
+            the next number if another export took it.
     """
 
     temporary: Path
@@ -45,14 +45,14 @@ class Publication:
 
 @contextlib.contextmanager
 def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iterator[Publication]:
-    """Yields a temporary directory that becomes a version of `base` on a clean exit.
+    """Yield a temporary directory that becomes a version of `base` on a clean exit.
 
     Args:
         base: the model's directory, e.g. `savedmodels/flickr8k`.
-        version: its number; None for the next one.
+        version: version number; None for the next.
 
     Raises:
-        DataError: if the version exists, `base` cannot hold versions, or the file system refuses.
+        DataError: if the version exists, `base` cannot hold versions, or writing fails.
         InvalidArgumentError: for a version below 1.
 
     Example:
@@ -61,7 +61,7 @@ def publishing(base: str | os.PathLike[str], version: int | None = None) -> Iter
             tf.saved_model.save(module, str(publication.temporary))
         print(publication.path)
     """
-    # The temporary directory must lie on the file system of the real one, whatever links lead there.
+    # The temporary directory must be on the same file system, so links are resolved.
     base = Path(os.path.realpath(base))
     _check(base, version)
     prefix = f".{base.name}."
@@ -83,17 +83,17 @@ def _check(base: Path, version: int | None) -> None:
     if version is not None and (isinstance(version, bool) or version < 1):
         raise invalid_argument("version", version, "an integer >= 1")
     if base.name.isdigit():
-        allowed, fix = "the model's directory, without a version", "Give the version by --version."
+        allowed, fix = "the model's directory, without a version", "Pass the version as --version."
         raise invalid_argument("out", str(base), allowed, fix)
     if base.name == CONTRACTS:
-        fix = f"Beside the models, {CONTRACTS} holds their contracts."
+        fix = f"The directory {CONTRACTS} beside the models holds their contracts."
         raise invalid_argument("out", str(base), "another name", fix)
     if base.exists() and not base.is_dir():
-        raise DataError(f"{base} is a file; name a directory for the model's versions.")
+        raise DataError(f"{base} must be a directory for the model's versions; got a file.")
     if version is not None and version in existing_versions(base):
         raise DataError(
-            f"{base / str(version)} already exists, and a published version is never changed. "
-            "Choose another --version, or none for the next."
+            f"{base / str(version)} already exists, and published versions are immutable. "
+            "Choose another --version, or omit it for the next."
         )
 
 
@@ -104,7 +104,7 @@ def _move(publication: Publication, base: Path, version: int | None) -> Path:
         if publication.numbered is not None:
             publication.numbered(number)
         try:
-            # Fails where another export took the number meanwhile: a full directory is never replaced.
+            # Fails if another export took the number: a non-empty directory is never replaced.
             os.rename(publication.temporary, target)
             return target
         except OSError:

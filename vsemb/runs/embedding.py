@@ -25,7 +25,6 @@ from vsemb.runs.run import Run
 from vsemb.runs.serve import run_encoders
 
 _IMAGES, _TEXTS = 64, 4096
-_UNKNOWN = 1
 #: Embeddings (rows, dim) of rows from a start on, and which of them are valid.
 Block = tuple[np.ndarray, np.ndarray]
 
@@ -118,7 +117,7 @@ def embed_lines(run: Run, texts: Sequence[str], out: str | os.PathLike[str]) -> 
     def blocks(start: int) -> Iterator[Block]:
         for first in range(start, len(texts), _TEXTS):
             ids, offsets = run.encode(list(texts[first : first + _TEXTS]))
-            known = np.append(0, np.cumsum(tokenizer.word_ids(ids) > _UNKNOWN))[offsets]
+            known = np.append(0, np.cumsum(tokenizer.is_known(ids)))[offsets]
             yield embedder.texts(ids, offsets), np.diff(known) > 0
 
     unit, _ = tokenizer.unit

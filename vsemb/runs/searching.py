@@ -25,7 +25,6 @@ from vsemb.runs.run import Run
 from vsemb.runs.serve import check_run, run_encoders
 from vsemb.searching import IndexSource, Item, SearchIndex, abstract, check_candidates, combine, compose
 
-_UNKNOWN = 1
 # Of a picture of a contact sheet, in pixels.
 _SIDE = 200
 _OPERATIONS = {"compose": compose, "abstract": abstract}
@@ -160,8 +159,8 @@ def read_text(run: Run, text: str, name: str, report: Callable[[str], None]) -> 
     tokenizer = run.tokenizer
     read = tf.constant(run.reader([text]))
     words = [piece.decode() for piece in tokenizer.pieces(read).flat_values.numpy()]
-    ids = tokenizer.word_ids(tokenizer.ragged(read).flat_values.numpy())
-    unknown = [word for word, number in zip(words, ids, strict=True) if number == _UNKNOWN]
+    known = tokenizer.is_known(tokenizer.ragged(read).flat_values).numpy()
+    unknown = [word for word, each in zip(words, known, strict=True) if not each]
     unit, units = tokenizer.unit
     if not words:
         raise invalid_argument(name, text, f"a text with at least one {unit}")

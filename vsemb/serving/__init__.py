@@ -1,6 +1,6 @@
-"""Serving room: TensorFlow Serving's gRPC and REST API over SavedModels, and a client of it.
+"""TensorFlow Serving's gRPC and REST API over SavedModels, and a client.
 
-The server is `vsemb.serving.server.Server`; a client needs no TensorFlow.
+The server is `vsemb.serving.server.Server`. The client needs no TensorFlow.
 """
 
 from vsemb.serving.client import Client

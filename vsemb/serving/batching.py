@@ -1,7 +1,7 @@
 """Merging of concurrent requests into batches, and the threads that run them.
 
-All of it lives on one event loop; only TensorFlow's work is done in threads. Requests wait here and
-nowhere else, so a request whose client has gone is dropped before it costs anything.
+Everything but TensorFlow runs on one event loop. Requests wait only here, so a request whose client has disconnected is
+dropped before it runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Item:
 
 @dataclass
 class _Group:
-    """Requests that may be merged with each other, oldest first."""
+    """Requests that can be merged, oldest first."""
 
     model: LoadedModel
     signature: Signature
@@ -46,18 +46,17 @@ class _Group:
 
 @dataclass(eq=False)
 class Batcher:
-    """Runs requests in a few threads, merged where that changes no result.
+    """Run requests in threads, merged if merging does not change their results.
 
-    Requests for the same signature of the same version, whose rows have the same shapes, are put together
-    along the 0th dimension, run once and split again. A request that finds nothing running starts at once.
-    While a batch runs, the next one gathers: it starts when a thread is free and it is full or its oldest
-    request has waited `timeout`.
+    Requests for the same signature and version, with rows of the same shapes, are concatenated along the 0th dimension,
+    run once and split. A request starts at once if no batch is running. Otherwise a batch starts when a thread is free
+    and the batch is full or its oldest request has waited `timeout`.
 
     Args:
-        batch_size: rows of a merged batch at most; 1 turns merging off. A larger request runs alone.
-        timeout: seconds that a request waits at most for others while a thread is free and another works.
-        threads: batches that run at a time.
-        on_batch: called, in a thread, with the model's name, the signature's and the rows of each batch.
+        batch_size: maximum rows of a merged batch; 1 disables merging. A larger request runs alone.
+        timeout: maximum seconds that a request waits for others while a thread is free.
+        threads: number of batches that run at once.
+        on_batch: called in a thread with the names of model and signature and the rows of each batch.
     """
 
     batch_size: int
@@ -73,11 +72,11 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that no thread has begun yet."""
+        """Number of requests that are not running yet."""
         return sum(len(group.items) for group in self._groups.values())
 
     async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays) -> Arrays:
-        """Computes one request's outputs, together with others.
+        """Compute one request's outputs, merged with others if possible.
 
         Args:
             model: the version.
@@ -85,21 +84,21 @@ class Batcher:
             inputs: checked inputs.
 
         Raises:
-            RequestError: as `LoadedModel.run`; the error of this request alone.
+            RequestError: as `LoadedModel.run`, for this request only.
         """
         rows = next((array.shape[0] for array in inputs.values() if array.ndim), 1)
         merge = self.batch_size > 1 and signature.mergeable and rows > 0
         future = asyncio.get_running_loop().create_future()
         item = _Item(inputs, rows, time.monotonic(), future)
         shapes = tuple(sorted((name, array.shape[1:]) for name, array in inputs.items()))
-        # A request that is not merged is a group of its own.
+        # An unmerged request is its own group.
         key = (model, signature.name, shapes) if merge else (id(item),)
         self._groups.setdefault(key, _Group(model, signature, merge)).items.append(item)
         self._pump()
         return await future
 
     def _pump(self) -> None:
-        """Starts what can start now, and sets the clock for what can start later."""
+        """Start batches that are due, and set a timer for the next."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -144,14 +143,14 @@ class Batcher:
         self._pump()
 
     def _compute(self, group: _Group, items: list[_Item]) -> list[Arrays | Exception]:
-        """Returns each item's outputs or its error; runs in a thread."""
+        """Return each item's outputs or its error; runs in a thread."""
         if len(items) > 1:
             total = sum(item.rows for item in items)
             try:
                 merged = {name: np.concatenate([item.inputs[name] for item in items]) for name in items[0].inputs}
                 outputs = group.model.run(group.signature.name, merged)
             except Exception:
-                # One of them is to blame; alone, each gets its own answer.
+                # One request caused the error; run alone, each gets its own answer.
                 outputs = {}
             if outputs and all(array.shape[0] == total for array in outputs.values()):
                 self.on_batch(group.model.name, group.signature.name, total)
@@ -168,5 +167,5 @@ class Batcher:
         return results
 
     def close(self) -> None:
-        """Ends the threads once they have finished what they run."""
+        """End the threads after their current batches."""
         self._executor.shutdown(wait=True)

@@ -1,6 +1,6 @@
-"""A client for TensorFlow Serving and for `vsemb serve`: the same calls over REST and gRPC.
+"""Client of TensorFlow Serving and `vsemb serve`: the same calls over REST and gRPC.
 
-Over REST it needs NumPy and urllib3 alone; over gRPC the extra `serving`.
+REST needs NumPy and urllib3 only, gRPC the extra `serving`.
 """
 
 from __future__ import annotations
@@ -31,50 +31,59 @@ from vsemb.serving.transports import (
     connect,
 )
 
+# First bytes of JPEG and PNG, and how far into a file its EXIF block is looked for.
+_DECODED_IN_GRAPH = (b"\xff\xd8\xff", b"\x89PNG")
+_HEADER = 4096
+
 Seconds = Annotated[float, Range("a number of seconds > 0", lambda value: 0 < value < math.inf)]
-# As far as int64 goes.
+# The range of int64.
 Version = Annotated[int, Range("an integer >= 0 and below 2**63", lambda value: 0 <= value < 2**63)]
 
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """What texts or images were embedded to.
+    """Embeddings of texts or images.
 
     Attributes:
-        embedding: (n, dim) float32, zero in rows that are not valid. Of a model of sets (n, items, dim): a
-            vector for each word or region, zero where there is none.
-        valid: (n,) bool, whether there was anything to embed: a word, an image.
+        embedding: (n, dim) float32, zero in invalid rows; (n, items, dim) for a multi-vector model, one vector per
+            word or region and zeros as padding.
+        valid: (n,) bool; False for a text without a known word and for bytes that do not decode as an image.
+        known: (n,) float32 from 0 to 1, the share of words (or subwords, characters) of each text that the model
+            knows; None for images.
     """
 
     embedding: np.ndarray
     valid: np.ndarray
+    known: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What was found for each query, best first.
+    """Search results of each query, best first.
 
     Attributes:
-        ids: (n, k) int64, -1 in rows that are not valid; fewer than k columns where the model holds fewer.
+        ids: (n, k) int64, -1 in invalid rows; fewer than k columns if the model holds fewer items.
         scores: (n, k) float32.
-        keys: n lists of k names, empty in rows that are not valid.
-        valid: (n,) bool.
+        keys: n lists of k names, empty in invalid rows.
+        valid: (n,) bool, as in `Embeddings`.
+        known: (n,) float32, as in `Embeddings`.
     """
 
     ids: np.ndarray
     scores: np.ndarray
     keys: list[list[str]]
     valid: np.ndarray
+    known: np.ndarray | None = None
 
 
 _Rows = TypeVar("_Rows", Embeddings, Found)
 
 
 def joined(parts: Sequence[_Rows]) -> _Rows:
-    """Returns answers about parts of a list as the answer about the whole of it.
+    """Concatenate the answers to parts of a list.
 
     Args:
-        parts: one at least, in order, all of a kind.
+        parts: at least one answer, in order, all of one type.
 
     Example:
 
@@ -87,33 +96,33 @@ def joined(parts: Sequence[_Rows]) -> _Rows:
     values: dict[str, Any] = {}
     for item in fields(parts[0]):
         each = [getattr(part, item.name) for part in parts]
-        listed = isinstance(each[0], list)
-        values[item.name] = list(itertools.chain(*each)) if listed else np.concatenate(each)
+        if each[0] is not None:
+            values[item.name] = list(itertools.chain(*each)) if isinstance(each[0], list) else np.concatenate(each)
     return type(parts[0])(**values)
 
 
 @dataclass(eq=False, repr=False)
 class Client(EncodingMixin, AbstractContextManager["Client"]):
-    """Asks a model on a server. Its methods may be called from several threads.
+    """Client of one model on a server; thread-safe.
 
-    Systems add methods for what only their models answer, such as `caption` and `align`: see
-    `vsemb.registry.System.client_methods`, and `vsemb/systems/NAME/client.py` for what they take.
+    Systems add methods for the signatures of their models, such as `caption` and `align`: see
+    `vsemb.registry.System.client_methods` and `vsemb/systems/NAME/client.py`.
 
     Args:
-        url: `http://HOST:PORT` for REST or `grpc://HOST:PORT` for gRPC; `https` and `grpcs` where the
-            connection is encrypted.
-        model: the model's name.
-        version: a version's number; None for the newest.
-        label: a version's label, e.g. `stable`; not together with a version.
-        timeout: seconds for a request, attempts and pauses together.
-        retries: further attempts where the server cannot be reached or is busy. Nothing else is tried again.
-        batch_size: rows of a request at most; longer inputs are sent in parts.
-        batch_bytes: bytes of text and images in a request at most, unless a single row has more.
-        parser: what reads texts for a model that takes something else, such as dependency trees: a name or path,
-            opened when it is first needed, or a function. For trees see `vsemb.systems.trees.client.TextParser`.
+        url: `http://HOST:PORT` for REST or `grpc://HOST:PORT` for gRPC; `https` and `grpcs` for encrypted
+            connections.
+        model: name of the model.
+        version: version number; None for the newest.
+        label: label of a version, e.g. `stable`; exclusive with `version`.
+        timeout: seconds per request, including retries and pauses.
+        retries: number of retries if the server is unreachable or busy. Other errors are not retried.
+        batch_size: maximum rows per request; longer inputs are split.
+        batch_bytes: maximum bytes of text and images per request; a single larger row is sent alone.
+        parser: converts texts for models with other inputs, such as dependency trees: a function, or a name or path
+            that is opened on first use. For trees see `vsemb.systems.trees.client.TextParser`.
 
     Raises:
-        InvalidArgumentError: for an argument that is not allowed.
+        InvalidArgumentError: for an invalid argument.
         MissingExtraError: for gRPC without the extra `serving`.
 
     Example:
@@ -137,7 +146,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
     def __post_init__(self) -> None:
         require_fields(self)
         if self.version is not None and self.label is not None:
-            raise invalid_argument("label", self.label, "no label where a version is given", "Leave one out.")
+            raise invalid_argument("label", self.label, "None together with `version`", "Omit one of them.")
         if not (self.parser is None or isinstance(self.parser, str | os.PathLike) or callable(self.parser)):
             raise invalid_argument("parser", self.parser, "a parser's name, its path, or a function")
         self._readers: dict[str, Any] = {}
@@ -145,7 +154,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         self._signatures: dict[str, SignatureInfo] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # Only for what this class has not.
+        # Called for missing attributes only.
         methods = {} if name.startswith("_") else registry.entries("client_methods")
         if name not in methods:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -158,44 +167,44 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._transport.close()
 
     def status(self) -> list[VersionStatus]:
-        """Returns the states of the model's versions, or of the one that the client was made for.
+        """Return the states of the model's versions, or of the client's version.
 
         Raises:
-            ServingError: `NOT_FOUND` for a model that the server does not know.
+            ServingError: `NOT_FOUND` for an unknown model.
         """
         return self._attempted(self._transport.status)
 
     def signatures(self, refresh: bool = False) -> dict[str, SignatureInfo]:
-        """Returns what the model can be asked: signature -> inputs and outputs with types and shapes.
+        """Return the model's signatures: name -> inputs and outputs with types and shapes.
 
         Args:
-            refresh: whether to ask again; the answer is kept otherwise.
+            refresh: whether to ask the server again instead of using the cached answer.
 
         Raises:
-            ServingError: if the server does not answer or knows no such model.
+            ServingError: if the server does not answer or the model is unknown.
         """
         if refresh or self._signatures is None:
             self._signatures = self._attempted(self._transport.signatures)
         return self._signatures
 
     def predict(self, signature: str = "serving_default", /, **inputs: Any) -> Arrays:
-        """Runs any signature.
+        """Run any signature.
 
         Args:
-            signature: its name.
-            **inputs: an array or a list for each of its inputs; texts as `str` or `bytes`. Inputs with
-                equally many rows are sent in parts of `batch_size`.
+            signature: name of the signature.
+            **inputs: an array or list per input; texts as `str` or `bytes`. Inputs with equal numbers of rows are sent
+                in parts of `batch_size`. Inputs with a default may be omitted.
 
         Returns:
-            Output name -> array in the type that the model states; strings as arrays of `bytes` objects.
+            Output name -> array of the type in the signature; strings as arrays of `bytes` objects.
 
         Raises:
-            InvalidArgumentError: for a signature or an input that the model does not have, or another type.
-            ServingError: if the server refuses or does not answer.
+            InvalidArgumentError: for an unknown signature or input, or an input of another type.
+            ServingError: if the server refuses the request or does not answer.
 
         Example:
 
@@ -204,7 +213,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         info = self.signature(signature)
         for name in inputs.keys() - info.inputs.keys():
             raise unknown_name("input", name, info.inputs)
-        if missing := sorted(info.inputs.keys() - inputs.keys()):
+        if missing := sorted(info.inputs.keys() - inputs.keys() - info.optional):
             raise invalid_argument("inputs", sorted(inputs), f"all of {', '.join(info.inputs)}", f"Give {missing[0]}.")
         arrays = {name: to_array(name, values, info.inputs[name]) for name, values in inputs.items()}
         rows = {len(array) if array.ndim else None for array in arrays.values()}
@@ -225,7 +234,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
             return {name: np.concatenate([part[name] for part in parts]) for name in info.outputs}
         except ValueError as error:
             allowed = f"at least {count}, the rows of the inputs"
-            fix = "The shape of a row differs between parts, so that they cannot be put together."
+            fix = "The parts have rows of different shapes."
             raise invalid_argument("batch_size", self.batch_size, allowed, fix) from error
 
     def embed_texts(self, texts: list[str]) -> Rows:
@@ -237,19 +246,16 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return found.embedding, found.valid
 
     def encode_text(self, texts: Sequence[str | bytes]) -> Embeddings:
-        """Embeds texts, and says of each whether it is valid; `encode_texts` refuses those that are not.
+        """Embed texts with a validity flag per row; `encode_texts` raises an error for invalid texts.
 
-        A model of sets gives a vector for each word, and zeros where no word is.
-
-        Where the model takes something else than texts, such as trees, they are read here first, with the client's
-        parser.
+        For a model with other inputs than texts, such as trees, the client's parser converts the texts first.
 
         Args:
-            texts: n of them, any number.
+            texts: n texts, any number.
 
         Raises:
-            InvalidArgumentError: if they have to be parsed and the client has no parser.
-            MissingExtraError: if the parser is a pipeline and the extra `parse` is not installed.
+            InvalidArgumentError: if the model needs a parser and the client has none.
+            MissingExtraError: if the parser is a spaCy pipeline and the extra `parse` is not installed.
             ServingError: as `predict`.
         """
         rows = to_texts(texts)
@@ -258,10 +264,11 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return self.encode("encode_text", text=rows)
 
     def encode_image(self, images: Sequence[bytes | str | os.PathLike[str]]) -> Embeddings:
-        """Embeds images, and says of each whether it is valid; `encode_images` refuses those that are not.
+        """Embed images with a validity flag per row; `encode_images` raises an error for invalid images.
 
         Args:
-            images: n JPEG or PNG images, each the file's content or its path.
+            images: n images, each the file's content or its path: JPEG or PNG; WebP, GIF, BMP, TIFF and PPM are
+            converted before they are sent, and images with an EXIF orientation are turned.
 
         Raises:
             DataError: if a file cannot be read.
@@ -270,24 +277,24 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return self.encode("encode_image", image_bytes=to_images(images))
 
     def encode(self, signature: str, **inputs: Any) -> Embeddings:
-        """Asks a signature that embeds.
+        """Call a signature that embeds.
 
         Args:
-            signature: its name, such as `encode_text`.
-            **inputs: its inputs.
+            signature: name of the signature, such as `encode_text`.
+            **inputs: inputs of the signature.
 
         Raises:
             VsembError: as `predict`.
         """
         found = self.predict(signature, **inputs)
-        return Embeddings(found["embedding"], found["valid"])
+        return Embeddings(found["embedding"], found["valid"], found.get("known"))
 
     def search_text(self, texts: Sequence[str | bytes], k: int = 10) -> Found:
-        """Finds the best items for texts among those that the model was exported with.
+        """Search the model's corpus with texts.
 
         Args:
             texts: n queries, as `encode_text`.
-            k: results of each, 1 to 1,000.
+            k: results per query, 1 to 1,000.
 
         Raises:
             VsembError: as `encode_text`.
@@ -298,21 +305,21 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         return self.search("search_text", k, text=rows)
 
     def search_image(self, images: Sequence[bytes | str | os.PathLike[str]], k: int = 10) -> Found:
-        """Finds the best items for images among those that the model was exported with.
+        """Search the model's corpus with images.
 
         Args:
             images: n queries, as `encode_image`.
-            k: results of each, 1 to 1,000.
+            k: results per query, 1 to 1,000.
         """
         return self.search("search_image", k, image_bytes=to_images(images))
 
     def search(self, signature: str, k: int, **queries: Any) -> Found:
-        """Asks a signature that searches.
+        """Call a signature that searches.
 
         Args:
-            signature: its name, such as `search_text`.
-            k: results of each query, 1 to 1,000.
-            **queries: its other inputs.
+            signature: name of the signature, such as `search_text`.
+            k: results per query, 1 to 1,000.
+            **queries: the other inputs of the signature.
 
         Raises:
             VsembError: as `predict`.
@@ -320,31 +327,31 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
         require("k", k, Annotated[int, between(1, 1000)])
         rows = len(next(iter(queries.values())))
         answer = self.predict(signature, **queries, k=np.full(rows, k, np.int32))
-        # A server that puts requests together may give all rows as many places as the largest k asks for.
+        # A server that merges requests may return as many columns as the largest k.
         ids, scores, keys = (answer[name][:, :k] for name in ("ids", "scores", "keys"))
         named = [
             [key.decode(errors="replace") for key, item in zip(*row, strict=True) if item >= 0]
             for row in zip(keys, ids, strict=True)
         ]
-        return Found(ids, scores, named, answer["valid"])
+        return Found(ids, scores, named, answer["valid"], answer.get("known"))
 
     def _text_kind(self, verb: str) -> str | None:
-        """What the model takes where others take texts; None for texts."""
+        """Return the kind of input that replaces texts, such as `tree`; None for texts."""
         known = self.signatures()
         kinds = [kind for kind in registry.entries("client_texts") if f"{verb}_{kind}" in known]
         return kinds[0] if kinds and f"{verb}_text" not in known else None
 
     def _read(self, kind: str, texts: list[bytes]) -> Any:
-        """Returns texts as what the model takes in their place."""
+        """Convert texts to the model's kind of input."""
         if kind not in self._readers:
             self._readers[kind] = registry.load(registry.entries("client_texts")[kind])(self.parser)
         return self._readers[kind](texts)
 
     def signature(self, name: str) -> SignatureInfo:
-        """Returns what one signature takes and gives.
+        """Return the inputs and outputs of one signature.
 
         Raises:
-            InvalidArgumentError: for one that the model does not have.
+            InvalidArgumentError: for an unknown signature.
         """
         known = self.signatures()
         if name not in known:
@@ -362,7 +369,7 @@ class Client(EncodingMixin, AbstractContextManager["Client"]):
 
 
 def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
-    """Returns values as an array of the input's type."""
+    """Convert values to an array of the input's type."""
     if info.dtype == object:
         encode = np.vectorize(functools.partial(_encoded, name), otypes=[object])
         result = encode(np.asarray(values, object))
@@ -372,7 +379,7 @@ def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
             fits = given.size == 0 or np.can_cast(given.dtype, info.dtype, "same_kind")
             with np.errstate(over="ignore"):
                 result = given.astype(info.dtype)
-            # What is a whole number too large would come back as another one.
+            # Integers out of range wrap around.
             fits = fits and (info.dtype.kind not in "iu" or np.array_equal(result, given))
         except (ValueError, TypeError, OverflowError):
             fits = False
@@ -386,17 +393,17 @@ def to_array(name: str, values: Any, info: TensorInfo) -> np.ndarray:
 def _encoded(name: str, text: object) -> bytes:
     if not isinstance(text, str | bytes):
         raise invalid_argument(name, text, "strings or bytes, in rows of one length")
-    # What is no text of Unicode is the server's to replace.
+    # The server replaces invalid Unicode.
     return text.encode(errors="surrogatepass") if isinstance(text, str) else text
 
 
 def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """Yields the first and the last row but one of each request.
+    """Yield the first row of each request and the row after its last.
 
     Args:
-        arrays: the inputs, with equally many rows, one at least.
-        most_rows: of a request.
-        most_bytes: of a request, unless a single row has more.
+        arrays: the inputs, with equal numbers of rows, at least one.
+        most_rows: maximum rows per request.
+        most_bytes: maximum bytes per request; a single larger row is sent alone.
 
     Example:
 
@@ -419,29 +426,41 @@ def requests_of(arrays: Sequence[np.ndarray], most_rows: int, most_bytes: int) -
 
 
 def to_texts(texts: Sequence[str | bytes]) -> list[bytes]:
-    """Returns texts as bytes."""
+    """Convert texts to bytes."""
     _refuse_one("texts", texts)
     return [_encoded("texts", text) for text in texts]
 
 
 def to_images(images: Sequence[bytes | str | os.PathLike[str]]) -> list[bytes]:
-    """Returns images as the content of their files; see `Client.encode_image`."""
+    """Return the contents of image files; see `Client.encode_image`."""
     _refuse_one("images", images)
     contents = []
     for image in images:
         if isinstance(image, bytes | bytearray | memoryview):
-            contents.append(bytes(image))
+            contents.append(_decodable(bytes(image)))
             continue
         if not isinstance(image, str | os.PathLike):
-            raise invalid_argument("images", type(image).__name__, "bytes of a JPEG or PNG file, or its path")
+            raise invalid_argument("images", type(image).__name__, "an image file's content (bytes) or its path")
         try:
-            contents.append(Path(image).read_bytes())
+            contents.append(_decodable(Path(image).read_bytes()))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise DataError(f"Cannot read the image {os.fspath(image)}: {reason}.") from error
     return contents
 
 
+def _decodable(content: bytes) -> bytes:
+    """Converts an image as a dataset stores it: other formats to JPEG or PNG, turned as its EXIF block says."""
+    if content.startswith(_DECODED_IN_GRAPH) and b"Exif\0" not in content[:_HEADER]:
+        return content
+    from vsemb.data.images import BadImage, sanitise_image
+
+    try:
+        return sanitise_image(content).encoded
+    except BadImage:
+        return content  # The model returns `valid` false.
+
+
 def _refuse_one(name: str, values: object) -> None:
     if isinstance(values, str | bytes | bytearray | os.PathLike):
-        raise invalid_argument(name, type(values).__name__, "a list, with one entry for each row")
+        raise invalid_argument(name, type(values).__name__, "a list with one entry per row")

@@ -22,7 +22,7 @@ LOG = logging.getLogger("vsemb.serving")
 
 @contextlib.asynccontextmanager
 async def _reported(context: Any) -> AsyncIterator[None]:
-    """Answers with the status of an error that is raised inside."""
+    """Answer with the status of an error raised inside."""
     try:
         yield
     except RequestError as error:
@@ -37,7 +37,7 @@ async def _reported(context: Any) -> AsyncIterator[None]:
 
 def _unimplemented(method: str, fix: str = "Use Predict.") -> Callable[..., Awaitable[None]]:
     async def answer(self: GrpcApi, request: Any, context: Any) -> None:
-        """Not implemented."""
+        """Answer UNIMPLEMENTED."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not implemented by this server. {fix}")
 
     return answer
@@ -46,17 +46,17 @@ def _unimplemented(method: str, fix: str = "Use Predict.") -> Callable[..., Awai
 class GrpcApi:
     """PredictionService and ModelService.
 
-    The methods on tf.Example are not implemented, and the models are those that the server was started with.
+    Methods on tf.Example and reloading of the configuration are not implemented.
 
     Args:
-        predictor: what runs the requests and knows the models.
+        predictor: runs the requests.
     """
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
 
     async def Predict(self, request: Any, context: Any) -> Any:
-        """Runs a signature."""
+        """Run a signature."""
         async with _reported(context):
             with self._predictor.admitted("grpc") as call:
                 name, version, label = _asked(request.model_spec)
@@ -71,7 +71,7 @@ class GrpcApi:
                 return await aside(size, _response, name, number, signature.name, outputs)
 
     async def GetModelMetadata(self, request: Any, context: Any) -> Any:
-        """Returns the signatures of a version."""
+        """Return the signatures of a version."""
         async with _reported(context):
             if not request.HasField("model_spec"):
                 raise invalid("Missing ModelSpec")
@@ -83,18 +83,18 @@ class GrpcApi:
             return self._predictor.metadata(*_asked(request.model_spec))
 
     async def GetModelStatus(self, request: Any, context: Any) -> Any:
-        """Returns the states of a model's versions."""
+        """Return the states of a model's versions."""
         async with _reported(context):
             return self._predictor.status(*_asked(request.model_spec))
 
     Classify = _unimplemented("Classify")
     Regress = _unimplemented("Regress")
     MultiInference = _unimplemented("MultiInference")
-    HandleReloadConfigRequest = _unimplemented("HandleReloadConfigRequest", "Start the server with other models.")
+    HandleReloadConfigRequest = _unimplemented("HandleReloadConfigRequest", "Restart the server with other models.")
 
 
 def _asked(spec: Any) -> tuple[str, int | None, str | None]:
-    """Returns name, version and label of a ModelSpec."""
+    """Return name, version and label of a ModelSpec."""
     if not spec.name:
         raise invalid("Missing ModelSpec: the model's name")
     which = spec.WhichOneof("version_choice")
@@ -115,7 +115,7 @@ def _response(name: str, number: int, signature: str, outputs: Arrays) -> Any:
     return response
 
 
-# Types of arrays and the fields of TensorProto that hold their values.
+# Type of an array -> field of TensorProto with its values.
 _FIELDS: dict[np.dtype, str] = {
     np.dtype(object): "string_val",
     np.dtype(np.float32): "float_val",
@@ -127,10 +127,10 @@ _FIELDS: dict[np.dtype, str] = {
 
 
 def to_proto(array: np.ndarray) -> Any:
-    """Converts an array to a TensorProto with its values in the type's own field, e.g. `float_val`.
+    """Convert an array to a TensorProto with its values in the field of its type, e.g. `float_val`.
 
-    TensorFlow Serving fills these fields and many clients read them. `tf.make_tensor_proto` fills
-    `tensor_content` for numbers.
+    TensorFlow Serving fills these fields and many clients read them, whereas `tf.make_tensor_proto` fills
+    `tensor_content`.
 
     Example:
 
@@ -143,8 +143,8 @@ def to_proto(array: np.ndarray) -> Any:
     dtype = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
     proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
     if array.dtype.kind == "f" and array.size:
-        # The wire format of a packed field is a tag, a length and the values, as that of `tensor_content` is: no
-        # loop over the values in Python.
+        # The wire format of a packed field equals that of `tensor_content`: tag, length, values. This avoids a loop
+        # over the values in Python.
         values = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
         packed = tensor_pb2.TensorProto(tensor_content=values).SerializeToString()
         tag = proto.DESCRIPTOR.fields_by_name[field].number << 3 | 2

@@ -1,8 +1,7 @@
-"""Models in memory: a version's signatures, checked inputs and warm-up, and the change from one version to the next.
+"""Loaded models: signatures, input checks, warm-up, and the switch between versions.
 
-A new version is loaded beside the old one and takes its place when it has answered its warm-up requests; requests that
-the old one has begun are finished before it is unloaded. A version that cannot be loaded is reported and leaves the old
-one where it is.
+A new version is loaded beside the old one and replaces it after its warm-up requests. Requests in flight finish before
+the old version is unloaded. A version that cannot be loaded is reported, and the old one stays.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ Arrays = dict[str, np.ndarray]
 DEFAULT_SIGNATURE = "serving_default"
 WARMUP = Path("assets.extra") / WARMUP_FILE
 
-# A proto may state a large shape and one value for all of it. More elements than this, and than it has bytes,
-# are refused: what a request costs is to be limited by its size.
+# A proto may hold a large shape and a single value for all elements. The number of elements is limited to this, or to
+# the bytes of the proto, which bounds the cost of a request.
 _ELEMENTS = 2**20
 
-# Errors of TensorFlow that the values of a request cause.
+# Errors of TensorFlow that are caused by the values of a request.
 _CAUSED_BY_INPUT = (
     tf.errors.InvalidArgumentError,
     tf.errors.OutOfRangeError,
@@ -48,13 +47,13 @@ _CAUSED_BY_INPUT = (
 
 @dataclass(frozen=True)
 class Signature:
-    """What one signature takes and gives.
+    """Inputs and outputs of one signature.
 
     Attributes:
-        name: its name, e.g. `serving_default`.
+        name: name of the signature, e.g. `serving_default`.
         inputs: name -> type and shape.
         outputs: name -> type and shape.
-        defaults: values of inputs that a request may leave out.
+        defaults: input -> value for requests without it.
     """
 
     name: str
@@ -63,27 +62,31 @@ class Signature:
     defaults: Mapping[str, np.ndarray]
 
     @functools.cached_property
-    def mergeable(self) -> bool:
-        """Whether requests may be put together into one batch, with the results that each has alone.
+    def required(self) -> list[str]:
+        """The inputs without a default, sorted."""
+        return sorted(self.inputs.keys() - self.defaults.keys())
 
-        Every input and output has the batch as its 0th dimension, and an output's rows have a known
-        shape: where they do not, a row's shape can depend on its neighbours.
+    @functools.cached_property
+    def mergeable(self) -> bool:
+        """Whether requests can be merged into one batch without changing their results.
+
+        Requires the batch as 0th dimension of all inputs and outputs, and fixed shapes of output rows: an open shape
+        may depend on other rows of the batch.
         """
         shapes = [spec.shape for spec in (*self.inputs.values(), *self.outputs.values())]
         batched = all(shape.rank and shape[0] is None for shape in shapes)
         return batched and all(spec.shape[1:].is_fully_defined() for spec in self.outputs.values())
 
     def check(self, inputs: Arrays) -> Arrays:
-        """Checks the inputs of a request and adds the defaults.
+        """Check the inputs of a request and add defaults.
 
         Args:
             inputs: name -> array; strings as arrays of `bytes` objects.
 
         Raises:
-            RequestError: INVALID_ARGUMENT for missing or additional inputs, another type or shape.
+            RequestError: INVALID_ARGUMENT for missing or additional inputs, or another type or shape.
         """
-        required = self.inputs.keys() - self.defaults.keys()
-        extra, missing = inputs.keys() - self.inputs.keys(), required - inputs.keys()
+        extra, missing = inputs.keys() - self.inputs.keys(), set(self.required) - inputs.keys()
         if extra or missing:
             raise invalid(
                 f"input size does not match signature: {len(inputs)}!={len(self.inputs)} "
@@ -108,21 +111,21 @@ def _names(names: Any) -> str:
 
 
 class LoadedModel:
-    """A SavedModel in memory. Its methods may be called from several threads.
+    """A SavedModel in memory; thread-safe.
 
     Args:
-        path: the directory of one version, e.g. `savedmodels/flickr8k/1`.
-        name: the model's name; None for that of the directory above.
+        path: directory of one version, e.g. `savedmodels/flickr8k/1`.
+        name: name of the model; None for the name of the parent directory.
 
     Raises:
-        DataError: if it cannot be loaded, has no signature, or fails on its own warm-up requests.
+        DataError: if it cannot be loaded or has no signature.
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.path = Path(path)
         self.name = self.path.parent.name if name is None else name
         try:
-            # Kept, since the signatures hold their variables weakly.
+            # A reference, because signatures hold their variables weakly.
             self._loaded = tf.saved_model.load(os.fspath(path), tags=["serve"])
             self._functions = dict(self._loaded.signatures)
             graphs = read_saved_model(self.path).meta_graphs
@@ -135,13 +138,13 @@ class LoadedModel:
             name: _signature(name, self.signature_defs[name]) for name in self._functions if name in self.signature_defs
         }
         if not self.signatures:
-            raise DataError(f"{path} has no signature that could be served.")
+            raise DataError(f"{path} must have a signature. Export it again with: vsemb export RUN savedmodels/NAME")
 
     def signature(self, name: str) -> Signature:
-        """Returns a signature by name; the empty name is the default one.
+        """Return a signature by name; "" is the default signature.
 
         Raises:
-            RequestError: FAILED_PRECONDITION if there is none, as TensorFlow Serving answers.
+            RequestError: FAILED_PRECONDITION for an unknown name, as in TensorFlow Serving.
         """
         name = name or DEFAULT_SIGNATURE
         if name not in self.signatures:
@@ -152,14 +155,14 @@ class LoadedModel:
         return self.signatures[name]
 
     def run(self, signature: str, inputs: Arrays) -> Arrays:
-        """Computes a signature's outputs.
+        """Compute a signature's outputs.
 
         Args:
-            signature: the signature's name.
+            signature: name of the signature.
             inputs: checked inputs, see `Signature.check`.
 
         Raises:
-            RequestError: INVALID_ARGUMENT where the model refuses the values, INTERNAL where it fails.
+            RequestError: INVALID_ARGUMENT if the model refuses the values, INTERNAL if it fails.
         """
         specs = self.signatures[signature].inputs
         try:
@@ -172,10 +175,10 @@ class LoadedModel:
         return {name: _array(tensor) for name, tensor in outputs.items()}
 
     def warm_up(self) -> int:
-        """Replays the version's warm-up requests and returns how many there were.
+        """Replay the version's warm-up requests and return their number.
 
         Raises:
-            DataError: if one is broken or fails: a version that fails on its own examples is not served.
+            DataError: if a request is malformed or fails.
         """
         from tensorflow_serving.apis import prediction_log_pb2
 
@@ -198,7 +201,7 @@ class LoadedModel:
 
 
 def _array(tensor: tf.Tensor) -> np.ndarray:
-    # A scalar's value is no array.
+    # `numpy` of a scalar is not an array.
     return np.asarray(tensor.numpy(), dtype=object if tensor.dtype == tf.string else None)
 
 
@@ -211,13 +214,13 @@ def _signature(name: str, definition: Any) -> Signature:
 
 
 def from_protos(protos: Mapping[str, Any]) -> Arrays:
-    """Converts the inputs of a PredictRequest.
+    """Convert the inputs of a PredictRequest.
 
     Returns:
         name -> array; strings as arrays of `bytes` objects.
 
     Raises:
-        RequestError: INVALID_ARGUMENT for a proto that is no tensor.
+        RequestError: INVALID_ARGUMENT for a malformed tensor.
     """
     return {name: _from_proto(name, proto) for name, proto in protos.items()}
 
@@ -225,46 +228,45 @@ def from_protos(protos: Mapping[str, Any]) -> Arrays:
 def _from_proto(name: str, proto: Any) -> np.ndarray:
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in sizes):
-        raise invalid(f"Input {name} has no complete shape: {sizes}.")
+        raise invalid(f"The shape of input {name} must be complete; got {sizes}.")
     if math.prod(sizes) > max(_ELEMENTS, proto.ByteSize()):
-        raise invalid(f"Input {name} has shape {sizes}: more than {_ELEMENTS} elements and than its bytes.")
+        raise invalid(f"Input {name} must have at most {_ELEMENTS} elements; got shape {sizes}.")
     try:
         array = tf.make_ndarray(proto)
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        # The last two for a type without arrays, and a value that its type cannot hold.
-        raise invalid(f"Input {name} is not a tensor: {error}") from error
+        # The last two: a type without arrays, and a value out of range.
+        raise invalid(f"Input {name} must be a tensor: {error}") from error
     if array.shape != tuple(sizes):
-        raise invalid(f"Input {name} has {array.size} values; its shape is {sizes}.")
+        raise invalid(f"Input {name} must have as many values as its shape {sizes}; got {array.size}.")
     return array
 
 
 def _first_line(error: BaseException) -> str:
-    """Returns the one line of an error that says what is wrong."""
+    """Return the line of an error that states the cause."""
     text = str(getattr(error, "message", None) or error).strip()
     if text.startswith("Graph execution error"):
-        # Where in the graph comes first and may hold paths of whoever trained the model; then the reason,
-        # then the node's name.
+        # The location in the graph, with paths of the training machine, precedes the cause and the name of the node.
         text = text.split("\n\t [[")[0].splitlines()[-1]
     return text.splitlines()[0] if text else type(error).__name__
 
 
 LOG = logging.getLogger("vsemb.serving")
 
-# "latest", "all" or the numbers themselves.
+# "latest", "all" or version numbers.
 Policy = str | Sequence[int]
 
 
 @dataclass
 class Version:
-    """One version's state.
+    """State of one version.
 
     Attributes:
-        number: the version.
-        state: where it is in its life, a state of ModelVersionStatus.
-        error: why it could not be loaded; empty otherwise.
-        model: what is served; None before and after.
-        users: requests that hold it.
-        seen: the directory's contents at the last attempt to load it.
+        number: version number.
+        state: a state of ModelVersionStatus.
+        error: reason why it could not be loaded; "" otherwise.
+        model: the loaded model; None before and after serving.
+        users: number of requests that use it.
+        seen: content of the directory at the last attempt to load it.
     """
 
     number: int
@@ -277,16 +279,16 @@ class Version:
 
 @dataclass(eq=False)
 class ModelVersions:
-    """The versions of one model. Everything but loading happens on the event loop.
+    """Versions of one model; only loading runs outside the event loop.
 
     Args:
-        name: the model's name in requests.
-        base: its directory, with a directory for each version.
-        policy: `latest`, `all`, or the numbers of the versions to serve.
-        labels: label -> version; labelled versions are served whatever the policy.
+        name: name of the model in requests.
+        base: directory with a subdirectory per version.
+        policy: `latest`, `all`, or version numbers.
+        labels: label -> version; labelled versions are always served.
 
     Raises:
-        DataError: if `base` is no directory or holds no version.
+        DataError: if `base` is not a directory or holds no version.
     """
 
     name: str
@@ -298,22 +300,22 @@ class ModelVersions:
         self._warned: set[str] = set()
         self.versions: dict[int, Version] = {}
         if not self.base.is_dir():
-            raise DataError(f"There is no model directory {self.base}. Write one with `vsemb export RUN {self.base}`.")
+            raise DataError(f"No model directory at {self.base}. Write one with: vsemb export RUN {self.base}")
         if not existing_versions(self.base):
             if (self.base / "saved_model.pb").is_file():
-                raise DataError(f"{self.base} is one version; name the model's directory, {self.base.parent}.")
+                raise DataError(f"{self.base} is a single version. Pass the model's directory, {self.base.parent}.")
             raise DataError(
-                f"{self.base} holds no version, a directory with an integer name. Write one with: "
+                f"{self.base} must hold a version, a directory with an integer name. Write one with: "
                 f"vsemb export RUN {self.base}"
             )
 
     @property
     def available(self) -> list[int]:
-        """The numbers of the versions that answer requests, ascending."""
+        """Numbers of the loaded versions, ascending."""
         return sorted(number for number, version in self.versions.items() if version.state == State.AVAILABLE)
 
     def labelled(self, label: str) -> int:
-        """Returns the number of a labelled version.
+        """Return the number of a labelled version.
 
         Raises:
             RequestError: INVALID_ARGUMENT for an unknown label.
@@ -324,17 +326,17 @@ class ModelVersions:
 
     @contextlib.contextmanager
     def lease(self, version: int | None = None, label: str | None = None) -> Iterator[tuple[int, LoadedModel]]:
-        """Holds the version that answers a request, so that it is not unloaded meanwhile.
+        """Keep the version of a request loaded inside this context.
 
         Args:
-            version: its number; None for the newest.
-            label: its label, instead of the number.
+            version: version number; None for the newest.
+            label: label in place of the number.
 
         Yields:
-            Its number and its model.
+            The version's number and its model.
 
         Raises:
-            RequestError: NOT_FOUND if it is not served, INVALID_ARGUMENT for an unknown label.
+            RequestError: NOT_FOUND for a version that is not served, INVALID_ARGUMENT for an unknown label.
         """
         if label:
             version = self.labelled(label)
@@ -352,14 +354,14 @@ class ModelVersions:
             self._drop_if_idle(found)
 
     async def refresh(self) -> None:
-        """Looks at the directory once and loads and unloads what that asks for."""
+        """Read the directory once and load and unload versions."""
         present = await asyncio.to_thread(self._present)
         if present is None:
-            self._warn_once(f"cannot read {self.base}; what is loaded stays.")
+            self._warn_once(f"cannot read {self.base}; loaded versions stay.")
             return
         for label, number in self.labels.items():
             if number not in present:
-                self._warn_once(f"there is no version {number} yet for the label {label}.")
+                self._warn_once(f"the version {number} of label {label} does not exist yet.")
         wanted = await self._load_wanted(present)
         self._unload(set(self.available) - wanted)
 
@@ -379,14 +381,14 @@ class ModelVersions:
             return [
                 number
                 for number in existing_versions(self.base)
-                # The API's numbers are int64; files, and numbers with zeros before them, are no versions.
+                # Versions are int64, directories, and without leading zeros.
                 if number < 2**63 and (self.base / str(number)).is_dir()
             ]
         except OSError:
             return None
 
     async def _load_wanted(self, present: list[int]) -> set[int]:
-        """Loads what the policy asks for and returns the numbers that are to stay."""
+        """Load the versions of the policy and return the numbers to keep."""
         kept = {number for number in self.labels.values() if number in present}
         if self.policy != "latest":
             kept |= set(present) & set(present if self.policy == "all" else self.policy)
@@ -394,7 +396,7 @@ class ModelVersions:
             await self._load(number)
         if self.policy == "latest":
             for number in reversed(present):
-                # A broken version is no reason to stop serving the one before it.
+                # If a version is broken, the previous one is served.
                 if await self._load(number):
                     return kept | {number}
         return kept
@@ -406,9 +408,10 @@ class ModelVersions:
         path = self.base / str(number)
         seen = await asyncio.to_thread(_contents, path)
         if version.error and version.seen == seen:
-            # Nothing changed since it failed.
+            # Unchanged since the failure.
             return False
         version.seen, version.error, version.state = seen, "", State.LOADING
+        LOG.info("%s: loading version %d", self.name, number)
         try:
             model = await asyncio.to_thread(LoadedModel, path, self.name)
             await asyncio.to_thread(model.warm_up)
@@ -432,7 +435,7 @@ class ModelVersions:
 
 
 def _contents(path: Path) -> object:
-    """Returns something that changes while a version's files are being written."""
+    """Return a value that changes while a version's files are being written."""
     found = []
     for directory, _, names in os.walk(path):
         for name in sorted(names):
@@ -443,6 +446,6 @@ def _contents(path: Path) -> object:
 
 
 def not_served(name: str, version: int | None) -> RequestError:
-    """Returns the error of a request to a model, or to one version of it, that is not served."""
+    """Return the error for a model or version that is not served."""
     which = f"Latest({name})" if version is None else f"Specific({name}, {version})"
     return RequestError(Code.NOT_FOUND, f"Servable not found for request: {which}")

@@ -1,4 +1,4 @@
-"""The way of one request through the server, the same for gRPC and REST."""
+"""Request handling shared by gRPC and REST: admission, model lookup, prediction, metrics."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from vsemb.serving.batching import Batcher
 from vsemb.serving.models import Arrays, LoadedModel, ModelVersions, Signature, not_served
 from vsemb.serving.status import Code, RequestError, invalid
 
-# Requests and answers of more bytes are converted in a thread, so that others need not wait for it.
+# Larger requests and answers, in bytes, are converted in a thread.
 _LARGE = 64 * 1024
 
 
 @dataclass
 class Call:
-    """One request, as the metrics name it.
+    """Labels of one request in the metrics.
 
     Attributes:
         protocol: `grpc` or `rest`.
-        model: the model's name; empty while it is not known to be one of the server's.
-        signature: the signature's name, likewise.
+        model: name of the model; "" until it is known to exist.
+        signature: name of the signature, likewise.
     """
 
     protocol: str
@@ -38,13 +38,13 @@ class Call:
 
 @dataclass(eq=False)
 class Predictor:
-    """Admits requests, finds their model and runs them.
+    """Admit requests, find their model and run them.
 
     Args:
         models: name -> versions.
-        batcher: what runs them.
-        metrics: what counts them.
-        concurrency: requests at a time; more are refused at once.
+        batcher: runs the requests.
+        metrics: counts the requests.
+        concurrency: maximum number of requests in flight; more are refused.
     """
 
     models: Mapping[str, ModelVersions]
@@ -60,7 +60,7 @@ class Predictor:
 
     @contextlib.contextmanager
     def admitted(self, protocol: str) -> Iterator[Call]:
-        """Counts a request from its arrival to its answer.
+        """Count a request from its arrival to its answer.
 
         Raises:
             RequestError: RESOURCE_EXHAUSTED beyond the limit, UNAVAILABLE while the server stops.
@@ -71,7 +71,7 @@ class Predictor:
             if self.draining:
                 raise RequestError(Code.UNAVAILABLE, "The server is shutting down.")
             if self._in_flight >= self.concurrency:
-                busy = f"The server is working on {self.concurrency} requests already. Try again."
+                busy = f"The server is handling {self.concurrency} requests, its maximum. Try again."
                 raise RequestError(Code.RESOURCE_EXHAUSTED, busy, 503)
             admitted = True
             self._in_flight += 1
@@ -92,7 +92,7 @@ class Predictor:
             self.metrics.seconds.labels(*labels).observe(time.perf_counter() - started)
 
     def model(self, name: str, version: int | None = None) -> ModelVersions:
-        """Returns a model's versions; the number of a version is for the error alone.
+        """Return a model's versions; `version` appears in the error only.
 
         Raises:
             RequestError: NOT_FOUND for an unknown name.
@@ -102,7 +102,7 @@ class Predictor:
         return self.models[name]
 
     def status(self, name: str, version: int | None = None, label: str | None = None) -> Any:
-        """Returns the GetModelStatusResponse of a model, or of one of its versions.
+        """Return the GetModelStatusResponse of a model, or of one of its versions.
 
         Raises:
             RequestError: NOT_FOUND for an unknown model or version, INVALID_ARGUMENT for an unknown label.
@@ -124,7 +124,7 @@ class Predictor:
         return response
 
     def metadata(self, name: str, version: int | None = None, label: str | None = None) -> Any:
-        """Returns the GetModelMetadataResponse of a version: its signatures.
+        """Return the GetModelMetadataResponse of a version: its signatures.
 
         Raises:
             RequestError: as `model` and `ModelVersions.lease`.
@@ -138,16 +138,16 @@ class Predictor:
             return response
 
     async def run(self, model: LoadedModel, signature: Signature, inputs: Arrays, wanted: Sequence[str] = ()) -> Arrays:
-        """Computes the outputs of a request.
+        """Compute the outputs of a request.
 
         Args:
             model: the version.
             signature: one of its signatures.
-            inputs: name -> array, not checked yet.
-            wanted: names of outputs; none for all.
+            inputs: name -> array, unchecked.
+            wanted: names of outputs; empty for all.
 
         Raises:
-            RequestError: INVALID_ARGUMENT for inputs or names that do not fit, and what the model raises.
+            RequestError: INVALID_ARGUMENT for invalid inputs or names; errors of the model.
         """
         for place, name in enumerate(wanted):
             if name not in signature.outputs:
@@ -162,7 +162,7 @@ class Predictor:
 
 
 async def aside(size: int, function: Any, *arguments: Any) -> Any:
-    """Calls a function, in a thread if it has many bytes to convert."""
+    """Call a function, in a thread for large sizes in bytes."""
     if size <= _LARGE:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
@@ -175,7 +175,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The server's metrics in a registry of their own, so that a process may hold several servers.
+    """Metrics of one server, in its own registry, so that a process can run several servers.
 
     Args:
         models: name -> versions.
@@ -197,7 +197,7 @@ class Metrics:
         self._versions = gauge("vsemb_model_available", "1 for each version that is served.", ["model", "version"])
 
     def text(self) -> bytes:
-        """Returns all metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         self._versions.clear()
         for name, model in self._models.items():
             for number in model.available:

@@ -1,4 +1,4 @@
-"""The REST API over HTTP: paths, limits and errors around `vsemb.serving.rest_json`."""
+"""The REST API over HTTP: paths, limits and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger("vsemb.serving")
 
 
 def _is_failure_of_the_server(record: logging.LogRecord) -> bool:
-    """Tells whether aiohttp reports more than a client's broken HTTP, which it answers with status 400."""
+    """Return whether aiohttp reports another error than a client's malformed HTTP, answered with status 400."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
@@ -30,8 +30,7 @@ HTTP_LOG.addFilter(_is_failure_of_the_server)
 
 METRICS_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 
-# Seconds for a body to arrive, and for which it may stand still. A client that is slower holds a place of
-# another.
+# Maximum seconds for a body to arrive, and between two parts of it. A slower client would block a slot.
 _BODY_SECONDS, _SILENT_SECONDS = 60, 10
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
@@ -42,11 +41,11 @@ _LOOK = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/meta
 
 
 class RestApi:
-    """Answers HTTP requests.
+    """Handler of HTTP requests.
 
     Args:
-        predictor: what runs them.
-        max_body: bytes of a request's body at most.
+        predictor: runs the requests.
+        max_body: maximum bytes of a request's body.
     """
 
     def __init__(self, predictor: Predictor, max_body: int) -> None:
@@ -54,23 +53,23 @@ class RestApi:
         self._max_body = max_body
 
     def application(self) -> web.Application:
-        """Returns the aiohttp application."""
+        """Return the aiohttp application."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer, expect_handler=self._expect)
         return application
 
     async def _expect(self, request: web.Request) -> web.Response | None:
-        """Answers `Expect: 100-continue`: a body that is too large is not asked for."""
+        """Answer `Expect: 100-continue`; a body above the limit is refused."""
         if (request.content_length or 0) > self._max_body:
             return self._error(self._too_large())
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            # Otherwise the answer's own head would count as sent.
+            # Otherwise the header of the answer would count as sent.
             request.writer.output_size = 0
         return None
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answers one request."""
+        """Answer one request."""
         try:
             if request.path in METRICS_PATHS and request.method in ("GET", "HEAD"):
                 return web.Response(body=self._predictor.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
@@ -78,7 +77,7 @@ class RestApi:
         except RequestError as error:
             return self._error(error)
         except Exception as error:
-            # The last resort: one request's failure is that request's alone.
+            # Unexpected errors fail only this request.
             LOG.exception("unexpected failure of %s %s", request.method, request.path)
             return self._error(RequestError(Code.INTERNAL, f"Internal error: {type(error).__name__}"))
 
@@ -86,7 +85,7 @@ class RestApi:
         headers = {503: {"Retry-After": "1"}, 405: {"Allow": "GET, POST"}}.get(error.http_status)
         response = web.json_response({"error": error.message}, status=error.http_status, headers=headers)
         if error.http_status in (408, 413):
-            # The rest of the body, if any, is not read.
+            # The rest of the body stays unread.
             response.force_close()
         return response
 
@@ -108,7 +107,7 @@ class RestApi:
         if not match["metadata"]:
             body = message_to_json(self._predictor.status(name, version, label))
             for one in body["model_version_status"]:
-                # A message that is not set is left out by the converter and written by TensorFlow Serving.
+                # The converter omits unset messages, TensorFlow Serving writes them.
                 one.setdefault("status", {"error_code": "OK", "error_message": ""})
         else:
             body = message_to_json(self._predictor.metadata(name, version, label))
@@ -122,7 +121,7 @@ class RestApi:
             versions = self._predictor.model(name, version)
             call.model = name
             if match["method"].lower() != "predict":
-                raise RequestError(Code.UNIMPLEMENTED, f"The method {match['method']} is not implemented; use predict.")
+                raise RequestError(Code.UNIMPLEMENTED, f"The method must be predict; got {match['method']}.")
             with versions.lease(version, label) as (_, model):
                 parsed = await aside(len(body), decode, body, model.signatures)
                 call.signature = parsed.signature.name
@@ -138,25 +137,25 @@ class RestApi:
             async with asyncio.timeout(_BODY_SECONDS):
                 while part := await asyncio.wait_for(request.content.readany(), _SILENT_SECONDS):
                     body += part
-                    # A body may come without its length.
+                    # The length may be missing from the header.
                     if len(body) > self._max_body:
                         raise self._too_large()
         except web.RequestPayloadError as error:
-            # E.g. parts without their lengths.
+            # E.g. chunks without a length.
             raise invalid(f"The body cannot be read: {error}") from error
         except TimeoutError:
             raise RequestError(
                 Code.DEADLINE_EXCEEDED,
-                f"The body did not arrive within {_BODY_SECONDS} seconds, or stood still for {_SILENT_SECONDS}.",
+                f"The body must arrive within {_BODY_SECONDS} seconds, with pauses of at most {_SILENT_SECONDS}.",
                 408,
             ) from None
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
         return bytes(body) if encoding == "identity" else await aside(len(body), self._unpack, encoding, body)
 
     def _unpack(self, encoding: str, packed: bytearray) -> bytes:
-        """Unpacks a compressed body, up to the size that any body may have."""
+        """Decompress a body up to the size limit."""
         if encoding not in ("gzip", "x-gzip"):
-            refused = f"Content-Encoding is {encoding[:40]}; allowed: gzip and identity."
+            refused = f"Content-Encoding must be gzip or identity; got {encoding[:40]}."
             raise RequestError(Code.INVALID_ARGUMENT, refused, 415)
         unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
@@ -170,7 +169,7 @@ class RestApi:
         return body
 
     def _too_large(self) -> RequestError:
-        return RequestError(Code.RESOURCE_EXHAUSTED, f"The request's body is larger than {self._max_body} bytes.", 413)
+        return RequestError(Code.RESOURCE_EXHAUSTED, f"The request's body must be at most {self._max_body} bytes.", 413)
 
 
 def _number(text: str | None) -> int | None:

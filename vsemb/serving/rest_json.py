@@ -1,8 +1,8 @@
-"""The JSON of a `:predict` request and of its answer, as TensorFlow Serving reads and writes it.
+"""JSON of `:predict` requests and answers, as in TensorFlow Serving.
 
-Requests come in rows (`{"instances": [...]}`) or in columns (`{"inputs": ...}`). The rules and the texts of
-the errors are those of TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. The answer has the
-form of the request: `predictions` in rows or `outputs` in columns.
+Requests contain rows (`{"instances": [...]}`) or columns (`{"inputs": ...}`); answers use the same form, `predictions`
+or `outputs`. Rules and error messages follow TensorFlow Serving, https://www.tensorflow.org/tfx/serving/api_rest. In
+addition, inputs with a default may be omitted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import tensorflow as tf
 from vsemb.serving.models import DEFAULT_SIGNATURE, Arrays, Signature
 from vsemb.serving.status import Code, RequestError, invalid
 
-# Values are shown in errors up to here.
+# Maximum characters of a value in an error message.
 _SHOWN = 200
 
 _TYPES = {list: "Array", dict: "Object", str: "String", type(None): "Null"}
 
-# Names of types as TensorFlow writes them in errors.
+# Names of types in TensorFlow's error messages.
 _NAMES = {"float32": "float", "float64": "double"}
 
-# The end of two errors.
+# The end of two error messages.
 _SEVERAL = "as multiple input tensors required as per tensorinfo_map"
 
-# NumPy has no arrays of more dimensions.
+# NumPy's maximum number of dimensions.
 _DIMENSIONS = 64
 
 
@@ -43,8 +43,8 @@ class Request:
     """A `:predict` request.
 
     Attributes:
-        signature: the signature that it asks for.
-        rows: whether it came in rows.
+        signature: the requested signature.
+        rows: whether the request contains rows.
         inputs: name -> array; strings as arrays of `bytes` objects.
     """
 
@@ -54,14 +54,14 @@ class Request:
 
 
 def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
-    """Reads the body of a `:predict` request.
+    """Decode the body of a `:predict` request.
 
     Args:
-        body: JSON in UTF-8. NaN, Infinity and -Infinity are numbers; keys that it need not have are ignored.
-        signatures: those of the model, by name.
+        body: JSON in UTF-8. NaN, Infinity and -Infinity are numbers; unknown keys are ignored.
+        signatures: name -> signature of the model.
 
     Raises:
-        RequestError: INVALID_ARGUMENT for whatever is no such request.
+        RequestError: INVALID_ARGUMENT for a malformed request.
     """
     document = _parse(body)
     name = document.get("signature_name", "")
@@ -80,9 +80,9 @@ def decode(body: bytes, signatures: Mapping[str, Signature]) -> Request:
             raise _wrong(document, "Excepting 'instances' to be an list/array")
         if not instances:
             raise _wrong(document, "No values in 'instances' array")
-        return Request(signature, True, _from_rows(instances, signature.inputs))
+        return Request(signature, True, _from_rows(instances, signature))
     if "inputs" in document:
-        return Request(signature, False, _from_columns(document["inputs"], signature.inputs))
+        return Request(signature, False, _from_columns(document["inputs"], signature))
     raise invalid("Missing 'inputs' or 'instances' key")
 
 
@@ -104,39 +104,41 @@ def _parse(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _from_rows(instances: list[Any], specs: Mapping[str, tf.TensorSpec]) -> Arrays:
+def _from_rows(instances: list[Any], signature: Signature) -> Arrays:
+    specs, required = signature.inputs, signature.required
     named = _is_object(instances[0])
-    if not named and len(specs) > 1:
+    if not named and len(required) > 1:
         raise invalid(f"instances is a plain list, but expecting list of objects {_SEVERAL}")
     for i, instance in enumerate(instances):
         if _is_object(instance) != named:
             found = "object but got list" if named else "value/list but got object"
             raise invalid(f"Expecting {found} at item {i} of input list")
     if not named:
-        (name,) = specs
+        (name,) = required
         return {name: _stack(instances, specs[name])}
+    given = {name: spec for name, spec in specs.items() if name in required or name in instances[0]}
     for i, instance in enumerate(instances):
         for name in instance.keys() - specs.keys():
             raise invalid(
                 f"Failed to process element: {i} key: {name} of 'instances' list. "
                 f"Error: INVALID_ARGUMENT: JSON object: does not have named input: {name}"
             )
-        if instance.keys() != specs.keys():
+        if instance.keys() != given.keys():
             raise invalid(
                 f"Failed to process element: {i} of 'instances' list. JSON object: {_show(instance)} "
-                f"keys must be equal to: {','.join(sorted(specs))}"
+                f"keys must be equal to: {','.join(sorted(given))}"
             )
     return {
-        name: _stack([instance[name] for instance in instances], spec, f" key: {name}") for name, spec in specs.items()
+        name: _stack([instance[name] for instance in instances], spec, f" key: {name}") for name, spec in given.items()
     }
 
 
 def _stack(values: list[Any], spec: tf.TensorSpec, key: str = "") -> np.ndarray:
-    """Converts a list of rows; an error names the row."""
+    """Convert a list of rows; errors name the row."""
     try:
         return _tensor(values, spec)
     except RequestError as failure:
-        # Row by row is slow, and says which row it is.
+        # The slow conversion row by row finds the invalid row.
         expected: tuple[int, ...] | None = None
         for i, value in enumerate(values):
             try:
@@ -152,22 +154,23 @@ def _stack(values: list[Any], spec: tf.TensorSpec, key: str = "") -> np.ndarray:
         raise failure
 
 
-def _from_columns(value: Any, specs: Mapping[str, tf.TensorSpec]) -> Arrays:
+def _from_columns(value: Any, signature: Signature) -> Arrays:
+    specs, required = signature.inputs, signature.required
     if not _is_object(value):
-        if len(specs) > 1:
+        if len(required) > 1:
             raise invalid(f"inputs is a plain value/list, but expecting an object {_SEVERAL}")
-        (name,) = specs
+        (name,) = required
         return {name: _tensor(value, specs[name])}
-    for name in specs:
+    for name in required:
         if name not in value:
             raise invalid(f"Missing named input: {name} in 'inputs' object.")
-    return {name: _tensor(value[name], spec) for name, spec in specs.items()}
+    return {name: _tensor(value[name], spec) for name, spec in specs.items() if name in value}
 
 
 def _tensor(value: Any, spec: tf.TensorSpec) -> np.ndarray:
-    """Converts a value, or lists of lists of values to any depth, to an array of the input's type."""
+    """Convert a value, or nested lists of values, to an array of the input's type."""
     leaves, shape = [value], list[int]()
-    # Level by level: far quicker than value by value for the long lists that matter.
+    # Level by level, which is much faster than value by value for long lists.
     while any(type(leaf) is list for leaf in leaves):
         if odd := [leaf for leaf in leaves if type(leaf) is not list]:
             raise _level_error(leaves[0], odd[0], len(shape))
@@ -186,7 +189,7 @@ def _tensor(value: Any, spec: tf.TensorSpec) -> np.ndarray:
 
 
 def _level_error(first: Any, odd: Any, level: int) -> RequestError:
-    """Returns the error of lists and values side by side; the first of them sets the rank."""
+    """Return the error for lists mixed with values; the first element sets the rank."""
     rank = level
     while type(first) is list:
         rank, first = rank + 1, first[0] if first else None
@@ -196,7 +199,7 @@ def _level_error(first: Any, odd: Any, level: int) -> RequestError:
 
 
 def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
-    """Converts a flat list of values."""
+    """Convert a flat list of values."""
     dtype, name = spec.dtype.as_numpy_dtype, spec.dtype.name
     if name == "string":
         allowed: set[type] = {str, dict}
@@ -226,8 +229,8 @@ def _values(leaves: list[Any], spec: tf.TensorSpec) -> np.ndarray:
 
 
 def _floats(leaves: list[Any], kinds: set[type], dtype: Any, name: str) -> np.ndarray:
-    """Converts numbers that the type can hold: whole ones within its digits, others within its range."""
-    # NumPy's own knows no bfloat16.
+    """Convert numbers: integers within the precision of the type, others within its range."""
+    # `np.finfo` does not support bfloat16.
     limits = ml_dtypes.finfo(dtype)
     whole = 2 ** (limits.nmant + 1) - 1
     lost = [leaf for leaf in leaves if type(leaf) is int and abs(leaf) > whole] if int in kinds else []
@@ -275,22 +278,22 @@ def _show(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        # Nested almost too deeply to be read is nested too deeply to be written.
+        # Nesting that can be read may be too deep to be written.
         text = "…"
     text = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def encode(outputs: Arrays, rows: bool) -> bytes:
-    """Writes the answer to a `:predict` request.
+    """Encode the answer to a `:predict` request.
 
     Args:
-        outputs: name -> array. Strings are written as text, or as `{"b64": ...}` where the name ends in
-            `_bytes`; float32 with the fewest digits that give the same float32 again.
-        rows: whether the request came in rows.
+        outputs: name -> array. Strings are written as text, or as `{"b64": ...}` if the name ends in `_bytes`; float32
+            with the fewest digits that give the same float32.
+        rows: whether the request contained rows.
 
     Raises:
-        RequestError: INVALID_ARGUMENT if the outputs are no rows; INTERNAL for text that is not UTF-8.
+        RequestError: INVALID_ARGUMENT if the outputs have no equal batch dimension; INTERNAL for invalid UTF-8.
 
     Example:
 
@@ -337,18 +340,18 @@ def _text(name: str, value: bytes) -> Any:
     except UnicodeDecodeError:
         raise RequestError(
             Code.INTERNAL,
-            f"Tensor name: {name} holds bytes that are not UTF-8, and its name ends not in _bytes",
+            f"Tensor name: {name} holds invalid UTF-8; the name of an output of bytes must end in _bytes",
         ) from None
 
 
 def shortest(array: np.ndarray) -> np.ndarray:
-    """Returns float64 values whose decimal form is the shortest that gives the same float32 again.
+    """Round to float64 values whose shortest decimals identify the float32 values.
 
-    Python writes a float64 with the fewest digits that identify it, 17 for most float32 values. Rounded
-    to the digits that identify the float32, nine at most, it is written with those.
+    Python writes a float64 with the fewest digits that identify it, 17 for most float32 values. Rounded to the digits
+    that identify the float32, at most nine, it is written with these.
 
     Args:
-        array: of any shape; arrays that hold no floats are returned as they are.
+        array: any shape; arrays of other types than float are returned unchanged.
 
     Example:
 
@@ -360,7 +363,7 @@ def shortest(array: np.ndarray) -> np.ndarray:
     exact = array.astype(np.float64)
     single = array.astype(np.float32)
     magnitude = np.abs(exact)
-    # Powers of ten up to 22 are exact, so that one multiplication or division rounds once.
+    # Powers of ten up to 22 are exact, so one multiplication or division rounds once.
     plain = (magnitude > 1e-12) & (magnitude < 1e15)
     exponent = np.floor(np.log10(magnitude, where=plain, out=np.zeros_like(exact))).astype(np.int64)
     result, open_ = exact.copy(), plain.copy()

@@ -1,16 +1,14 @@
-"""A server of SavedModels in this process, with TensorFlow Serving's gRPC and REST API.
+"""Server of SavedModels in this process, with TensorFlow Serving's gRPC and REST API.
 
 Raises:
-    MissingExtraError: when it is imported and the extra `serving` is not installed.
+    MissingExtraError: on import, if the extra `serving` is not installed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import shlex
 import signal
 import socket
 import threading
@@ -19,11 +17,12 @@ from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
 from vsemb.errors import DataError, VsembError, invalid_argument, needs_extra
+from vsemb.exporting.contract import Contract, curl_command, version_contract_path
 from vsemb.parts import Count, NonNegative, between, require_fields
 
 with needs_extra("aiohttp", "serving"):
@@ -36,7 +35,7 @@ with needs_extra("tensorflow-serving-api", "serving"):
 
 from vsemb.serving.batching import Batcher
 from vsemb.serving.grpc_api import GrpcApi
-from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy
+from vsemb.serving.models import DEFAULT_SIGNATURE, LOG, LoadedModel, ModelVersions, Policy, Signature
 from vsemb.serving.request_handler import Metrics, Predictor
 from vsemb.serving.rest_api import HTTP_LOG, RestApi
 
@@ -45,26 +44,25 @@ Port = Annotated[int, between(0, 65535)]
 
 @dataclass(eq=False, repr=False)
 class Server:
-    """Serves models over gRPC and REST, in a thread of its own.
+    """Server of models over gRPC and REST, in its own thread.
 
     Args:
         models: name -> directory with the model's versions, e.g. `{"pets": "savedmodels/pets"}`.
-        host: the address to listen on.
-        port: gRPC's port; 0 for any free one.
-        rest_port: REST's port; 0 for any free one.
-        max_body: bytes of a request at most.
-        concurrency: requests at a time; more are refused at once.
-        batch_size: rows of a merged batch at most; 1 turns merging off.
-        batch_timeout: seconds that a request waits at most for others while a thread is free and another
-            works; see `Batcher`.
-        threads: batches that run at a time; None for one for each core.
-        versions: `latest`, `all`, or the numbers of the versions to serve.
-        labels: label -> version, e.g. `{"stable": 1}`; labelled versions are served in any case.
-        poll: seconds between two looks for new versions; 0 for none after the first.
-        grace: seconds that `stop` gives to requests in flight.
+        host: address to listen on.
+        port: port of gRPC; 0 for a free one.
+        rest_port: port of REST; 0 for a free one.
+        max_body: maximum bytes per request.
+        concurrency: maximum number of requests in flight; more are refused.
+        batch_size: maximum rows of a merged batch; 1 disables merging.
+        batch_timeout: maximum seconds that a request waits for others; see `Batcher`.
+        threads: number of batches that run at once; None for one per core.
+        versions: `latest`, `all`, or version numbers.
+        labels: label -> version, e.g. `{"stable": 1}`; labelled versions are always served.
+        poll: seconds between checks for new versions; 0 to disable them.
+        grace: seconds that `stop` waits for requests in flight.
 
     Raises:
-        InvalidArgumentError: for a value out of range.
+        InvalidArgumentError: for an argument out of range.
         DataError: if a model's directory is missing or holds no version.
 
     Example:
@@ -91,26 +89,26 @@ class Server:
     def __post_init__(self) -> None:
         require_fields(self)
         if not self.models:
-            raise invalid_argument("models", dict(self.models), "at least one model's name and directory")
+            raise invalid_argument("models", dict(self.models), "the name and directory of at least one model")
         for name in self.models:
             if not name or set("/:") & set(name):
                 raise invalid_argument("models", name, "names without `/` and `:`")
         numbers = not isinstance(self.versions, str) and all(isinstance(one, int) for one in self.versions)
         if not numbers and self.versions not in ("latest", "all"):
-            raise invalid_argument("versions", self.versions, "`latest`, `all`, or numbers of versions")
+            raise invalid_argument("versions", self.versions, "`latest`, `all`, or version numbers")
         given = self.models.items()
         self.served = {name: ModelVersions(name, Path(base), self.versions, self.labels) for name, base in given}
         self.metrics = Metrics(self.served)
         self._thread: threading.Thread | None = None
 
     def start(self) -> Server:
-        """Loads the models and listens; returns when requests are answered.
+        """Load the models and listen; returns when the server is ready.
 
         Raises:
-            DataError: if a model cannot be loaded, or a port is taken.
+            DataError: if a model cannot be loaded or a port is in use.
         """
         if self._thread is not None:
-            raise RuntimeError("The server has been started already.")
+            raise RuntimeError("The server is already running. Call `stop` first.")
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="vsemb-server", daemon=True)
         self._thread.start()
@@ -122,10 +120,10 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Stops listening, finishes what is in flight within the grace time, and unloads the models."""
+        """Stop listening, finish requests in flight within the grace time, and unload the models."""
         if self._thread is None:
             return
-        # The loop has ended where starting failed.
+        # The loop is closed if `start` failed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -138,7 +136,7 @@ class Server:
         self.stop()
 
     def refresh(self) -> None:
-        """Looks for new and removed versions now, and returns when they are loaded and unloaded."""
+        """Check for new and removed versions now; returns when they are loaded and unloaded."""
         asyncio.run_coroutine_threadsafe(self._refresh(), self._loop).result()
 
     def _run(self, started: Future[None]) -> None:
@@ -150,7 +148,7 @@ class Server:
             started.set_exception(error)
 
     async def _serve(self, started: Future[None]) -> None:
-        """Serves until `stop` is called; `started` is done when requests are answered."""
+        """Serve until `stop` is called; `started` completes when the server is ready."""
         self._loop, self._stopping, self._refreshing = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
         batcher = Batcher(
             self.batch_size,
@@ -171,14 +169,16 @@ class Server:
         rpc = self._grpc_server()
         watcher = None
         try:
-            # The ports first: loading takes longer, and a port that is taken should not wait for it.
+            # Ports first, so that a port in use is reported before the slow loading.
             with self._bind_rest() as listener:
                 self._bind_grpc(rpc)
                 await self._refresh()
                 for name, model in self.served.items():
                     if not model.available:
                         errors = [version.error for _, version in sorted(model.versions.items()) if version.error]
-                        raise DataError(errors[-1] if errors else f"{model.base} has no version to serve as {name}.")
+                        raise DataError(
+                            errors[-1] if errors else f"{model.base} must hold a version to serve as {name}."
+                        )
                 await runner.setup()
                 await aiohttp.web.SockSite(runner, listener.dup(), backlog=1024).start()
             await rpc.start()
@@ -209,12 +209,12 @@ class Server:
     def _grpc_server(self) -> grpc.aio.Server:
         server = grpc.aio.server(
             options=[
-                # Two servers on one port would share its requests.
+                # Otherwise two servers could share one port.
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", self.max_body),
                 ("grpc.max_send_message_length", -1),
             ],
-            # Questions about a model's status are answered while predictions take all of their places.
+            # Status requests are answered while predictions use all slots.
             maximum_concurrent_rpcs=self.concurrency + 16,
         )
         api = GrpcApi(self.predictor)
@@ -230,10 +230,10 @@ class Server:
             raise self._taken("port", self.port) from error
 
     def _taken(self, name: str, port: int, reason: str | None = None) -> DataError:
-        # What `create_server` adds names the address again.
-        reason = (reason or "the port is taken, or the address is not this machine's").partition(" (while")[0]
+        # `create_server` appends the address to its message.
+        reason = (reason or "the port is in use, or the address is not local").partition(" (while")[0]
         return DataError(
-            f"Cannot listen on {self.host}:{port} (`{name}`): {reason}. Name another, or 0 for a free one."
+            f"Cannot listen on {self.host}:{port} (`{name}`): {reason}. Choose another port, or 0 for a free one."
         )
 
     async def _refresh(self) -> None:
@@ -247,18 +247,18 @@ class Server:
             try:
                 await self._refresh()
             except (OSError, VsembError) as error:
-                LOG.error("looking for new versions failed: %s", error)
+                LOG.error("Checking for new versions failed: %s", error)
 
 
 def served_models(directory: str | None, named: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Returns name -> directory for what the command line names.
+    """Return name -> directory from the arguments of the command line.
 
     Args:
-        directory: one model's directory, served under its own name; None for none.
+        directory: directory of a model, served under its own name; None for none.
         named: further names and directories.
 
     Raises:
-        InvalidArgumentError: if nothing is named, or a name twice.
+        InvalidArgumentError: for no model, or a duplicate name.
     """
     pairs = [(Path(os.path.abspath(directory)).name, directory)] if directory else []
     names = [name for name, _ in (*pairs, *named)]
@@ -270,9 +270,9 @@ def served_models(directory: str | None, named: Sequence[tuple[str, str]]) -> di
 
 
 def serve_until_stopped(server: Server) -> None:
-    """Starts a server, prints where it listens, and stops it on SIGTERM or SIGINT.
+    """Start a server, print its addresses and example commands, and stop it on SIGTERM or SIGINT.
 
-    A second signal ends the process at once. Call it from the main thread.
+    A second signal ends the process at once. Call this from the main thread.
 
     Raises:
         DataError: as `Server.start`.
@@ -302,25 +302,36 @@ def _greeting(server: Server) -> str:
     lines = [f"gRPC  {host}:{server.port}", f"REST  {rest}"]
     for name, versions in server.served.items():
         lines.append(f"model {name}, version {', '.join(map(str, versions.available))}")
-    name, versions = next(iter(server.served.items()))
-    with versions.lease() as (_, model):
-        body = json.dumps(_example(model))
-    url = shlex.quote(f"{rest}/v1/models/{name}:predict")
-    return "\n".join([*lines, "", f"  curl -d {shlex.quote(body)} {url}"])
+    for name, versions in server.served.items():
+        with versions.lease() as (_, model):
+            lines += [f"\n{command}" for command in example_commands(model, f"{rest}/v1/models/{name}")]
+    return "\n".join(lines)
 
 
-def _example(model: LoadedModel) -> dict[str, object]:
-    """Returns the body of a request that fits the model's inputs."""
-    name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in model.signatures else sorted(model.signatures)[0]
-    inputs = model.signatures[name].inputs
-    extra = {} if name == DEFAULT_SIGNATURE else {"signature_name": name}
-    if inputs.keys() == {"tokens", "heads"}:
-        # Whatever else stood there would be no tree.
-        return {**extra, "instances": [{"tokens": ["a", "dog", "runs"], "heads": [2, 3, 0]}]}
-    values = {}
-    for key, spec in inputs.items():
+def example_commands(model: LoadedModel, url: str) -> list[str]:
+    """Return a curl command per signature; `serving_default` only if it has no other name.
+
+    Examples come from the model's contract or, without one, from the types of the inputs.
+
+    Args:
+        model: the model.
+        url: address of the model, `http://HOST:PORT/v1/models/NAME`.
+    """
+    path, examples = version_contract_path(model.path), {}
+    if path.is_file():
+        with contextlib.suppress(DataError):
+            examples = Contract.read(path).examples
+    names = [name for name in sorted(model.signatures) if name != DEFAULT_SIGNATURE] or [DEFAULT_SIGNATURE]
+    return [curl_command(url, name, examples.get(name) or _example(model.signatures[name])) for name in names]
+
+
+def _example(signature: Signature) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, spec in signature.inputs.items():
         row = [] if spec.shape.rank is None else [1 if size is None else size for size in spec.shape[1:]]
         text = "a dog running on a beach"
         one = text if spec.dtype.name == "string" else spec.dtype.as_numpy_dtype(1).item()
         values[key] = np.full(row, one, dtype=object).tolist()
-    return {**extra, "instances": [values if len(values) > 1 else next(iter(values.values()))]}
+        if key.endswith("_bytes") and values[key] == text:
+            values[key] = {"b64": "photo.jpg"}
+    return values

@@ -1,4 +1,4 @@
-"""How a request fails: gRPC's status codes, and the HTTP status that each becomes."""
+"""Errors of requests: gRPC's status codes and their HTTP statuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vsemb.errors import VsembError
 
 
 class Code(enum.Enum):
-    """A gRPC status code by its own name; the value is the HTTP status."""
+    """gRPC status codes; the value is the HTTP status."""
 
     OK = 200
     INVALID_ARGUMENT = 400
@@ -23,12 +23,12 @@ class Code(enum.Enum):
 
 
 class RequestError(VsembError):
-    """A request that is answered with an error.
+    """Error that answers a request.
 
     Args:
-        code: what went wrong, in gRPC's terms.
-        message: the text that the client sees.
-        http_status: the HTTP status where it is not the code's own, e.g. 413 for a large body.
+        code: gRPC status code.
+        message: message for the client.
+        http_status: HTTP status if it differs from the code's, e.g. 413 for a large body.
 
     Example:
 
@@ -45,5 +45,5 @@ class RequestError(VsembError):
 
 
 def invalid(message: str) -> RequestError:
-    """Returns the error of a request that can never succeed as it is."""
+    """Return the error of an invalid request."""
     return RequestError(Code.INVALID_ARGUMENT, message)

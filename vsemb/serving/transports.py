@@ -1,4 +1,4 @@
-"""The two ways to a model on a server, REST and gRPC, as TensorFlow Serving speaks them; a call is one attempt."""
+"""REST and gRPC connections to a model on a server, with TensorFlow Serving's APIs; a call is one attempt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 _PORTS = {"http": 80, "https": 443, "grpc": 8500, "grpcs": 443}
 
-# TensorFlow's names of types, as metadata has them, and NumPy's types; strings are `bytes` objects.
+# TensorFlow's names of types in metadata -> NumPy's types; strings are `bytes` objects.
 _DTYPES = {
     **{f"DT_{name.upper()}": np.dtype(name) for name in ("bool", "int8", "int16", "int32", "int64")},
     **{f"DT_{name.upper()}": np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
@@ -34,7 +34,7 @@ _DTYPES = {
     "DT_STRING": np.dtype(object),
 }
 
-# Seconds before the first and the longest pause between two attempts.
+# Seconds of the first and the longest pause between two attempts.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
@@ -42,11 +42,11 @@ class ServingError(VsembError):
     """A call to a server failed.
 
     Args:
-        code: gRPC's name of the status, whichever way the call went, e.g. `"NOT_FOUND"`; `"UNAVAILABLE"` also
-            where no server answers, `"DEADLINE_EXCEEDED"` also where time ran out here.
-        message: what happened, in one line.
-        detail: what the server said, "" where it said nothing.
-        http_status: the status of the HTTP answer; None over gRPC and without an answer.
+        code: gRPC's name of the status, over REST too, e.g. `"NOT_FOUND"`. `"UNAVAILABLE"` includes an unreachable
+            server, `"DEADLINE_EXCEEDED"` includes the client's timeout.
+        message: one line about the failure.
+        detail: the server's message; "" for an empty answer.
+        http_status: status of the HTTP answer; None over gRPC and without an answer.
 
     Example:
 
@@ -68,7 +68,7 @@ class TensorInfo:
 
     Attributes:
         dtype: NumPy's type; `object` for strings, which are `bytes`.
-        shape: the sizes, None where any size is allowed; None where the rank is unknown.
+        shape: sizes, None for open ones; None for an unknown rank.
     """
 
     dtype: np.dtype
@@ -77,10 +77,17 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class SignatureInfo:
-    """What one signature takes and gives, by name."""
+    """Inputs and outputs of one signature by name.
+
+    Attributes:
+        inputs: name -> type and shape.
+        outputs: name -> type and shape.
+        optional: inputs with a default.
+    """
 
     inputs: Mapping[str, TensorInfo]
     outputs: Mapping[str, TensorInfo]
+    optional: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -88,10 +95,10 @@ class VersionStatus:
     """One version of a model on a server.
 
     Attributes:
-        version: its number.
+        version: version number.
         state: `START`, `LOADING`, `AVAILABLE`, `UNLOADING` or `END`.
-        error_code: `OK`, or why it cannot be served.
-        error_message: the same in words.
+        error_code: `OK`, or the code of the error that prevents serving.
+        error_message: message of that error.
     """
 
     version: int
@@ -102,13 +109,13 @@ class VersionStatus:
 
 @dataclass(eq=False)
 class Transport(abc.ABC):
-    """A way to a model on a server. Each call is one attempt; methods may be called from several threads.
+    """Connection to a model on a server; thread-safe. Each call is one attempt.
 
     Args:
         where: `SCHEME://HOST:PORT`, IPv6 in brackets; for REST also the path before `/v1`.
-        model: the model's name.
-        version: one version; None for the newest, or the label's.
-        label: a label; None for none.
+        model: name of the model.
+        version: version number; None for the newest, or the label's.
+        label: label of a version; None for none.
     """
 
     where: str
@@ -116,42 +123,44 @@ class Transport(abc.ABC):
     version: int | None
     label: str | None
 
-    #: The API's name, and the HTTP status of its answers.
+    #: Name of the API, and HTTP status of its answers.
     api: ClassVar[str]
     success: ClassVar[int | None] = None
 
     @abc.abstractmethod
     def __post_init__(self) -> None:
-        """Prepares the connections; the first call makes them."""
+        """Prepare the connections, which the first call opens."""
 
     @abc.abstractmethod
     def predict(self, signature: str, inputs: Arrays, outputs: Mapping[str, TensorInfo], timeout: float) -> Arrays:
-        """Runs a signature; `outputs` tells the types that the answer is to have."""
+        """Run a signature; `outputs` gives the types of the answer."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
 
     @abc.abstractmethod
     def _asked(self, metadata: bool, timeout: float) -> dict[str, Any]:
-        """Returns the model's GetModelMetadataResponse or its GetModelStatusResponse, as JSON."""
+        """Return the model's GetModelMetadataResponse or GetModelStatusResponse, as JSON."""
 
     def signatures(self, timeout: float) -> dict[str, SignatureInfo]:
-        """Returns the model's signatures."""
+        """Return the model's signatures."""
         answer = self._asked(True, timeout)
         try:
             definitions = answer["metadata"]["signature_def"]["signature_def"]
             return {
-                name: SignatureInfo(_infos(value.get("inputs")), _infos(value.get("outputs")))
+                name: SignatureInfo(
+                    _infos(value.get("inputs")), _infos(value.get("outputs")), frozenset(value.get("defaults") or ())
+                )
                 for name, value in sorted(definitions.items())
-                # The operations that initialise a model are listed too and are no signature to call.
+                # Metadata also lists the initializer of a model.
                 if not name.startswith("__")
             }
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise self._odd(f"the metadata cannot be read, {error!r}") from error
 
     def status(self, timeout: float) -> list[VersionStatus]:
-        """Returns the states of the model's versions."""
+        """Return the states of the model's versions."""
         answer = self._asked(False, timeout)
         try:
             return [
@@ -171,8 +180,8 @@ class Transport(abc.ABC):
     def _too_slow(self, seconds: float) -> ServingError:
         return ServingError(
             "DEADLINE_EXCEEDED",
-            f"The server at {self.where} did not answer within {seconds:.3g} seconds. Give the client a longer "
-            "timeout, or a smaller batch_size.",
+            f"The server at {self.where} did not answer within {seconds:.3g} seconds. Pass a longer timeout or a "
+            "smaller batch_size.",
         )
 
     def _refused(self, code: str, detail: str, http_status: int | None = None) -> ServingError:
@@ -181,7 +190,9 @@ class Transport(abc.ABC):
         return ServingError(code, f"The server at {self.where} answered {shown}: {detail}", detail, http_status)
 
     def _odd(self, what: str) -> ServingError:
-        return self._refused("UNKNOWN", f"that is not TensorFlow Serving's {self.api} API: {what}", self.success)
+        return self._refused(
+            "UNKNOWN", f"the answer must follow TensorFlow Serving's {self.api} API: {what}", self.success
+        )
 
 
 def _infos(tensors: Mapping[str, Any] | None) -> dict[str, TensorInfo]:
@@ -194,7 +205,7 @@ def _infos(tensors: Mapping[str, Any] | None) -> dict[str, TensorInfo]:
     return infos
 
 
-# HTTP statuses and the codes of gRPC that they stand for: those of TensorFlow Serving, and of proxies before it.
+# HTTP statuses of TensorFlow Serving and of proxies -> codes of gRPC.
 _CODES = {code.value: code.name for code in Code} | {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -205,13 +216,12 @@ _CODES = {code.value: code.name for code in Code} | {
     502: "UNAVAILABLE",
 }
 
-# Which kinds of numbers JSON may have for each: whole floats may come without a point, and none at all are
-# floats to NumPy.
+# NumPy's kind of a type -> kinds that JSON may contain: floats may lack a point, and an empty list is float.
 _KINDS = {"f": "fiu", "i": "iuf", "u": "iuf", "b": "bf"}
 
 
 class RestTransport(Transport):
-    """Speaks HTTP over connections that stay open, at most 16; see `Transport`."""
+    """REST over at most 16 persistent connections; see `Transport`."""
 
     api, success = "REST", 200
 
@@ -228,7 +238,7 @@ class RestTransport(Transport):
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
         found = self._call("POST", f"{self._base}:predict", timeout, body).get("outputs")
         if len(outputs) == 1:
-            # A single output comes without its name.
+            # A single output has no name.
             found = {next(iter(outputs)): found}
         if not isinstance(found, dict) or found.keys() != outputs.keys():
             raise self._odd("outputs are missing")
@@ -251,14 +261,14 @@ class RestTransport(Transport):
             response = self._pool.request(
                 method, url, body=body, headers=headers, timeout=limits, redirect=False, preload_content=False
             )
-            # The limit is urllib3's for each part alone; an answer may come in many.
+            # urllib3 applies the limit to each part of an answer.
             while part := response.read1(2**16):
                 content += part
                 if time.monotonic() > end:
                     response.close()
                     raise self._too_slow(timeout)
             response.release_conn()
-        # Of its parents that a lost connection has too, hence first.
+        # Before its base classes, which include lost connections.
         except urllib3.exceptions.NewConnectionError as error:
             raise self._unreachable(error.__cause__ or error) from error
         except urllib3.exceptions.TimeoutError as error:
@@ -274,19 +284,19 @@ class RestTransport(Transport):
             detail = said or content[:200].decode(errors="replace") or response.reason or "no reason given"
             raise self._refused(_CODES.get(response.status, "UNKNOWN"), str(detail), response.status)
         if not isinstance(answer, dict):
-            raise self._odd("it is no JSON object")
+            raise self._odd("it is not a JSON object")
         return answer
 
 
 def _json(array: np.ndarray) -> Any:
-    """Returns an array as JSON has it; strings always in base64, so that any bytes pass."""
+    """Convert an array to JSON values; strings to base64, so that any bytes pass."""
     if array.dtype == object:
         array = np.vectorize(lambda value: {"b64": base64.b64encode(value).decode("ascii")}, otypes=[object])(array)
     return array.tolist()
 
 
 def _array(value: Any, info: TensorInfo) -> np.ndarray:
-    """Returns the array that JSON has, in the type and with the rank of the metadata."""
+    """Convert JSON values to an array with the type and rank of the metadata."""
     if info.dtype == object:
         array = np.vectorize(_bytes, otypes=[object])(np.asarray(value, object))
     else:
@@ -295,7 +305,7 @@ def _array(value: Any, info: TensorInfo) -> np.ndarray:
             raise ValueError(f"{array.dtype} instead of {info.dtype}")
         array = array.astype(info.dtype)
     if info.shape is not None and array.ndim < len(info.shape) and array.size == 0:
-        # No rows tell nothing of what a row has.
+        # An empty list has no row to infer the shape from.
         missing = info.shape[array.ndim :]
         array = array.reshape(*array.shape, *(0 if size is None else size for size in missing))
     return array
@@ -309,29 +319,29 @@ def _bytes(value: Any) -> bytes:
     return value.encode("utf-8", errors="surrogateescape")
 
 
-#: Bytes of the largest message sent or received; gRPC's own limit is 4 MB.
+#: Maximum bytes of a message; gRPC's default is 4 MB.
 LARGEST_MESSAGE = 256 * 2**20
 
-# What gRPC itself says of a server that it cannot reach.
+# Words in gRPC's messages about unreachable servers.
 _OF_THE_CONNECTION = ("connect", "Socket closed", "resolv")
 
 _OPTIONS = [
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
-    # Attempts are counted by the client, not also underneath it.
+    # The client retries by itself.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # A proxy that the environment names is for the web.
+    # Proxies of the environment are for the web.
     ("grpc.enable_http_proxy", 0),
 ]
 
 
 class GrpcTransport(Transport):
-    """Speaks gRPC over one connection; see `Transport`.
+    """gRPC over one connection; see `Transport`.
 
-    TensorFlow is imported, since the API's messages hold TensorFlow's.
+    Imports TensorFlow, because the API's messages contain TensorFlow's.
 
     Raises:
         MissingExtraError: if tensorflow-serving-api is not installed.
@@ -363,7 +373,7 @@ class GrpcTransport(Transport):
         answer = self._call(self._prediction.Predict, request, timeout)
         if answer.outputs.keys() != outputs.keys():
             raise self._odd("outputs are missing")
-        # Arrays of the message's own memory cannot be written to.
+        # Arrays backed by the message are read-only.
         return {name: np.require(tf.make_ndarray(answer.outputs[name]), requirements="W") for name in outputs}
 
     def close(self) -> None:
@@ -392,14 +402,14 @@ class GrpcTransport(Transport):
             code, details = error.code(), error.details() or "no reason given"
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise self._too_slow(timeout) from error
-            # A server that is reached says so itself; the words are those of the connection.
+            # A reachable server may answer UNAVAILABLE too, with other words.
             if code is grpc.StatusCode.UNAVAILABLE and any(word in details for word in _OF_THE_CONNECTION):
                 raise self._unreachable(details) from error
             raise self._refused(code.name, details) from error
 
 
 def message_to_json(message: Any) -> dict[str, Any]:
-    """Returns a protobuf message as JSON, as TensorFlow Serving's REST API writes it."""
+    """Convert a protobuf message to JSON, as TensorFlow Serving's REST API does."""
     from google.protobuf import json_format
 
     return json_format.MessageToDict(
@@ -408,10 +418,10 @@ def message_to_json(message: Any) -> dict[str, Any]:
 
 
 def connect(url: str, model: str, version: int | None, label: str | None) -> Transport:
-    """Returns the way to a model; the connection itself is made by the first call.
+    """Return the transport to a model; the first call opens the connection.
 
     Raises:
-        InvalidArgumentError: for another URL, or a name that no model can have.
+        InvalidArgumentError: for an invalid URL or name.
         MissingExtraError: for gRPC without the extra `serving`.
 
     Example:
@@ -430,27 +440,24 @@ def connect(url: str, model: str, version: int | None, label: str | None) -> Tra
     path = parts.path.rstrip("/")
     rest = parts.scheme.startswith("http")
     if path and not rest:
-        raise invalid_argument("url", url, allowed, "gRPC has no paths.")
+        raise invalid_argument("url", url, allowed, "Omit the path for gRPC.")
     if re.search(r"/v1(/|$)", path):
-        raise invalid_argument("url", url, allowed, "Give the address alone, and the model by `model`.")
+        raise invalid_argument("url", url, allowed, "Pass the model as `model`.")
     for argument, name in (("model", model), *((("label", label),) if label is not None else ())):
         if not isinstance(name, str) or not re.fullmatch(r"[^/:\s]+", name):
-            raise invalid_argument(argument, name, f"a {argument}'s name, without / and :")
+            raise invalid_argument(argument, name, f"the name of a {argument}, without / and :")
     host = f"[{host}]" if ":" in host else host
     where = f"{parts.scheme}://{host}:{_PORTS[parts.scheme] if port is None else port}{path}"
     return (RestTransport if rest else GrpcTransport)(where, model, version, label)
 
 
 def attempted(attempt: Callable[[float], Result], timeout: float, retries: int) -> Result:
-    """Calls until an attempt succeeds, fails for good, or time or attempts run out.
-
-    Only `UNAVAILABLE` is tried again: predictions change nothing, so a connection that broke may have
-    carried one or not.
+    """Call with retries after `UNAVAILABLE`; predictions are idempotent.
 
     Args:
-        attempt: called with the seconds that are left.
-        timeout: seconds for everything, the pauses too.
-        retries: attempts after the first.
+        attempt: called with the remaining seconds.
+        timeout: total seconds, including pauses.
+        retries: maximum number of retries.
 
     Raises:
         ServingError: of the last attempt.
@@ -465,7 +472,7 @@ def attempted(attempt: Callable[[float], Result], timeout: float, retries: int) 
         try:
             return attempt(max(end - time.monotonic(), 1e-3))
         except ServingError as error:
-            # Chance keeps many clients from coming back all at once.
+            # Jitter spreads the retries of many clients.
             seconds = min(_FIRST_PAUSE * 2**number, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
             if error.code != "UNAVAILABLE" or number == retries or time.monotonic() + seconds >= end:
                 raise

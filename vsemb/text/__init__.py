@@ -1,4 +1,4 @@
-"""Strings to ids: the same splitting and lookup in training and in a served graph."""
+"""Tokenizers and vocabularies: strings to ids, in training and in a served graph."""
 
 from vsemb.text.tokenizers import ALPHABET, CharacterTokenizer, Tokenizer, WordTokenizer
 from vsemb.text.vocabulary import Vocabulary

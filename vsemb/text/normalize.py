@@ -1,7 +1,4 @@
-"""From raw strings to words, with core TensorFlow string operations only.
-
-Core operations run on every TensorFlow Serving; those of tensorflow_text need a server built with it.
-"""
+"""Raw strings to words, with core TensorFlow string operations, which every TensorFlow Serving has."""
 
 from __future__ import annotations
 
@@ -10,31 +7,32 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
-#: Longest text looked at, in bytes, behind white space at its start; the rest is cut.
+#: Maximum bytes read of a text, after white space at its start.
 MAX_BYTES = 4096
 
-#: What counts as white space, as Python has it, inside the brackets of a regular expression.
+#: Python's white space, as the content of a character class of a regular expression.
 WHITE_SPACE = r"\t-\r\x1c-\x20\x{85}\pZ"
 
-# A text may begin with so many bytes of white space, so that megabytes of it cost nothing.
+# Maximum bytes of white space at the start of a text, which bounds the work per text.
 _MAX_BLANK = 16 * MAX_BYTES
 _BLANK_START = rf"^[{WHITE_SPACE}\x00]+"
 
 _ASCII = r"[\x00-\x7f]*"
-# ASCII without NUL and the apostrophe, which most texts are: their words are runs of letters and digits.
+# ASCII without NUL and apostrophe, the common case: words are runs of letters and digits.
 _PLAIN = r"[\x01-&(-\x7f]*"
 
-# Texts of a batch of `batches_of`.
+# Texts per batch of `batches_of`.
 _BATCH = 8192
 
-# Stands for the apostrophe of 's while all others go; a private-use character, so no text needs it.
+# Placeholder for the apostrophe of 's while others are removed; a private-use character.
 _KEPT = "\ue000"
 
 
 def readable(texts: tf.Tensor) -> tf.Tensor:
-    """Drops white space at the start, cuts raw strings to `MAX_BYTES`, replaces invalid UTF-8 by U+FFFD.
+    """Convert raw strings to valid UTF-8 of at most `MAX_BYTES`.
 
-    NUL counts as white space and becomes a space. Only the first 16 times `MAX_BYTES` are looked at.
+    White space at the start is removed, NUL becomes a space, and invalid UTF-8 becomes U+FFFD. Only the first 16 times
+    `MAX_BYTES` are read.
 
     Args:
         texts: (batch,) string.
@@ -48,11 +46,11 @@ def readable(texts: tf.Tensor) -> tf.Tensor:
     [b'a dog']
     """
     texts = _cut(texts)
-    # The transcoder takes longer than all else here, and leaves ASCII as it is.
+    # The transcoder is the slowest step and leaves ASCII unchanged.
     others = tf.where(~tf.strings.regex_full_match(texts, _ASCII))
     valid = tf.strings.unicode_transcode(tf.gather_nd(texts, others), "UTF-8", "UTF-8", errors="replace")
     texts = tf.tensor_scatter_nd_update(texts, others, valid)
-    return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` would end the text there.
+    return tf.strings.regex_replace(texts, r"\x00", " ")  # `tf.strings.lower` truncates at NUL.
 
 
 def _cut(texts: tf.Tensor) -> tf.Tensor:
@@ -62,25 +60,24 @@ def _cut(texts: tf.Tensor) -> tf.Tensor:
 
 
 def readable_part(text: str) -> str:
-    r"""Returns what of a raw text is parsed, where parsing is done in Python: `MAX_BYTES` at most, trimmed.
+    r"""Return the part of a raw text that a parser in Python reads: at most `MAX_BYTES`, trimmed.
 
     Example:
 
     >>> readable_part(" a\x00dog ")
     'a dog'
     """
-    # A parser takes NUL for a blank.
+    # Parsers treat NUL as a space.
     text = text.replace("\0", " ").strip()
     return text.encode()[:MAX_BYTES].decode(errors="ignore").strip()
 
 
 def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
-    """Lower-cases and splits raw strings into words.
+    """Lower-case raw strings and split them into words.
 
-    Letters, marks and digits of any script make words; everything else separates them, apart from
-    the English 's, which becomes a word of its own as in the Penn treebank, and other apostrophes
-    within a word, which go without a gap (don't: dont). Invalid UTF-8 is
-    replaced and then separates too.
+    A word is a run of letters, marks and digits of any script. Other characters separate words, with two exceptions:
+    the English 's becomes its own word, as in the Penn treebank, and other apostrophes inside a word are removed
+    (don't: dont). Invalid UTF-8 separates words.
 
     Args:
         texts: (batch,) string.
@@ -103,17 +100,17 @@ def split_words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def batches_of(texts: Iterable[str]) -> Iterator[tf.Tensor]:
-    """Yields texts as string tensors of a few thousand each; `texts` is read once."""
+    """Yield texts as string tensors of a few thousand each; `texts` is read once."""
     remaining = iter(texts)
     while batch := list(itertools.islice(remaining, _BATCH)):
         yield tf.constant(batch, tf.string)
 
 
 def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Splits raw texts into words as `split_words` does, for use in Python.
+    """Split raw texts into words in Python, as `split_words` in graph.
 
     Args:
-        texts: any number of them; read once, a few thousand at a time.
+        texts: any number of raw texts; read once, a few thousand at a time.
 
     Yields:
         The words of each text.
@@ -129,11 +126,11 @@ def words_of(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:
-    """Lower-cases raw strings and puts blanks between their words; of ASCII without apostrophes too."""
+    """Lower-case raw strings and put spaces between their words."""
     texts = tf.strings.lower(readable(texts), encoding="utf-8")
     texts = tf.strings.regex_replace(texts, "[\u2018\u2019]", "'")
     texts = tf.strings.regex_replace(texts, r"(\pL)'s\b", r"\1 " + _KEPT + "s ")
-    for _ in range(2):  # A match ends behind its second letter, so that of n' in 'n' needs another pass.
+    for _ in range(2):  # Matches overlap in n'n'n, so a second pass is needed.
         texts = tf.strings.regex_replace(texts, r"(\pL)'(\pL)", r"\1\2")
     texts = tf.strings.regex_replace(texts, rf"[^\pL\pM\pN{_KEPT}]+", " ")
     return tf.strings.regex_replace(texts, _KEPT, "'")

@@ -2,7 +2,7 @@
 
 Unigram models by dynamic programming over the letters of a word, as the sentencepiece library does it (Kudo 2018,
 arXiv:1804.10959, section 3.2), and byte-pair encoding by merging neighbours (Sennrich et al. 2016, arXiv:1508.07909).
-Core operations run on every TensorFlow Serving; those of tensorflow_text need a server built with it.
+Every TensorFlow Serving has the core operations; tensorflow_text needs a custom build.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-#: Rank of neighbours that are not joined.
+#: Rank of neighbours that are never merged.
 NEVER = np.iinfo(np.int32).max
 
 
 def segment_distinct(words: tf.RaggedTensor, segment: Callable[[tf.Tensor], tf.RaggedTensor]) -> tf.RaggedTensor:
-    """Segments each distinct word of a batch once.
+    """Segment each distinct word of a batch once.
 
     Args:
         words: (batch, None) ragged string.
-        segment: from words (n,) to the subwords of each, (n, None) ragged.
+        segment: words (n,) -> subwords (n, None) ragged.
 
     Returns:
         (batch, None) ragged, the subwords of all words of a row.
@@ -33,14 +33,15 @@ def segment_distinct(words: tf.RaggedTensor, segment: Callable[[tf.Tensor], tf.R
 def merge_neighbours(
     symbols: tf.Tensor, join: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 ) -> tf.Tensor:
-    """Joins the neighbours of lowest rank in each word, the leftmost first, until none is left.
+    """Merge the neighbours of lowest rank in each word, leftmost first, until none can be merged.
 
     Args:
-        symbols: (n, steps) string or int, with "" or 0 behind the symbols of a word.
-        join: from left and right neighbours, (n, steps) each, to what they are together, and their int32 rank.
+        symbols: (n, steps) string or int, padded on the right with "" or 0.
+        join: left and right neighbours, (n, steps) each -> merged symbols and their int32 rank, `NEVER` for pairs
+            that cannot be merged.
 
     Returns:
-        (n, steps), of the same form.
+        (n, steps), padded likewise.
     """
     places = tf.range(tf.shape(symbols)[1])
 
@@ -65,19 +66,19 @@ def merge_neighbours(
 def unigram_pieces(
     words: tf.Tensor, counts: tf.Tensor, table: tf.lookup.StaticHashTable, scores: tf.Tensor, longest: int, unknown: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the likeliest segmentation of words under a unigram model.
+    """Find the most probable segmentation of words under a unigram model.
 
     Args:
         words: (n,) string.
-        counts: (n,) int32, how many of its first letters are segmented.
-        table: piece -> id, 0 or 1 for other strings.
-        scores: (ids,) float32, the logarithm of each piece's probability; -inf for id 0.
-        longest: letters of the longest piece.
-        unknown: id of a letter that is not a piece.
+        counts: (n,) int32, number of letters to segment, from the start of each word.
+        table: subword -> id, 0 or 1 for other strings.
+        scores: (ids,) float32, log probability of each subword; -inf for id 0.
+        longest: letters of the longest subword.
+        unknown: id of a letter outside the vocabulary.
 
     Returns:
-        texts: (n, steps) string, in column e the piece that ends behind letter e.
-        ids: (n, steps) int32, its id; 0 where no piece of the segmentation ends behind the letter.
+        texts: (n, steps) string, in column e the subword that ends with letter e.
+        ids: (n, steps) int32, its id; 0 if no subword of the segmentation ends with the letter.
         letters: (n, steps) string, the letters.
     """
     texts, there = substrings(words, counts, longest)
@@ -90,16 +91,16 @@ def unigram_pieces(
 
 
 def substrings(words: tf.Tensor, counts: tf.Tensor, longest: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns what ends behind each letter of words, 1 to `longest` letters long.
+    """Return the substrings of 1 to `longest` letters that end with each letter of words.
 
     Args:
         words: (n,) string.
-        counts: (n,) int32, how many of its first letters are looked at.
-        longest: letters of the longest piece.
+        counts: (n,) int32, number of letters to read, from the start of each word.
+        longest: letters of the longest subword.
 
     Returns:
-        (n, steps, longest) string, and whether there is such: it begins and ends within these letters. There
-        is one step more than the longest word has letters.
+        (n, steps, longest) string, and bool of the same shape: whether the substring lies within these letters. Steps
+        are the letters of the longest word plus one.
 
     Example:
 
@@ -108,10 +109,10 @@ def substrings(words: tf.Tensor, counts: tf.Tensor, longest: int) -> tuple[tf.Te
     ['a', 'ñ', 'añ', 'o', 'ño']
     """
     sizes = tf.range(1, longest + 1)
-    # One step more, so that there is one.
+    # One step more, so that there is at least one.
     ends = tf.range(1, tf.reduce_max(tf.concat([counts, [0]], axis=0)) + 2)[:, None]
     there = (ends >= sizes) & (ends <= counts[:, None, None])
-    # `substr` takes matrices alone.
+    # `substr` takes matrices only.
     flat = tf.stack([tf.shape(there)[0], tf.shape(there)[1] * longest])
     starts, sizes = (tf.reshape(tf.where(there, value, 0), flat) for value in (ends - sizes, sizes))
     texts = tf.strings.substr(words[:, None], starts, sizes, unit="UTF8_CHAR")
@@ -119,20 +120,20 @@ def substrings(words: tf.Tensor, counts: tf.Tensor, longest: int) -> tuple[tf.Te
 
 
 def likeliest(scores: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds the segmentation of each word whose scores have the largest sum.
+    """Find the segmentation of each word with the largest sum of scores.
 
-    Of equal ones that with the longer last piece, as in the library.
+    Ties go to the longer last subword, as in the library.
 
     Args:
-        scores: (n, steps, longest) float32, in [i, e, l] of the piece of l + 1 letters that ends behind
-            letter e of word i; -inf where there is none. Of one letter there is always one.
+        scores: (n, steps, longest) float32; [i, e, l] is the score of the subword of l + 1 letters that ends with
+            letter e of word i, -inf if there is none. Every single letter has a score.
         counts: (n,) int32, the letters of each word.
 
     Returns:
-        lengths: (n, steps) int32, of the last piece of the best segmentation up to each letter.
-        ends: (n, steps) bool, whether a piece of the whole word's segmentation ends behind the letter.
+        lengths: (n, steps) int32, length of the last subword of the best segmentation up to each letter.
+        ends: (n, steps) bool, whether a subword of the whole word's segmentation ends with the letter.
 
-    Example: "ab" as a whole is likelier than "a" and "b".
+    Example: "ab" is more probable than "a" and "b".
 
     >>> scores = tf.constant([[[-1.0, -np.inf], [-1.0, -1.5]]])
     >>> [found.numpy().tolist() for found in likeliest(scores, tf.constant([2]))]
@@ -142,7 +143,7 @@ def likeliest(scores: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     first = tf.concat([tf.zeros((rows, 1)), tf.fill((rows, longest - 1), -np.inf)], axis=1)
 
     def extended(end: tf.Tensor, before: tf.Tensor, written: tf.TensorArray) -> tuple[tf.Tensor, ...]:
-        # `before[:, l]` is the best score of what ends l letters before the one before this.
+        # `before[:, l]` is the best score of the letters up to `end - 1 - l`.
         totals = before + scores[:, end]
         length = longest - tf.argmax(totals[:, ::-1], axis=1, output_type=tf.int32)
         before = tf.concat([tf.reduce_max(totals, axis=1, keepdims=True), before[:, :-1]], axis=1)

@@ -1,8 +1,8 @@
-"""Subwords that are learned from captions: WordPiece, and the unigram and BPE models of SentencePiece.
+"""Subwords learned from captions: WordPiece, and the unigram and BPE models of SentencePiece.
 
-The subwords are learned by TensorFlow Text and SentencePiece from the counts of words, which `split_words` gives, so
-the order of the captions does not matter. Segmentation is written with core operations, in graph, so that a SavedModel
-needs no library of tokenizers; tests compare it with these libraries.
+TensorFlow Text and SentencePiece learn the subwords from counts of words (`split_words`), so the order of the captions
+does not matter. Segmentation runs in graph with core operations, so a SavedModel needs no tokenizer library. Tests
+compare it with these libraries.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, u
 from vsemb.text.tokenizers import LearnedVocabulary, Tokenizer
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary, count_words
 
-#: The default number of subwords: about half of the words of Flickr8k's captions.
+#: Default number of subwords: about half the number of words in Flickr8k's captions.
 SUBWORDS = 4000
 
-#: Stands in front of a piece that continues a word (WordPiece).
+#: Prefix of a subword that continues a word (WordPiece).
 CONTINUES = "##"
 
-#: Stands in front of a piece that begins a word (SentencePiece).
+#: Prefix of a subword that begins a word (SentencePiece).
 BEGINS = "\u2581"
 
-#: A longer word is one unknown piece, so that no text makes a lot of work.
+#: A longer word is one unknown subword, which bounds the work per text.
 MAX_CHARACTERS = 100
 
-# The score of an unknown character is that of the least likely piece minus this, as in SentencePiece.
+# The score of an unknown character is the lowest score minus this, as in SentencePiece.
 _PENALTY = 10.0
 
-# Limit of SentencePiece on the length of a piece; TensorFlow Text's is `MAX_CHARACTERS` here.
+# Maximum characters per subword of SentencePiece; for TensorFlow Text it is `MAX_CHARACTERS`.
 _LONGEST = 16
 
 
 class SubwordTokenizer(Tokenizer):
-    """Base of the tokenizers that split words, as `split_words` gives them, into pieces.
+    """Split the words of `split_words` into subwords; base of the subword tokenizers.
 
-    So a text is lower-cased and its punctuation goes, as in `WordTokenizer`, and no piece crosses the end of
-    a word. A word of more than `MAX_CHARACTERS` characters is one unknown piece.
+    Texts are lower-cased without punctuation, as in `WordTokenizer`. A subword never spans two words. A word of more
+    than `MAX_CHARACTERS` characters is one unknown subword.
 
     Args:
-        vocabulary: the known pieces.
-        max_length: longer texts are cut to so many pieces.
+        vocabulary: the known subwords.
+        max_length: longer texts are truncated to this many subwords.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
     """
 
-    #: Stands in front of a word before it is split.
+    #: Added in front of a word before it is split.
     prefix: ClassVar[str] = ""
 
     unit: ClassVar[tuple[str, str]] = ("subword", "subwords")
 
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
         super().__init__(vocabulary, max_length)
-        #: Characters of the longest piece.
+        #: Characters of the longest subword.
         self.longest = max((len(self.surface(word)) for word in vocabulary.words), default=1)
 
     def surface(self, piece: str) -> str:
-        """Returns the characters of a prefixed word that a piece stands for."""
+        """Return the characters of a prefixed word that a subword covers."""
         return piece
 
     def segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Splits words into pieces.
+        """Split words into subwords.
 
         Args:
-            words: (n,) string, each with `prefix` and of 1 to `MAX_CHARACTERS` characters besides.
+            words: (n,) string, `prefix` and 1 to `MAX_CHARACTERS` characters each.
 
         Returns:
-            (n, None) ragged string, a piece at least a row.
+            (n, None) ragged string, at least one subword per row.
         """
         raise NotImplementedError
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        # A word has a piece at least.
+        # A word has at least one subword.
         words = split_words(texts)[:, : self.max_length]
         return segment_distinct(words, self._segment_short)[:, : self.max_length]
 
@@ -94,13 +94,13 @@ class SubwordTokenizer(Tokenizer):
 
 
 class WordPieceTokenizer(SubwordTokenizer):
-    """Splits each word into the longest known pieces from left to right (0 padding, 1 unknown).
+    """Split each word into the longest known subwords from left to right (0 padding, 1 unknown).
 
-    A piece that continues a word begins with `##`. A word that does not come out even is one unknown piece.
+    A subword that continues a word begins with `##`. A word that cannot be covered is one unknown subword.
 
     Args:
-        vocabulary: the known pieces, see `WordPiece`.
-        max_length: longer texts are cut to so many pieces.
+        vocabulary: the known subwords, see `WordPiece`.
+        max_length: longer texts are truncated to this many subwords.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
@@ -127,7 +127,7 @@ class WordPieceTokenizer(SubwordTokenizer):
 
         def next_piece(step: tf.Tensor, start: tf.Tensor, fits: tf.Tensor, written: Any) -> Any:
             left = lengths - start
-            # What is outside of a word is missing.
+            # Substrings beyond the end of a word do not exist.
             starts = tf.tile(tf.minimum(start, lengths)[:, None], [1, self.longest])
             found = tf.strings.substr(words[:, None], starts, tf.zeros_like(starts) + sizes, unit="UTF8_CHAR")
             found = tf.where(start[:, None] > 0, CONTINUES + found, found)
@@ -135,12 +135,12 @@ class WordPieceTokenizer(SubwordTokenizer):
             best = tf.argmax(known, axis=1)  # The first of those known, the longest.
             known = tf.reduce_any(known, axis=1)
             piece = tf.where(known, tf.gather(found, best, axis=1, batch_dims=1), "")
-            # Where nothing fits, the word is done with.
+            # A word without a match is finished.
             start += tf.where(known, tf.gather(sizes, best), left)
             return step + 1, start, fits & (known | (left == 0)), written.write(step, piece)
 
         _, _, fits, written = tf.while_loop(
-            # Once at least, since nothing cannot be stacked.
+            # At least once, since an empty array cannot be stacked.
             lambda step, start, *_: (step == 0) | tf.reduce_any(start < lengths),
             next_piece,
             [
@@ -157,20 +157,19 @@ class WordPieceTokenizer(SubwordTokenizer):
 
 
 class UnigramTokenizer(SubwordTokenizer):
-    """Splits each word into its most probable pieces: SentencePiece's unigram model (0 padding, 1 unknown).
+    """Split each word into its most probable subwords: SentencePiece's unigram model (0 padding, 1 unknown).
 
-    The probability of a word is the product of those of its pieces; a piece that begins a word begins with
-    U+2581 ("▁"). A character that no piece has is unknown, and unknown characters in a row are one piece.
+    The probability of a segmentation is the product of the probabilities of its subwords. A subword that begins a word
+    begins with U+2581 ("▁"). Consecutive unknown characters are one unknown subword.
 
     Args:
-        vocabulary: the known pieces and the logarithms of their probabilities, see
-            `vsemb.text.subwords.SentencePiece`.
-        max_length: longer texts are cut to so many pieces.
+        vocabulary: the known subwords and their log probabilities, see `vsemb.text.subwords.SentencePiece`.
+        max_length: longer texts are truncated to this many subwords.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1, or a vocabulary without scores.
 
-    Example: "dogs" as "dog" and "s", since 0.2 times 0.1 is more than 0.01.
+    Example: "dogs" becomes "dog" and "s", since 0.2 times 0.1 is more than 0.01.
 
     >>> vocabulary = Vocabulary(["▁dog", "s", "▁dogs"], np.log([0.2, 0.1, 0.01]))
     >>> tokenizer = UnigramTokenizer(vocabulary)
@@ -187,7 +186,7 @@ class UnigramTokenizer(SubwordTokenizer):
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64) -> None:
         if vocabulary.scores is None:
             fix = "Learn one with vsemb.text.subwords.SentencePiece."
-            raise invalid_argument("vocabulary", vocabulary.words[:3], "pieces with scores", fix)
+            raise invalid_argument("vocabulary", vocabulary.words[:3], "subwords with scores", fix)
         super().__init__(vocabulary, max_length)
         unknown = np.min(vocabulary.scores, initial=0.0) - _PENALTY
         self.scores = np.concatenate([[-np.inf, unknown], vocabulary.scores]).astype(np.float32)
@@ -199,16 +198,15 @@ class UnigramTokenizer(SubwordTokenizer):
 
 
 class BPETokenizer(SubwordTokenizer):
-    """Joins the characters of each word, pair by pair, to pieces: byte pair encoding (0 padding, 1 unknown).
+    """Merge the characters of each word to subwords: byte-pair encoding (0 padding, 1 unknown).
 
-    Of all neighbours in a word that together are a known piece, those come first whose piece comes first in
-    the vocabulary, and of these the leftmost. The first character of a word is U+2581 ("▁"). A
-    character that no piece has is unknown, and unknown characters in a row are one piece.
+    Each step merges the neighbours whose merged subword comes first in the vocabulary; ties go to the leftmost. The
+    first character of a word is U+2581 ("▁"). Consecutive unknown characters are one unknown subword.
 
     Args:
-        vocabulary: the known pieces in the order in which they were learned, see
+        vocabulary: the known subwords in the order in which they were learned, see
             `vsemb.text.subwords.SentencePiece`.
-        max_length: longer texts are cut to so many pieces.
+        max_length: longer texts are truncated to this many subwords.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
@@ -221,7 +219,7 @@ class BPETokenizer(SubwordTokenizer):
 
     References:
         Sennrich et al. Neural Machine Translation of Rare Words with Subword Units. ACL 2016,
-        arXiv:1508.07909. Here as SentencePiece has it.
+        arXiv:1508.07909. The merge order is SentencePiece's.
     """
 
     prefix = BEGINS
@@ -237,7 +235,7 @@ class BPETokenizer(SubwordTokenizer):
 
 
 def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
-    """Makes unknown pieces that follow each other in a word, (n, None) ragged string, one."""
+    """Join consecutive unknown subwords of a word: (n, None) ragged string."""
     unknown, rows = table.lookup(pieces.flat_values) == UNKNOWN_ID, pieces.value_rowids()
     same = (rows[1:] == rows[:-1]) & unknown[1:] & unknown[:-1]
     begins = tf.concat([tf.ones_like(unknown[:1]), ~same], axis=0)
@@ -248,16 +246,16 @@ def _unknown_joined(pieces: tf.RaggedTensor, table: Any) -> tf.RaggedTensor:
 
 @dataclass(frozen=True)
 class Subwords(LearnedVocabulary):
-    """Base of the recipe parts whose tokenizer learns subwords from the training captions.
+    """Base of the recipe parts that learn subwords from the training captions.
 
     Attributes:
-        min_count: words seen less often in the training captions teach no subwords.
-        vocabulary_size: number of subwords at most; null for 4000. All characters are among them.
-        max_length: longer captions are cut to so many subwords.
+        min_count: rarer words of the training captions are ignored while learning.
+        vocabulary_size: maximum number of subwords, single characters included; null for 4000.
+        max_length: longer captions are truncated to this many subwords.
     """
 
     def count_words(self, texts: Iterable[str]) -> dict[str, int]:
-        """Returns the words to learn from, with their counts; longer ones are never split.
+        """Count the words to learn from, of at most `MAX_CHARACTERS` characters each.
 
         Raises:
             DataError: if no word is left.
@@ -266,24 +264,24 @@ class Subwords(LearnedVocabulary):
         return {word: count for word, count in counts.items() if len(word) <= MAX_CHARACTERS} or counts
 
     def size(self, characters: int) -> int:
-        """Returns the number of subwords to learn.
+        """Return the number of subwords to learn.
 
         Args:
-            characters: how many subwords the characters need.
+            characters: number of subwords for single characters.
 
         Raises:
-            InvalidArgumentError: if there are more of them.
+            InvalidArgumentError: if `vocabulary_size` is smaller.
         """
         size = self.vocabulary_size or SUBWORDS
         if characters > size:
-            fix = "Every character is a subword. Raise it, or min_count, which leaves rare words' characters out."
+            fix = "Every character is a subword. Raise vocabulary_size, or min_count to drop rare characters."
             raise invalid_argument("vocabulary_size", size, f"an integer >= {characters}", fix)
         return size
 
 
 @dataclass(frozen=True)
 class WordPiece(Subwords, kind="wordpiece"):
-    """WordPiece subwords, learned by TensorFlow Text; each character has one to begin a word and one to continue it.
+    """WordPiece subwords, learned by TensorFlow Text, with two per character: beginning and continuing a word.
 
     Example:
 
@@ -295,7 +293,7 @@ class WordPiece(Subwords, kind="wordpiece"):
     tokenizer: ClassVar[type[Tokenizer]] = WordPieceTokenizer
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        # Only here, since it takes a second and serving does without.
+        # The import takes a second, and serving does not need it.
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib as learner
 
         counts = self.count_words(texts)
@@ -306,13 +304,13 @@ class WordPiece(Subwords, kind="wordpiece"):
             list(counts.items()),
             size,
             reserved_tokens=[],
-            # The defaults cut what few captions have.
+            # The defaults drop rare words.
             lower_thresh=1,
             max_unique_chars=len(characters),
             max_token_length=MAX_CHARACTERS,
             joiner=CONTINUES,
         )
-        # The learner may end above the size, and then the rarest go, but no character.
+        # The learner may exceed the size; then the rarest go, except single characters.
         kept = set(alphabet)
         longer = [piece for piece in learned if piece not in kept]
         return Vocabulary(alphabet + longer[: size - len(alphabet)])
@@ -323,7 +321,7 @@ class SentencePiece(Subwords, kind="sentencepiece"):
     """Subwords of SentencePiece's unigram model.
 
     Class attributes:
-        model: `unigram`, whose pieces have scores, or `bpe`, as SentencePiece calls them.
+        model: SentencePiece's name of the model: `unigram`, with scores, or `bpe`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Tokenizers: raw strings to ids, eagerly for training (`encode`) and padded in a served graph (`__call__`)."""
+"""Tokenizers: raw strings to token ids, in memory for training (`encode`), padded in a served graph (`__call__`)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ import tensorflow as tf
 from vsemb.errors import invalid_argument, printable
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, split_words
-from vsemb.text.vocabulary import Vocabulary
+from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 
-#: The known characters: every printable one of ASCII, upper case apart, 69 in all.
+#: The known characters: the 69 printable characters of ASCII without upper case.
 ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
 
 
 class Tokenizer(tf.Module):
-    """Base of the tokenizers: splits text into pieces and looks up their ids (0 padding, 1 unknown).
+    """Split texts into tokens and look up their ids (0 padding, 1 unknown); base of the tokenizers.
 
     Args:
-        vocabulary: the known pieces.
-        max_length: longer texts are cut to so many pieces.
-        lookup: whether ids are those of the words of `vocabulary`, which `table` looks up.
+        vocabulary: the known tokens.
+        max_length: longer texts are truncated to this many tokens.
+        lookup: whether to build `table`, the lookup of the words of `vocabulary`.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
     """
 
-    #: Shape of a token: () where it is an id, (2,) where it is an id and the place of its head.
+    #: Shape of a token: () for an id, (2,) for an id and the position of its head.
     token_shape: ClassVar[tuple[int, ...]] = ()
-    #: What a text is made of, in messages: one, and several.
+    #: Name of a token in messages, singular and plural.
     unit: ClassVar[tuple[str, str]] = ("word", "words")
 
     def __init__(self, vocabulary: Vocabulary, max_length: int = 64, *, lookup: bool = True) -> None:
@@ -50,26 +50,37 @@ class Tokenizer(tf.Module):
         self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Splits and cuts: (batch,) string -> (batch, None) ragged string, `max_length` at most a row."""
+        """Split texts: (batch,) string -> (batch, None) ragged string, at most `max_length` tokens per row."""
         raise NotImplementedError
 
     def ragged(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes without padding: (batch,) string -> (batch, None) ragged int32."""
+        """Tokenize without padding: (batch,) string -> (batch, None) ragged int32."""
         pieces = self.pieces(tf.convert_to_tensor(texts))
         return pieces.with_flat_values(self.table.lookup(pieces.flat_values))
 
     def word_ids(self, ids: np.ndarray) -> np.ndarray:
-        """Returns the ids alone of tokens that say more: (...) + `token_shape` -> (...) int32."""
+        """Return the id part of tokens: (...) + `token_shape` -> (...) int32."""
         return ids[..., 0] if self.token_shape else ids
 
+    def is_known(self, ids: Any) -> Any:
+        """Return which tokens are in the vocabulary.
+
+        Args:
+            ids: (...) + `token_shape` int, as `__call__` gives them.
+
+        Returns:
+            (...) bool; False for padding and for the unknown token.
+        """
+        return self.word_ids(ids) > UNKNOWN_ID
+
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """Tokenizes and pads on the right.
+        """Tokenize texts and pad on the right.
 
         Args:
             texts: (batch,) string.
 
         Returns:
-            (batch, steps) + `token_shape` int32, steps the longest of the batch and at least 1.
+            (batch, steps) + `token_shape` int32; steps is the length of the longest text, at least 1.
         """
         return self._padded(self.ragged(texts))
 
@@ -79,10 +90,13 @@ class Tokenizer(tf.Module):
         return tf.pad(dense, [[0, 0], [0, missing], *([0, 0] for _ in self.token_shape)])
 
     def encode(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenizes any number of texts at once, in memory.
+        """Tokenize texts in memory.
+
+        Args:
+            texts: any number of raw texts.
 
         Returns:
-            ids: (tokens,) + `token_shape` int32, all texts one behind the other.
+            ids: (tokens,) + `token_shape` int32, the concatenated texts.
             offsets: (texts + 1,) int64; text i is `ids[offsets[i]:offsets[i + 1]]`.
         """
         parts, lengths = [], [np.zeros(1, np.int64)]
@@ -95,11 +109,11 @@ class Tokenizer(tf.Module):
 
 
 class WordTokenizer(Tokenizer):
-    """Splits text into words and looks up their ids (0 padding, 1 unknown).
+    """Split texts into lower-case words and look up their ids (0 padding, 1 unknown).
 
     Args:
         vocabulary: the known words.
-        max_length: longer texts are cut to so many words.
+        max_length: longer texts are truncated to this many words.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
@@ -116,18 +130,17 @@ class WordTokenizer(Tokenizer):
 
 
 class CharacterTokenizer(Tokenizer):
-    """Splits text into lower-case characters and looks up their ids (0 padding, 1 unknown).
+    """Split texts into lower-case characters and look up their ids (0 padding, 1 unknown).
 
-    White space of any kind and length is one space, none at the ends, and so is what is no valid UTF-8,
-    as in `split_words`. Any other character that the vocabulary lacks, a letter of another script, an
-    emoji, a combining mark, is one unknown character; a text of such characters alone is a text.
+    A run of white space or invalid UTF-8 becomes one space; spaces at both ends are removed. Each other character
+    outside the vocabulary, such as a letter of another script, an emoji or a combining mark, is one unknown character.
 
     Args:
         vocabulary: the known characters; None for `Vocabulary(ALPHABET)`.
-        max_length: longer texts are cut to so many characters (Reed et al. 2016: 201).
+        max_length: longer texts are truncated to this many characters (Reed et al. 2016: 201).
 
     Raises:
-        InvalidArgumentError: for `max_length` < 1 or a vocabulary of more than characters.
+        InvalidArgumentError: for `max_length` < 1, or a vocabulary entry longer than one character.
 
     Example:
 
@@ -141,19 +154,19 @@ class CharacterTokenizer(Tokenizer):
         vocabulary = Vocabulary(ALPHABET) if vocabulary is None else vocabulary
         for word in vocabulary.words:
             if len(word) != 1:
-                raise invalid_argument("vocabulary", word, "single characters", "Take Vocabulary(ALPHABET).")
+                raise invalid_argument("vocabulary", word, "single characters", "Use Vocabulary(ALPHABET).")
         super().__init__(vocabulary, max_length)
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = tf.strings.regex_replace(readable(texts), rf"[{WHITE_SPACE}\x{{FFFD}}]+", " ")
         texts = tf.strings.lower(tf.strings.strip(texts), encoding="utf-8")
-        # Cut before it is split: every piece is a string of its own.
+        # Truncated before the split, which allocates a string per character.
         texts = tf.strings.substr(texts, 0, self.max_length, unit="UTF8_CHAR")
         return tf.strings.unicode_split(texts, "UTF-8")
 
 
 class TextReader:
-    """Raw texts as a run's tokenizer takes them: most tokenizers take them as they are.
+    """Convert raw texts to the input of a run's tokenizer; unchanged for most tokenizers.
 
     Args:
         vocabulary: the run's vocabulary.
@@ -163,45 +176,45 @@ class TextReader:
         self.vocabulary = vocabulary
 
     def __call__(self, raw: Sequence[str]) -> list[str]:
-        """Returns texts that the tokenizer reads.
+        """Return texts that the tokenizer reads.
 
         Raises:
-            DataError: if a text cannot be turned into what the tokenizer reads.
+            DataError: if a text cannot be converted.
         """
-        # The bytes of a command line that are not valid text come as halves of characters, which nothing encodes.
+        # Invalid UTF-8 of a command line arrives as surrogates, which cannot be encoded.
         return [printable(text) for text in raw]
 
     def knows(self, word: str) -> bool:
-        """Whether a single word can be embedded."""
+        """Return whether a single word can be embedded."""
         return True
 
     @property
     def limits(self) -> str | None:
-        """What people who type texts should know of those that cannot be read, a sentence; None where all can."""
+        """A sentence about texts that cannot be read, for people who type queries; None if all can be read."""
         return None
 
     def check(self, texts: Sequence[str], run: Path) -> None:
-        """Refuses texts of a split that the run cannot read.
+        """Check that the run can read the texts of a split.
 
         Args:
             texts: as `TokenizerPart.select` gives them.
             run: the run directory, for the error.
 
         Raises:
-            DataError: naming the first.
+            DataError: for the first unreadable text.
         """
 
 
 @dataclass(frozen=True)
 class TokenizerPart(Part, family="tokenizer"):
-    """How a recipe turns texts into token ids; base of the family `tokenizer`.
+    """Recipe part that turns texts into token ids; base of the family `tokenizer`.
 
     Class attributes:
         tokenizer: class of the tokenizer.
-        produces: what a token is: `ids`, or what the tokenizer of a system says, such as `trees`.
-        whole_words: whether a token is a word, so that files of pretrained word vectors can be read.
+        produces: kind of a token: `ids`, or a kind of a system, such as `trees`.
+        whole_words: whether a token is a word, as pretrained word vectors require.
         token_shape: shape of a token, see `Tokenizer.token_shape`.
-        per_caption: whether `select` gives one text for each caption, in their order.
+        per_caption: whether `select` returns one text per caption, in their order.
     """
 
     produces: ClassVar[str] = "ids"
@@ -212,11 +225,11 @@ class TokenizerPart(Part, family="tokenizer"):
 
     @property
     def length(self) -> int:
-        """The most tokens of a text."""
+        """Maximum number of tokens per text."""
         raise NotImplementedError
 
     def select(self, split: Any) -> Any:
-        """Returns a split of a dataset with the texts that this tokenizer reads in place of its captions.
+        """Return a split of a dataset with this tokenizer's texts in place of the captions.
 
         Args:
             split: a `vsemb.data.store.Split`.
@@ -227,39 +240,39 @@ class TokenizerPart(Part, family="tokenizer"):
         return split
 
     def describe(self, dataset: Any) -> dict[str, Any]:
-        """Returns what `run.json` says of the texts of a dataset: fingerprints and sizes of annotations.
+        """Return the entries of `run.json` about a dataset's texts: fingerprints and sizes of annotations.
 
         Raises:
-            DataError: if the dataset lacks what the tokenizer reads.
+            DataError: if the dataset lacks the annotations that the tokenizer reads.
         """
         return {}
 
     def keep(self, dataset: Any, folder: Path) -> None:
-        """Writes into a run directory what is needed later to read raw texts.
+        """Write the files for reading raw texts into a run directory.
 
         Args:
             dataset: the dataset of the training.
-            folder: the run directory, while it is made.
+            folder: the run directory, before it is published.
         """
 
     def learn(self, texts: Iterable[str], dataset: Any = None) -> Vocabulary:
-        """Returns the vocabulary of the training texts.
+        """Learn the vocabulary of the training texts.
 
         Args:
-            texts: the training texts, as `select` gives them.
-            dataset: their dataset, where there is one.
+            texts: the training texts, as returned by `select`.
+            dataset: their dataset, if any.
 
         Raises:
-            InvalidArgumentError: if they do not give a vocabulary.
+            InvalidArgumentError: if no vocabulary can be learned from them.
         """
         raise NotImplementedError
 
     def build(self, vocabulary: Vocabulary) -> Tokenizer:
-        """Returns the tokenizer."""
+        """Build the tokenizer."""
         return self.tokenizer(vocabulary, self.length)
 
     def reader(self, vocabulary: Vocabulary, run: Path) -> TextReader:
-        """Returns what turns raw texts into those that the tokenizer reads.
+        """Return the reader of raw texts.
 
         Args:
             vocabulary: the run's vocabulary.
@@ -268,11 +281,11 @@ class TokenizerPart(Part, family="tokenizer"):
         return TextReader(vocabulary)
 
     def text_input(self, tokenizer: Any, reader: Any) -> Any:
-        """Returns how texts come into a served model: the tokenizer itself where it reads raw strings.
+        """Return the text input of a served model: the tokenizer itself if it reads raw strings.
 
         Args:
-            tokenizer: what `build` returned.
-            reader: what `reader` returned.
+            tokenizer: the result of `build`.
+            reader: the result of `reader`.
 
         Returns:
             The tokenizer, or a `vsemb.exporting.TextInput`.
@@ -281,7 +294,7 @@ class TokenizerPart(Part, family="tokenizer"):
 
 
 class WordReader(TextReader):
-    """Raw texts of tokenizers that know a closed list of words."""
+    """Raw texts of tokenizers with a closed vocabulary of words."""
 
     def knows(self, word: str) -> bool:
         return word.lower() in self._words
@@ -293,12 +306,12 @@ class WordReader(TextReader):
 
 @dataclass(frozen=True)
 class LearnedVocabulary(TokenizerPart):
-    """Base of the tokenizers whose vocabulary is learned from the words of the training captions.
+    """Base of the tokenizers that learn their vocabulary from the words of the training captions.
 
     Attributes:
-        min_count: words seen less often in the training captions are unknown.
-        vocabulary_size: size limit of the vocabulary; null for all words.
-        max_length: longer captions are cut to so many words.
+        min_count: rarer words of the training captions are unknown.
+        vocabulary_size: maximum size of the vocabulary; null for all words.
+        max_length: longer captions are truncated to this many words.
     """
 
     min_count: Count = 1
@@ -312,7 +325,7 @@ class LearnedVocabulary(TokenizerPart):
 
 @dataclass(frozen=True)
 class Words(LearnedVocabulary, kind="words"):
-    """Words, lower-cased, without punctuation."""
+    """Lower-case words without punctuation."""
 
     whole_words: ClassVar[bool] = True
     tokenizer: ClassVar[type[Tokenizer]] = WordTokenizer
@@ -329,7 +342,7 @@ class Characters(TokenizerPart, kind="characters"):
     """Lower-case characters of printable ASCII.
 
     Attributes:
-        max_length: longer captions are cut to so many characters (Reed et al. 2016: 201).
+        max_length: longer captions are truncated to this many characters (Reed et al. 2016: 201).
     """
 
     tokenizer: ClassVar[type[Tokenizer]] = CharacterTokenizer

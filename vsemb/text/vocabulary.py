@@ -1,4 +1,4 @@
-"""The list of known words and their ids."""
+"""Vocabularies: known words and their ids."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ PADDING_ID, UNKNOWN_ID = 0, 1
 
 
 class Vocabulary:
-    """Words and their ids; id 0 is padding, id 1 every unknown word.
+    """Words and their ids; id 0 is padding, id 1 the unknown word.
 
-    A word is what a tokenizer makes one token of: a word proper, a piece of one, a character, or the name of
-    a class.
+    A word is one token: a word, a subword, a character, or the name of a class.
 
     Args:
-        words: the known words in the order of their ids, from 2 on; no duplicates. White space may stand
-            within a word (`"black footed albatross"`), and a single space may be one; line breaks may not.
-        scores: of pieces that a tokenizer chooses by their probability, its natural logarithm, one for each
-            word, kept as float32; None where words have none. White space may stand in no word then.
+        words: the known words in the order of their ids, from 2; no duplicates. White space inside a word
+            (`"black footed albatross"`) and the single space are allowed, line breaks are not.
+        scores: natural log probability of each subword, stored as float32; None for tokenizers without
+            probabilities. Words with scores hold no white space.
 
     Raises:
-        InvalidArgumentError: for duplicate or empty words, white space around one, or a line break; for
-            scores that are not finite or not as many as there are words.
+        InvalidArgumentError: for duplicate or empty words, white space at the ends of a word, or a line break; for
+            scores that are not finite or of another number than the words.
 
     Example:
 
@@ -68,18 +67,18 @@ class Vocabulary:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All entries by id, padding and unknown included."""
+        """All entries by id, including padding and unknown."""
         return (PADDING, UNKNOWN, *self.words)
 
     @property
     def fingerprint(self) -> str:
-        """Hex SHA-256 of the words in order, and of their scores."""
+        """Hex SHA-256 of the words in order and their scores."""
         return sha256_bytes("\n".join(self._lines()[2:]).encode())
 
     def _lines(self) -> list[str]:
         if self.scores is None:
             return list(self.tokens)
-        # The shortest decimals that are read as the same float32.
+        # The shortest decimals that give the same float32.
         scores = ["0", "0", *(str(score) for score in self.scores)]
         return [f"{token}\t{score}" for token, score in zip(self.tokens, scores, strict=True)]
 
@@ -87,59 +86,58 @@ class Vocabulary:
     def from_captions(
         cls, captions: Iterable[str], min_count: int = 1, vocabulary_size: int | None = None
     ) -> Vocabulary:
-        """Counts the words of captions, split as in serving; the most frequent come first.
+        """Build a vocabulary from the words of captions, most frequent first.
 
         Args:
             captions: raw captions of the training split; read once, a few thousand at a time.
-            min_count: words seen less often stay unknown.
-            vocabulary_size: how many words are kept at most.
+            min_count: rarer words are unknown.
+            vocabulary_size: maximum number of words; None for all.
 
         Raises:
             InvalidArgumentError: for vocabulary_size < 1.
-            DataError: if no word is left.
+            DataError: if no word is frequent enough.
         """
         require("vocabulary_size", vocabulary_size, Count | None)
         return cls(list(count_words(captions, min_count))[:vocabulary_size])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes one token a line, and its score behind a tab; the line number, from 0, is the id."""
+        """Write one token per line, followed by a tab and its score; the line number, from 0, is the id."""
         with replacing(path) as temporary:
             temporary.write_text("\n".join(self._lines()) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Vocabulary:
-        """Reads what `save` wrote.
+        """Read a file written by `save`.
 
         Raises:
-            DataError: if the file is missing or is no vocabulary.
+            DataError: if the file is missing or not a vocabulary.
         """
         with reading(path, "vocabulary"):
             lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         scored = lines[:2] == [f"{PADDING}\t0", f"{UNKNOWN}\t0"]
         if not scored and lines[:2] != [PADDING, UNKNOWN]:
-            raise DataError(f"{path} is no vocabulary: its first lines must be {PADDING} and {UNKNOWN}.")
+            raise DataError(f"{path} must be a vocabulary that begins with the lines {PADDING} and {UNKNOWN}.")
         try:
             if not scored:
                 return cls(lines[2:])
             words, scores = zip(*(line.split("\t") for line in lines[2:]), strict=True)
             return cls(words, [float(score) for score in scores])
         except (InvalidArgumentError, ValueError) as error:
-            raise DataError(f"{path} is no vocabulary. {one_line(error, 200)}") from error
+            raise DataError(f"{path} must be a vocabulary. {one_line(error, 200)}") from error
 
 
 def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
-    """Counts the words of captions, split as in serving.
+    """Count the words of captions.
 
     Args:
         captions: raw captions; read once, a few thousand at a time.
-        min_count: words seen less often are left out.
+        min_count: rarer words are left out.
 
     Returns:
-        word -> how often it is seen, the most frequent first, and words seen equally often in the order of
-        their characters; whatever the order of the captions.
+        word -> count, most frequent first, ties in the order of their characters.
 
     Raises:
-        DataError: if no word is left.
+        DataError: if no word is frequent enough.
 
     Example:
 
@@ -149,12 +147,12 @@ def count_words(captions: Iterable[str], min_count: int = 1) -> dict[str, int]:
     counts = count_tokens(captions, split_words)
     kept = sorted((-n, word) for word, n in counts.items() if n >= min_count)
     if not kept:
-        raise DataError(f"No word of the captions is seen {min_count} times; lower min_count={min_count}.")
+        raise DataError(f"No word occurs {min_count} times in the captions. Lower min_count={min_count}.")
     return {word: -negative for negative, word in kept}
 
 
 def count_tokens(texts: Iterable[str], split: Callable[[tf.Tensor], tf.RaggedTensor]) -> Counter[str]:
-    """Counts the tokens of texts.
+    """Count the tokens of texts.
 
     Args:
         texts: read once, a few thousand at a time.

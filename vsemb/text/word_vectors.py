@@ -1,4 +1,4 @@
-"""Word vectors to start from: pretrained ones of a text file, or ones learned from the captions."""
+"""Initial word vectors: pretrained vectors of a text file, or vectors learned from the captions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from vsemb.parts import Count, Positive, require
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
 
 _MAX_WORDS = 20_000
-# Passes of the subspace iteration. The spectrum falls slowly: on 3,000 words and 300 dimensions, 8 passes
-# leave the singular values off by less than 1 % and 2 by 10 %.
+# Passes of the subspace iteration. On 3,000 words and 300 dimensions, the singular values are off by 1 % after 8 passes
+# and by 10 % after 2.
 _PASSES = 8
-# Singular values, relative to the first, that stand for 0 in float32.
+# Singular values below this share of the first are 0 in float32.
 _ROUNDING = 1e-5
 
 
 def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed: int = 0) -> tuple[np.ndarray, int]:
-    """Reads the vectors of a vocabulary's words from a GloVe or word2vec text file.
+    """Read the vectors of a vocabulary's words from a GloVe or word2vec text file.
 
-    Both formats are `word v1 … vd` a line; word2vec's starts with a line `count dim`. A word is
-    looked up as it stands and, where the file has no such word, whatever its case. Words without a vector
-    are drawn from the normal distribution fitted to each dimension of those found; padding is zero.
+    Both formats have one line `word v1 … vd` per word; word2vec's begins with a line `count dim`. A word is looked up
+    by its exact spelling, then ignoring case. Missing vectors are drawn from the normal distribution fitted to each
+    dimension of the others; padding is zero.
 
     Args:
         path: the file.
-        vocabulary: the words wanted.
-        seed: of the draws.
+        vocabulary: the words to look up.
+        seed: seed of the draws.
 
     Returns:
         vectors: (len(vocabulary), dim) float32.
-        found: how many words of the vocabulary the file has.
+        found: number of words of the vocabulary in the file.
 
     Raises:
         DataError: if the file cannot be read or a line is malformed.
@@ -48,7 +48,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
     ([3.0, 4.0], 1)
     """
     wanted = {word: row for row, word in enumerate(vocabulary.tokens)}
-    # In trees "London" is the word of the vocabulary, and in an uncased file "london" that of the vector.
+    # Vocabularies of trees keep case ("London"), files often do not ("london").
     uncased = {word.lower(): row for word, row in reversed(wanted.items())}
     rows: dict[int, np.ndarray] = {}
     exact: set[int] = set()
@@ -63,15 +63,15 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
                 continue
             if dim is None:
                 dim = len(parts) - 1
-            # A few GloVe words contain blanks, so the vector is counted from the right.
+            # A few GloVe words contain spaces, so the vector is counted from the right.
             word = " ".join(parts[:-dim]) if dim else ""
             if not word:
                 raise DataError(
-                    f"{path}, line {number}: expected a word and its numbers, separated by blanks "
+                    f"{path}, line {number}, must be a word and its numbers, separated by spaces "
                     "(the text format of GloVe and word2vec)."
                 )
             row = wanted.get(word, uncased.get(word.lower()))
-            # In a cased file "Apple" may come before "apple", and is another word.
+            # In a cased file "Apple" may precede "apple", a different word.
             if row is None or row in exact or (row in rows and word not in wanted):
                 continue
             if word in wanted:
@@ -79,7 +79,7 @@ def read_word_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, seed
             try:
                 rows[row] = np.array(parts[-dim:], np.float32)
             except ValueError as error:
-                raise DataError(f"{path}, line {number}: expected {dim} numbers behind {word!r}.") from error
+                raise DataError(f"{path}, line {number}: expected {dim} numbers after {word!r}.") from error
             if not np.isfinite(rows[row]).all():
                 raise DataError(f"{path}, line {number}: the vector of {word!r} is not finite.")
     if not rows or dim is None:
@@ -100,29 +100,31 @@ def cooccurrence_vectors(
     window: int = 5,
     shift: float = 1.0,
 ) -> np.ndarray:
-    """Factorises the positive pointwise mutual information of words and their neighbours.
+    """Factorise the positive pointwise mutual information of words and their neighbours.
 
-    Word2vec's skip-gram with `shift` negative samples implicitly factorises PMI - log(shift) (Levy and
-    Goldberg 2014, "Neural word embedding as implicit matrix factorization", section 3); this takes that
-    matrix, negative entries set to 0, and its truncated singular value decomposition U S V^T: word vectors
-    U S^(1/2) (section 4.2), scaled to a mean length of 1. No labels or images are used.
+    Word2vec's skip-gram with `shift` negative samples implicitly factorises PMI - log(shift). This function clips that
+    matrix at 0 and computes its truncated singular value decomposition U S V^T. The word vectors are U S^(1/2), scaled
+    to a mean length of 1. No labels or images are used.
 
     Args:
-        ids: (tokens,) int, all texts one behind the other, as `Tokenizer.encode` returns them.
-        offsets: (texts + 1,) int; text i is `ids[offsets[i]:offsets[i + 1]]`. No pair spans two texts.
-        vocabulary_size: number of ids, padding (0) and unknown (1) included, at most 20,000.
-        dim: size of a vector; where the matrix has a lower rank the last numbers are 0.
-        window: words at most so far apart are neighbours.
+        ids: (tokens,) int, the concatenated texts, as returned by `Tokenizer.encode`.
+        offsets: (texts + 1,) int; text i is `ids[offsets[i]:offsets[i + 1]]`. Neighbours are in the same text.
+        vocabulary_size: number of ids, including padding (0) and unknown (1), at most 20,000.
+        dim: size of a vector; entries beyond the rank of the matrix are 0.
+        window: maximum distance of neighbours, in words.
         shift: number of negative samples, k of the paper.
 
     Returns:
-        (vocabulary_size, dim) float32; zero for ids 0 and 1 and for words without any neighbour. Each
-        dimension's sign is fixed, so that the same arguments give the same vectors.
+        (vocabulary_size, dim) float32; zero for ids 0 and 1 and for words without neighbours. The sign of each
+        dimension is fixed, so results are reproducible.
 
     Raises:
         InvalidArgumentError: for arguments out of range, or if no words are neighbours.
 
-    Example: two captions, "a dog" and "a cat": dog and cat have the same neighbours.
+    References:
+        Levy, Goldberg. Neural Word Embedding as Implicit Matrix Factorization. NIPS 2014, sections 3 and 4.2.
+
+    Example: in "a dog" and "a cat", dog and cat have the same neighbours.
 
     >>> vectors = cooccurrence_vectors(np.array([2, 3, 2, 4]), np.array([0, 2, 4]), vocabulary_size=5, dim=2)
     >>> bool(np.allclose(vectors[3], vectors[4]))
@@ -139,7 +141,7 @@ def cooccurrence_vectors(
     vectors = _factors(information, dim)
     lengths = np.linalg.norm(vectors, axis=1)
     if not lengths.any():
-        raise invalid_argument("ids", len(ids), "texts in which known words stand near others")
+        raise invalid_argument("ids", len(ids), "texts with two known words within the window")
     return (vectors / lengths[lengths > 0].mean()).astype(np.float32)
 
 

@@ -21,12 +21,12 @@ def test_a_name_that_is_none_is_told_the_nearest() -> None:
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such directory either"):
+    with pytest.raises(DataError, match="A directory of this name does not exist either"):
         preset_directory(f"hub:{tmp_path / 'nothing'}")
 
 
 def test_a_directory_without_a_preset(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"it has no config\.json"):
+    with pytest.raises(DataError, match=r"must be a preset of keras-hub with a config\.json"):
         preset_directory(f"hub:{tmp_path}")
 
 
@@ -37,7 +37,7 @@ def test_a_download_that_fails_is_one_line_and_says_what_to_do(monkeypatch: pyte
         raise ConnectionError("no\nroute to host")
 
     monkeypatch.setattr(keras_hub.models.Backbone, "from_preset", offline)
-    with pytest.raises(DataError, match="Where there is no network, download the files of kaggle://") as found:
+    with pytest.raises(DataError, match="Without a network, download the files of kaggle://") as found:
         ImagePreset.open("hub:vit_base_patch16_224_imagenet")
     assert "\n" not in str(found.value) and "hub:DIRECTORY" in str(found.value)
     # What failed is tried again.
@@ -88,5 +88,5 @@ def test_a_preset_without_texts_is_refused_for_texts(preset_path) -> None:
 
 def test_other_json_is_no_preset(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"registered_name": "x"}))
-    with pytest.raises(DataError, match="it has no `config`"):
+    with pytest.raises(DataError, match="with `config`"):
         PresetText.open(f"hub:{tmp_path}")

@@ -64,5 +64,5 @@ def test_it_is_stored_whole(tmp_path) -> None:
 
 
 def test_a_length_that_holds_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="more than what begins and ends"):
+    with pytest.raises(InvalidArgumentError, match="above the count of start and end ids"):
         PresetTextEncoder(network(), 2, start=1, end=2)

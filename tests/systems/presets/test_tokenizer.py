@@ -95,7 +95,7 @@ def test_sentence_pieces_are_those_of_the_library(options: dict) -> None:
 
 
 def test_models_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="no unigram model"):
+    with pytest.raises(DataError, match="must be a unigram model"):
         PieceModel.read(sentencepiece_model(model_type="bpe"))
-    with pytest.raises(DataError, match="no model of sentencepiece"):
+    with pytest.raises(DataError, match="must be a sentencepiece model"):
         PieceModel.read(io.BytesIO(b"\xff" * 40).getvalue())

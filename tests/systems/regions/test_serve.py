@@ -67,6 +67,6 @@ def test_a_run_of_regions_of_an_unknown_network_embeds_texts_only(region_run, tm
 
 def test_a_run_of_regions_exports_no_index(region_run, tiny_run, scenes, tmp_path):
     index = build_index(tiny_run, scenes, "val", out=tmp_path / "index")
-    with pytest.raises(InvalidArgumentError, match="one vector an item.*vsemb search RUN"):
+    with pytest.raises(InvalidArgumentError, match="one vector per item.*vsemb search RUN"):
         export_run(region_run, tmp_path / "model", index=index)
     assert not (tmp_path / "model").exists()

@@ -49,7 +49,7 @@ def nothing(dtype: tf.DType) -> tf.Tensor:
 def test_texts_are_as_many_vectors_as_are_read_at_most(served):
     found = answers(served.encode_text, [TEXTS[0], "", "zyzzyva", "a " * 20])
     assert found["embedding"].shape == (4, LONGEST, DIM) and found["embedding"].dtype == np.float32
-    assert found["valid"].tolist() == [True, False, True, True]
+    assert found["valid"].tolist() == [True, False, False, True]
     assert not found["embedding"][0, 3:].any() and not found["embedding"][1].any()
     assert found["embedding"][3].any(axis=1).all()
     wanted = served.model.encode_texts(served.tokenizer([TEXTS[0]]))
@@ -250,11 +250,11 @@ def test_what_a_model_of_sets_offers(served):
     assert set(ServedModel(model, tokenizer).signatures) == {"serving_default", "encode_text"}
     assert ServedModel(model, tokenizer).encode_image is None
     corpus = Corpus(np.zeros((2, DIM), np.float32), np.arange(2), ["a", "b"])
-    with pytest.raises(InvalidArgumentError, match=r"index='2 items'.*one vector an item.*vsemb search RUN"):
+    with pytest.raises(InvalidArgumentError, match=r"index='2 items'.*one vector per item.*vsemb search RUN"):
         ServedModel(model, tokenizer, image_input, corpus=corpus)
-    with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors an image.*MaxSim"):
+    with pytest.raises(InvalidArgumentError, match="image_input.*set of vectors per image.*MaxSim"):
         ServedModel(model, tokenizer, ImageInput(image_input.config, image_input.backbone))
-    with pytest.raises(InvalidArgumentError, match="tokenizer.*a tokenizer of words"):
+    with pytest.raises(InvalidArgumentError, match="tokenizer.*a word tokenizer"):
         ServedModel(model, lambda texts: tokenizer(texts), image_input)
 
 
@@ -324,7 +324,7 @@ def test_every_signature_is_warmed_up(exported):
 
 def test_the_card_tells_of_sets(exported):
     card = card_path(exported).read_text()
-    assert f"as sets of vectors of {DIM} numbers each, one a word or region, which" in card
+    assert f"as sets of vectors of {DIM} numbers each, one per word or region, which" in card
     assert f"An image has {COUNT} regions at most" in card
     assert ("It proposes no regions: send candidate boxes" in card) == (exported.name == "given")
     assert "vsemb search RUN" in card
@@ -344,4 +344,4 @@ def test_a_model_without_images_says_so(tmp_path):
     model, tokenizer, _ = region_parts()
     export_savedmodel(ServedModel(model, tokenizer), tmp_path / "sets")
     card = (tmp_path / "contracts" / "sets.md").read_text()
-    assert "It embeds no images" in card and "one a word, which" in card
+    assert "Embedding images: " in card and "one per word, which" in card

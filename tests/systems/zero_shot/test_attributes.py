@@ -36,7 +36,7 @@ def test_matrix():
     assert matrix.dtype == np.float32
     assert matrix.tolist() == [[3, 4], [1, 2], [3, 4]]
     assert attributes.matrix([]).shape == (0, 2)
-    with pytest.raises(DataError, match="The class 'z' has no attributes"):
+    with pytest.raises(DataError, match="The class 'z' must have attributes"):
         attributes.matrix(["x", "z"])
 
 
@@ -52,15 +52,15 @@ def test_values_are_a_copy_that_nobody_changes():
 @pytest.mark.parametrize(
     ("names", "values", "message"),
     [
-        ((), {"x": []}, "at least one name"),
-        (("a", " "), {"x": [1, 2]}, "none empty"),
+        ((), {"x": []}, "one or more non-empty names"),
+        (("a", " "), {"x": [1, 2]}, "non-empty names"),
         (("a",), {}, "at least one class"),
-        (("a", "b"), {"x": [1, 2], "y": [1]}, r"'y' have the shape \(1,\); expected \(2,\)"),
-        (("a",), {"x": [[1]]}, r"shape \(1, 1\)"),
-        (("a", "b"), {"x": [1, float("nan")]}, "'b' of the class 'x' is not finite"),
-        (("a",), {"x": [1e300]}, "not finite"),
-        (("a",), {"x": ["much"]}, "'x' are not numbers"),
-        (("a",), {"x": {"a": 1}}, "'x' are not numbers"),
+        (("a", "b"), {"x": [1, 2], "y": [1]}, r"'y' must have the shape \(2,\).*got \(1,\)"),
+        (("a",), {"x": [[1]]}, r"got \(1, 1\)"),
+        (("a", "b"), {"x": [1, float("nan")]}, "'b' of the class 'x' must be finite"),
+        (("a",), {"x": [1e300]}, "must be finite"),
+        (("a",), {"x": ["much"]}, "'x' must be numbers"),
+        (("a",), {"x": {"a": 1}}, "'x' must be numbers"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -73,14 +73,14 @@ def test_what_is_no_attributes(names, values, message):
     ("content", "message"),
     [
         ("{", "cannot be read"),
-        ("[]", "holds no attributes of classes"),
-        (json.dumps({"attributes": ["a"]}), "holds no attributes of classes"),
+        ("[]", "must hold {.attributes.: "),
+        (json.dumps({"attributes": ["a"]}), "must hold {.attributes.: "),
         (
             json.dumps({"attributes": ["a"], "classes": {"x": [1, 2]}}),
             "is broken: The attributes of the class",
         ),
         (json.dumps({"attributes": [3], "classes": {"x": [1]}}), "is broken"),
-        ('{"attributes": ["a"], "classes": {"x": [NaN]}}', "not finite"),
+        ('{"attributes": ["a"], "classes": {"x": [NaN]}}', "must be finite"),
         ('{"attributes": ["a"], "classes": {"x": [null]}}', "classes.json is broken"),
     ],
 )

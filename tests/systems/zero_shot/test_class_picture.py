@@ -44,7 +44,7 @@ def test_the_seed_decides() -> None:
 def test_four_classes_are_enough_even_where_they_coincide() -> None:
     assert np.isfinite(class_points(np.eye(4))).all()
     assert np.isfinite(class_points(np.zeros((5, 3)))).all()
-    with pytest.raises(DataError, match="at least 4 classes. Received: 3"):
+    with pytest.raises(DataError, match="must be at least 4; got 3"):
         class_points(np.eye(3))
     with pytest.raises(DataError, match="NaN"):
         class_points(np.full((5, 3), np.nan))
@@ -82,7 +82,7 @@ def test_what_cannot_be_drawn_is_known_before(tmp_path) -> None:
     for name in ("classes.jpg", "png", "classes.png.gz", ""):
         with pytest.raises(InvalidArgumentError, match=r"`picture`.*\.png"):
             check_picture(name, 4)
-    with pytest.raises(DataError, match="at least 4 classes. Received: 3"):
+    with pytest.raises(DataError, match="must be at least 4; got 3"):
         check_picture("classes.png", 3)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import tensorflow as tf
 from tests.tiny import tiny
 from vsemb import recipes
 from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.models.in_batch import LogitScale
 from vsemb.runs.run import Run
 from vsemb.runs.train import train
 from vsemb.systems.zero_shot.classify import (
@@ -19,6 +22,7 @@ from vsemb.systems.zero_shot.classify import (
     classify_images,
     classify_split,
     embed_classes,
+    logit_factor,
     read_classes,
 )
 
@@ -39,7 +43,7 @@ def test_prompts_are_each_name_in_each_template() -> None:
     ("classes", "templates", "message"),
     [
         ([], [], "one class or more"),
-        (["dog", " "], [], "not empty"),
+        (["dog", " "], [], "non-empty names"),
         (["dog", "cat", "dog "], [], "classes='dog'. Expected: each class once"),
         (["dog"], ["a photo"], "template='a photo'"),
         (["dog"], ["{}", "{} and {}"], "exactly one {}"),
@@ -98,36 +102,57 @@ def test_precomputed_features_classify_images_of_the_dataset_only(tiny_run, scen
     assert found[0].error is None and "precomputed features" in found[1].error
 
 
-def test_prompts_of_which_nothing_is_known(tiny_run) -> None:
+def test_classes_without_a_known_word_are_skipped(tiny_run) -> None:
     said: list[str] = []
-    with pytest.raises(InvalidArgumentError, match="prompt='zyzzyva'"):
-        embed_classes(tiny_run, ["red circle", "zyzzyva"], report=said.append)
-    # One such prompt of a class is enough.
-    with pytest.raises(InvalidArgumentError, match="prompt='zyzzyva'"):
-        embed_classes(tiny_run, ["zyzzyva"], ["a {}", "{}"], report=said.append)
-    with pytest.raises(InvalidArgumentError, match="prompt='...'"):
-        embed_classes(tiny_run, ["..."], report=said.append)
-    assert said == []
-    # The template is known and the name is not: all such classes score alike, so it is said.
-    embed_classes(tiny_run, ["red circle", "zyzzyva"], ["a {}"], report=said.append)
-    assert said == ["Warning: not known to the run: zyzzyva."]
+    prompts = embed_classes(tiny_run, ["red circle", "zyzzyva", "...", "blue"], TEMPLATES, report=said.append)
+    assert prompts.names == ("red circle", "blue") and prompts.skipped == ("zyzzyva", "...")
+    assert said == ["Warning: skipped classes without a known word: zyzzyva, ...."]
+    wanted = embed_classes(tiny_run, ["red circle", "blue"], TEMPLATES)
+    np.testing.assert_allclose(prompts.embeddings, wanted.embeddings, atol=1e-6)
+    with pytest.raises(InvalidArgumentError, match=r"classes=\['zyzzyva', '\.\.\.'\].*a word of the run's vocabulary"):
+        embed_classes(tiny_run, ["zyzzyva", "..."], ["a {}"])
+    # A template that names nothing known does not matter, since the name does.
+    assert embed_classes(tiny_run, ["red"], ["zyzzyva {}"]).skipped == ()
 
 
-def test_words_of_names_that_are_not_known(tiny_run) -> None:
+def test_unknown_words_of_other_names_are_listed(tiny_run) -> None:
     said: list[str] = []
-    names = ["red zyzzyva circle", "blue qwrt", "green", "green zyzzyva", "plugh xyzzy"]
+    names = ["red zyzzyva circle", "blue qwrt", "green", "green zyzzyva"]
     embed_classes(tiny_run, names, ["a {}"], report=said.append)
-    # A word once, and a name of which nothing is known whole.
-    assert said == ["Warning: not known to the run: zyzzyva, qwrt, plugh xyzzy."]
+    assert said == ["Warning: not known to the run: zyzzyva, qwrt."]
     names = ["red", *(f"red {'x' * count} {'y' * count}" + " red" * count for count in range(2, 8))]
     embed_classes(tiny_run, names, report=said.append)
     assert said[1].endswith("yyyyyy and 2 more.") and said[1].count(",") == 9
 
 
+def test_probabilities_are_the_softmax_of_scaled_scores(tiny_run, scenes) -> None:
+    prompts = embed_classes(tiny_run, ["red circle", "blue square", "green"])
+    assert prompts.scale == 1  # A ranking loss has no temperature.
+    for scale in (1.0, 20.0):
+        scaled = replace(prompts, scale=scale)
+        (found,) = classify_images(tiny_run, scenes.split("val").keys[:1], scaled, scenes, top=2)
+        (full,) = classify_images(tiny_run, scenes.split("val").keys[:1], scaled, scenes)
+        logits = scale * np.array(list(full.scores.values()))
+        wanted = np.exp(logits) / np.exp(logits).sum()
+        np.testing.assert_allclose(list(full.probabilities.values()), wanted, atol=1e-5)
+        # Of the classes that are left out, too.
+        assert found.probabilities == pytest.approx(dict(list(full.probabilities.items())[:2]))
+
+
+def test_the_scale_is_that_of_the_loss() -> None:
+    learned = SimpleNamespace(model=SimpleNamespace(logit_scale=LogitScale(25.0)), recipe=None)
+    learned.model.logit_scale.build()
+    assert logit_factor(learned) == pytest.approx(25)  # type: ignore[arg-type]
+    fixed = SimpleNamespace(
+        model=SimpleNamespace(logit_scale=None), recipe=SimpleNamespace(loss=SimpleNamespace(temperature=0.05))
+    )
+    assert logit_factor(fixed) == pytest.approx(20)  # type: ignore[arg-type]
+
+
 def test_classes_that_the_run_cannot_tell_apart_are_refused(tiny_run) -> None:
     for names in (["blue", "Red", "red"], ["red zyzzyva", "blue", "red qwrt"]):
         both = [name for name in names if name != "blue"]
-        with pytest.raises(InvalidArgumentError, match="can tell apart") as caught:
+        with pytest.raises(InvalidArgumentError, match="classes with different tokens") as caught:
             embed_classes(tiny_run, names, TEMPLATES)
         assert f"classes={both!r}" in str(caught.value)
     # A word that is not known is a word: these differ.
@@ -217,4 +242,4 @@ def test_sets_are_classified_by_the_scores_of_their_words(region_run, region_sce
     best = np.bincount(scores.argmax(axis=1), minlength=3)
     assert classify_split(run, region_scenes, "val", prompts).counts == dict(zip(names, best, strict=True))
     embed_classes(run, ["circle", "red square"], report=said.append)
-    assert len(said) == 1 and "'red square', which has more of them than 'circle'" in said[0]
+    assert len(said) == 1 and "'red square', with more words than 'circle'" in said[0]

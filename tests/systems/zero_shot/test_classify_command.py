@@ -31,15 +31,21 @@ def test_images_and_what_is_wrong_with_some(tiny_pixel_run, scenes, tmp_path, ca
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and str(bad) in said.err and "unreadable" in said.err
     lines = said.out.splitlines()
-    assert lines[0].split() == ["image", "class", "score"] and len(lines) == 5
+    assert lines[0].split() == ["image", "class", "score", "probability"] and len(lines) == 7
+    assert lines[6] == "probability: softmax of the scores, since the run has no logit scale"
     assert lines[1].startswith(str(good)) and lines[3].startswith(split.keys[0])
     # The same image, as a file and from the dataset.
     assert lines[2].split()[-1] == lines[4].split()[-1]
     written = json.loads(report.read_text())
     assert written["classes"] == CLASSES[1:4] and written["templates"] == ["a {}", "one {}"]
     assert "error" in written["images"][0] and len(written["images"][1]["scores"]) == 2
-    assert main(["classify", str(tiny_pixel_run.path), str(good), *CLASSES]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert 0 < sum(written["images"][1]["probabilities"].values()) < 1
+    # An unknown class is skipped and the others are answered.
+    assert main(["classify", str(tiny_pixel_run.path), str(good), *CLASSES[:4], "zyzzyva", "--json", str(report)]) == 0
+    said = capsys.readouterr()
+    assert said.err == "Warning: skipped classes without a known word: zyzzyva.\n"
+    assert len(said.out.splitlines()) == 6
+    assert json.loads(report.read_text())["skipped"] == ["zyzzyva"]
 
 
 def test_a_whole_split(tiny_run, scenes, tmp_path, capsys):
@@ -70,10 +76,10 @@ def test_image_files_need_no_dataset(tiny_pixel_run, scenes, tmp_path, capsys):
     ("options", "said"),
     [
         ([], "--classes or --classes-file"),
-        (["--classes", "red", "zyzzyva"], "prompt='zyzzyva'"),
+        (["--classes", "zyzzyva"], "classes=['zyzzyva']"),
         (["--classes", "red", "--template", "a"], "exactly one {}"),
-        (["--classes", "red", "--top", "3"], "where no image is given"),
-        (["x.png", "--classes", "red", "--split", "val"], "where images are given"),
+        (["--classes", "red", "--top", "3"], "None without images"),
+        (["x.png", "--classes", "red", "--split", "val"], "None together with images"),
         (["x.png", "--classes", "red", "--top", "0"], "`top`"),
         (["x.png", "--classes", "red", "--data", "/nowhere"], "/nowhere"),
         (["--classes-file", "/nowhere/classes.txt"], "/nowhere/classes.txt"),
@@ -91,7 +97,7 @@ def test_sets_and_names_of_unequal_length(region_run, region_scenes, capsys):
     run, classes = str(region_run.path), ["--classes", "circle", "blue square"]
     assert main(["classify", run, key, *classes]) == 0
     said = capsys.readouterr()
-    assert "adds up the scores of words" in said.err and said.err.count("\n") == 1
-    assert len(said.out.splitlines()) == 3
+    assert "scores are sums over words" in said.err and said.err.count("\n") == 1
+    assert len(said.out.splitlines()) == 5
     assert main(["classify", run, *classes, "--split", "val"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["class", "images"]

@@ -32,7 +32,7 @@ def test_prints_a_table_writes_json_and_draws(class_run, tmp_path, capsys):
     assert lines[0].startswith("test: 15 classes, 48 images, 240 texts") and "AP@3" in lines[0]
     assert lines[1].startswith("all texts") and lines[2].startswith("  1 per class")
     assert any(line.startswith("20 % of characters mistyped") for line in lines)
-    assert "No class of the split was trained on." in lines
+    assert "The classes of the split are disjoint from the training classes." in lines
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in lines[-1]
     written = json.loads(report.read_text())
     assert written["split"] == "test" and written["classes_seen"] is False
@@ -92,7 +92,7 @@ def test_a_picture_that_cannot_be_is_refused_before(class_run, nothing_measured,
     with monkeypatch.context() as patch:
         patch.setattr(Split, "class_ids", lambda self: (["a", "b", "c"], np.zeros(len(self), int)))
         patch.setattr(Run, "texts_of", lambda self, split: ([], np.zeros(0, int)))
-        assert "at least 4 classes. Received: 3" in said()
+        assert "must be at least 4; got 3" in said()
     shards = list(class_run.data_path.glob("test-*"))
     assert shards
     for shard in shards:
@@ -124,7 +124,7 @@ def test_seen_classes_are_measured_on_demand_and_said(tiny_run, capsys):
     arguments = ["evaluate", str(tiny_run.path), "--zero-shot"]
     assert main(arguments) == 1
     error = capsys.readouterr().err
-    assert "This is not zero-shot" in error and "--seen" in error and error.count("\n") == 1
+    assert "must use unseen classes" in error and "--seen" in error and error.count("\n") == 1
     assert main([*arguments, "--seen"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("val: ") and "Classes seen in training" in out and "is at most" in out

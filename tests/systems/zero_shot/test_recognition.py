@@ -47,10 +47,10 @@ def test_unseen_classes_are_recognised_by_their_texts(run, class_scenes) -> None
 
 def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, run, class_scenes) -> None:
     shared = set(scenes.split("train").class_names) & set(scenes.split("val").class_names)
-    with pytest.raises(DataError, match=r"This is not zero-shot.*--seen") as caught:
+    with pytest.raises(DataError, match=r"Zero-shot evaluation must use unseen classes.*--seen") as caught:
         ZeroShotTask(tiny_run, scenes, "val").measure()
     assert any(repr(name) in str(caught.value) for name in shared)
-    with pytest.raises(DataError, match="the split 'train'.* trained on"):
+    with pytest.raises(DataError, match="the split 'train'.* training classes of"):
         ZeroShotTask(run, class_scenes, "train").measure()
     task = ZeroShotTask(tiny_run, scenes, "val", seen=True)
     assert task.seen is True and task.measure().images == 12
@@ -60,7 +60,7 @@ def test_classes_that_were_trained_on_are_refused_and_named(tiny_run, scenes, ru
 
 
 def test_what_a_run_has_seen_is_known_on_another_dataset_too(tiny_run, class_scenes) -> None:
-    with pytest.raises(DataError, match=r"not zero-shot.*--seen"):
+    with pytest.raises(DataError, match=r"unseen classes.*--seen"):
         ZeroShotTask(tiny_run, class_scenes, "test")
     # Trained on images without classes: who knows what the captions were about.
     unlabelled = dataclasses.replace(

@@ -58,8 +58,8 @@ def test_a_model_of_characters(recurrent, tmp_path):
     served = tf.saved_model.load(str(path)).signatures["encode_text"]
     texts = ["A yellow bird!", "", "犬", " \n", "a yellow bird", "long " * 100, "long " * 41]
     outputs = {name: value.numpy() for name, value in served(text=tf.constant(texts)).items()}
-    # A text of unknown characters is a text, one of white space is none.
-    assert outputs["valid"].tolist() == [True, False, True, False, True, True, True]
+    assert outputs["valid"].tolist() == [True, False, False, False, True, True, True]
+    np.testing.assert_allclose(outputs["known"], [1, 0, 0, 0, 1, 1, 1])
     wanted = model.encode_texts(tokenizer(texts))
     valid = outputs["valid"]
     np.testing.assert_allclose(outputs["embedding"][valid], wanted.numpy()[valid], atol=1e-5)
@@ -77,19 +77,20 @@ def test_a_model_of_classes(tmp_path):
     path = export_savedmodel(ServedModel(model, ClassNamesInput(tokenizer)), tmp_path / "classes")
     served = tf.saved_model.load(str(path)).signatures["encode_text"]
     outputs = served(text=tf.constant(["Crow", " ", " Blue Jay\n", "crow"]))
-    assert outputs["valid"].numpy().tolist() == [True, False, True, True]
-    wanted = model.encode_texts(np.array([[3], [2], [1]])).numpy()
-    np.testing.assert_allclose(outputs["embedding"].numpy()[[0, 2, 3]], wanted, atol=1e-6)
+    assert outputs["valid"].numpy().tolist() == [True, False, True, False]
+    wanted = model.encode_texts(np.array([[3], [2]])).numpy()
+    np.testing.assert_allclose(outputs["embedding"].numpy()[[0, 2]], wanted, atol=1e-6)
     card = card_path(path.parent).read_text()
     assert "Embeds names of 2 classes as" in card and "sentences" not in card and "tokens." not in card
-    assert "A text is one of the names of 2 classes, written as in training." in card and "unknown class" in card
+    assert "A text must be one of the names of 2 classes, spelled as in training" in card
     assert golden_texts(tokenizer)[0] == b"Blue Jay" and golden_texts(tokenizer)[2] == b"Crow"
 
 
 def some_classes(seed: int = 5) -> ClassPrompts:
     """Three classes of two prompts, at unit length and without a negative entry."""
     embeddings = np.abs(np.random.default_rng(seed).normal(size=(3, 2, 6))).astype(np.float32)
-    return ClassPrompts(("dog", "Katze", "鳥"), embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True))
+    unit = embeddings / np.linalg.norm(embeddings, axis=-1, keepdims=True)
+    return ClassPrompts(("dog", "Katze", "鳥"), unit, scale=4.0)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "order", "order-reversed"])
@@ -107,6 +108,10 @@ def test_classes_score_by_the_mean_over_their_prompts(similarity):
     scores = outputs["scores"].numpy()
     np.testing.assert_allclose(scores[[0, 2]], each.mean(axis=-1), atol=1e-5)
     assert scores.dtype == np.float32 and not scores[1].any() and np.ptp(each.mean(axis=-1)) > 1e-3
+    logits = np.exp(4 * each.mean(axis=-1))
+    probabilities = outputs["probabilities"].numpy()
+    np.testing.assert_allclose(probabilities[[0, 2]], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)
+    assert not probabilities[1].any()
     empty = served.functions["classify"](tf.constant([], tf.string))
     assert empty["scores"].shape == empty["classes"].shape == (0, 3) and empty["valid"].shape == (0,)
 

@@ -71,5 +71,5 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(InvalidArgumentError, match=f"`{name}`"):
             curve(*given, Dot(), names="abcde", top=8, **{name: wrong})
     given[2:] = given[2][given[3] != 3], given[3][given[3] != 3]
-    with pytest.raises(DataError, match="'d' has no text"):
+    with pytest.raises(DataError, match="'d' must have at least one text"):
         curve(*given, Dot(), names="abcde", top=8)

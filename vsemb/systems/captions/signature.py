@@ -73,7 +73,7 @@ class ServedCaptioner(Exportable):
             self.caption_rows,
             self.examples,
             ties=TIES,
-            instance={"b64": "dog.jpg"},
+            instance=image_input.instance,
         )
         self.offered = [caption]
         self.caption = caption.function

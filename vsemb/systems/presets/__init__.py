@@ -1,4 +1,4 @@
-"""Presets of keras-hub: CLIP and SigLIP as runs, their tokenizers and text towers, image networks."""
+"""Presets of keras-hub: CLIP and SigLIP as runs, their tokenizers and text towers, image backbones."""
 
 from vsemb.registry import System
 

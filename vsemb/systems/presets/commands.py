@@ -9,20 +9,20 @@ from vsemb.commands import Command
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument("preset", metavar="PRESET", help="a preset of CLIP or SigLIP: name, handle or directory")
-    parser.add_argument("--out", type=Path, required=True, help="the run directory to write")
-    weights = "the preset's own, or random ones (%(default)s)"
+    """Add the command's arguments."""
+    parser.add_argument("preset", metavar="PRESET", help="preset of CLIP or SigLIP: name, handle or directory")
+    parser.add_argument("--out", type=Path, required=True, help="run directory to write")
+    weights = "published or random weights (%(default)s)"
     parser.add_argument("--weights", choices=("preset", "random"), default="preset", help=weights)
-    parser.add_argument("--seed", type=int, default=0, help="of random weights (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random weights (%(default)s)")
 
 
 def _import(arguments: argparse.Namespace) -> None:
     """Make a run of a pretrained dual encoder of keras-hub, CLIP or SigLIP, without training.
 
-    The run works like a trained one: evaluate, export, index, search, serve, classify. PRESET is the name of a preset
-    of keras-hub or a handle of Kaggle or Hugging Face, which keras-hub downloads, or a directory with the files of
-    one, which needs no network. The run keeps all that it needs.
+    The run supports all commands of trained runs: evaluate, export, index, search, serve, classify. PRESET is a name of
+    keras-hub or a handle of Kaggle or Hugging Face, downloaded by keras-hub, or a directory with the files of a preset,
+    for use without a network. The run directory is self-contained.
 
     Examples:
       vsemb import clip_vit_base_patch16 --out runs/clip

@@ -1,16 +1,16 @@
 """Presets of keras-hub: networks, tokenizers and preprocessing by name, or in a directory.
 
-A preset is named `hub:` and what keras-hub's `from_preset` takes: the name of one of its presets, a handle
-(`kaggle://…`, `hf://…`), or a directory that `save_to_preset` wrote:
+The name of a preset is `hub:` followed by an argument of keras-hub's `from_preset`: a name, a handle (`kaggle://…`,
+`hf://…`), or a directory written by `save_to_preset`:
 
-    config.json            the network
-    image_converter.json   what is done to pixels
-    tokenizer.json         the tokenizer, its vocabulary in assets/tokenizer/
-    preprocessor.json      how long texts are, and whether they are lower-cased
-    model.weights.h5       the weights
+    config.json            network
+    image_converter.json   preprocessing of pixels
+    tokenizer.json         tokenizer, with its vocabulary in assets/tokenizer/
+    preprocessor.json      length and lower-casing of texts
+    model.weights.h5       weights
 
-Only the first is required. keras-hub downloads a preset that is not a directory. A run keeps a copy of the files that
-it read, except the weights, and so needs no preset to be opened.
+Only the first is required. keras-hub downloads a preset that is not a directory. A run directory contains a copy of
+these files without weights and can be opened without the preset.
 
 CLIP is arXiv:2103.00020, SigLIP arXiv:2303.15343, ViT arXiv:2010.11929.
 """
@@ -35,41 +35,41 @@ from vsemb.files import read_json, write_json
 from vsemb.image.presets import KEPT
 
 PREFIX = "hub:"
-#: Networks of an image tower and a text tower.
+#: Networks with an image tower and a text tower.
 DUAL = ("CLIPBackbone", "SigLIPBackbone")
 CONFIG, CONVERTER = "config.json", "image_converter.json"
 TOKENIZER, PREPROCESSOR, ASSETS = "tokenizer.json", "preprocessor.json", "assets/tokenizer"
-# In the copy of a preset: the name that it was given by.
+# File with the original name, in the copy of a preset.
 _NAME = "preset.txt"
-#: A part of a preset that a run keeps: the files of its image tower or those of its text tower.
+#: Part of a preset that a run keeps: files of its image tower or its text tower.
 Tower = Literal["image", "text"]
 _FILES = {"image": (CONFIG, CONVERTER), "text": (CONFIG, TOKENIZER, PREPROCESSOR)}
 
 
 def require_preset(argument: str, name: str) -> None:
-    """Refuses a name that is not one of a preset.
+    """Check that a name is the name of a preset.
 
     Raises:
-        InvalidArgumentError: naming the argument.
+        InvalidArgumentError: for another name.
     """
     if not name.startswith(PREFIX):
         raise invalid_argument(argument, name, f"{PREFIX} and a preset, such as {PREFIX}clip_vit_base_patch16")
 
 
 def kept_name(name: str, run: Path, tower: Tower) -> str:
-    """Returns the name of the copy of a preset that a run directory keeps; the name itself where it keeps none.
+    """Return the name of a run's copy of a preset; without a copy, the preset's name.
 
     Args:
-        name: of the preset.
+        name: name of the preset.
         run: the run directory.
-        tower: the part that was kept.
+        tower: the part.
     """
     folder = run / KEPT / tower
     return f"{PREFIX}{folder.resolve()}" if folder.is_dir() else name
 
 
 def source_of(name: str) -> str:
-    """Returns what keras-hub takes, the name without `hub:`.
+    """Return the name without `hub:`, for keras-hub.
 
     Example:
 
@@ -80,7 +80,7 @@ def source_of(name: str) -> str:
 
 
 def display_name(name: str) -> str:
-    """Returns the name that people know a preset by, also where it is kept in a run; others as they are.
+    """Return the original name of a preset or of a run's copy; other names unchanged.
 
     Example:
 
@@ -92,17 +92,16 @@ def display_name(name: str) -> str:
 
 
 def preset_directory(name: str) -> Path:
-    """Returns a directory that describes a preset, in keras-hub's own form and perhaps without weights.
+    """Return a directory with the description of a preset in keras-hub's format, possibly without weights.
 
     Args:
-        name: with or without `hub:`.
+        name: name with or without `hub:`.
 
     Returns:
-        The directory itself where it is one; otherwise one that lasts as long as the process, downloaded
-        once.
+        The preset's directory, or a temporary one that lasts until the process ends, downloaded once.
 
     Raises:
-        DataError: if there is no such preset, it cannot be downloaded, or the directory holds none.
+        DataError: for an unknown preset, a failed download, or a directory without a preset.
     """
     source = source_of(name)
     path = Path(source)
@@ -110,10 +109,10 @@ def preset_directory(name: str) -> Path:
         return Path(_fetched(source).name)
     if not (path / CONFIG).is_file():
         raise DataError(
-            f"{path} holds no preset of keras-hub: it has no {CONFIG}. Write one with save_to_preset, or "
-            "give the directory of one that was downloaded."
+            f"{path} must be a preset of keras-hub with a {CONFIG}. Write one with save_to_preset, or pass the "
+            "directory of a downloaded preset."
         )
-    # Those of other libraries, which keras-hub converts, have another form.
+    # Presets of other libraries, which keras-hub converts, have another format.
     content = read_json(path / CONFIG, "preset")
     if isinstance(content, dict) and "registered_name" in content:
         return path
@@ -121,14 +120,14 @@ def preset_directory(name: str) -> Path:
 
 
 def keep_preset(name: str, run: Path, tower: Tower) -> None:
-    """Copies the description of a tower and its preprocessing into a run directory, without weights.
+    """Copy the description of a tower and its preprocessing into a run directory, without weights.
 
-    The copy is a preset itself, see `kept_name`.
+    The copy is a preset, see `kept_name`.
 
     Args:
-        name: of the preset.
+        name: name of the preset.
         run: the run directory.
-        tower: the part to keep.
+        tower: the part to copy.
 
     Raises:
         DataError: if the preset cannot be opened or a file cannot be copied.
@@ -143,26 +142,28 @@ def keep_preset(name: str, run: Path, tower: Tower) -> None:
             shutil.copytree(source / ASSETS, folder / ASSETS)
         (folder / _NAME).write_text(f"{display_name(name)}\n", encoding="utf-8")
     except OSError as error:
-        raise DataError(f"The preset {name!r} cannot be kept in {folder}: {error}.") from error
+        raise DataError(f"Cannot copy the preset {name!r} to {folder}: {error}.") from error
 
 
 def read_part(directory: Path, file: str) -> dict[str, Any] | None:
-    """Returns the arguments in one of a preset's files, None where it has none.
+    """Return the arguments in a file of a preset; None if the file is missing.
 
     Raises:
-        DataError: if the file is no description of an object.
+        DataError: for a malformed file.
     """
     if not (directory / file).is_file():
         return None
     content = read_json(directory / file, "preset")
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise DataError(f"{directory / file} is no file of a preset of keras-hub: it has no `config`.")
+        raise DataError(
+            f"{directory / file} must be a file of a keras-hub preset with `config`. Write it with save_to_preset."
+        )
     return content
 
 
 @contextmanager
 def opening(source: str) -> Iterator[None]:
-    """Turns whatever keras-hub raises into one line that says what to do.
+    """Convert any error of keras-hub to one line with the fix.
 
     Raises:
         DataError: for any error inside.
@@ -171,14 +172,14 @@ def opening(source: str) -> Iterator[None]:
         yield
     except VsembError:
         raise
-    except Exception as error:  # Downloads, files and networks fail in many ways.
+    except Exception as error:  # keras-hub raises many types.
         where = Path(source)
         if where.is_dir():
-            raise DataError(f"The preset in {where} cannot be opened by keras-hub ({one_line(error, 200)}).") from error
+            raise DataError(f"keras-hub cannot open the preset in {where} ({one_line(error, 200)}).") from error
         handle = _presets().get(source, {}).get("kaggle_handle", source)
         raise DataError(
-            f"Cannot get the preset {source!r} of keras-hub ({one_line(error, 160)}). Where there is no "
-            f"network, download the files of {handle} elsewhere and give their directory: {PREFIX}DIRECTORY."
+            f"Cannot get the preset {source!r} of keras-hub ({one_line(error, 160)}). Without a network, download the "
+            f"files of {handle} elsewhere and pass their directory: {PREFIX}DIRECTORY."
         ) from error
 
 
@@ -191,13 +192,13 @@ def _presets() -> dict[str, Any]:
 
 @functools.cache
 def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
-    """Writes what describes a preset that is no directory, or one of another library's, into one."""
+    """Write the description of a named preset, or of another library's preset, into a directory."""
     import keras_hub
 
     if "://" not in source and not os.path.isdir(source) and source not in _presets():
         names = [f"{PREFIX}{name}" for name in _presets()]
         error = unknown_name("preset", f"{PREFIX}{source}", names)
-        raise DataError(f"{error} There is no such directory either.")
+        raise DataError(f"{error} A directory of this name does not exist either.")
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="vsemb-preset-")
     path = Path(folder.name)
     with opening(source):
@@ -214,17 +215,17 @@ def _fetched(source: str) -> tempfile.TemporaryDirectory[str]:
 
 
 def _uncompiled(content: Any) -> Any:
-    """Returns a serialized network as keras-hub writes it: without what was compiled or built."""
+    """Return a serialized network as keras-hub writes it, without compile and build configuration."""
     if not isinstance(content, dict):
         return content
     return {key: _uncompiled(value) for key, value in content.items() if key not in ("compile_config", "build_config")}
 
 
 def load_network(name: str, dtype: Any = "float32") -> keras.Model:
-    """Opens a preset's whole network with its weights, which keras-hub downloads where it has to.
+    """Open a preset's network with its weights, downloaded by keras-hub if necessary.
 
     Raises:
-        DataError: if it cannot be got.
+        DataError: if it cannot be loaded.
     """
     import keras_hub
 
@@ -235,7 +236,7 @@ def load_network(name: str, dtype: Any = "float32") -> keras.Model:
 
 
 def build_network(network: Mapping[str, Any], dtype: Any = "float32") -> keras.Model:
-    """Builds a network from keras-hub's configuration, its weights as Keras draws them.
+    """Build a network with random weights from keras-hub's configuration.
 
     Raises:
         DataError: if keras-hub cannot build it.
@@ -247,17 +248,17 @@ def build_network(network: Mapping[str, Any], dtype: Any = "float32") -> keras.M
         with opening(folder):
             built = keras_hub.models.Backbone.from_preset(folder, load_weights=False, dtype=dtype)
     for weight in built.weights:
-        # CLIP's come with the weights, and are all 0 without.
+        # CLIP's position ids are stored with the weights and are 0 without them.
         if weight.name == "position_ids":
             weight.assign(np.arange(math.prod(weight.shape)).reshape(weight.shape))
     return built
 
 
 def text_network(network: keras.Model) -> keras.Model:
-    """Returns the text tower of a dual encoder: its own token ids (batch, steps) to (batch, dim).
+    """Return the text tower of a dual encoder: published token ids (batch, steps) -> (batch, dim).
 
     Raises:
-        DataError: for a network that has none.
+        DataError: for a network without a text tower.
     """
     _need_dual(network)
     ids = keras.Input((None,), dtype="int32", name="token_ids")
@@ -265,10 +266,10 @@ def text_network(network: keras.Model) -> keras.Model:
 
 
 def learned_scale(network: keras.Model) -> tuple[float, float | None]:
-    """Returns what a dual encoder multiplies cosines by, and what it adds, None for CLIP.
+    """Return the learned logit scale and bias of a dual encoder; the bias is None for CLIP.
 
     Raises:
-        DataError: for a network of one tower.
+        DataError: for a network with one tower.
     """
     _need_dual(network)
     head = network.clip_head if type(network).__name__ == "CLIPBackbone" else network.siglip_head
@@ -280,6 +281,6 @@ def learned_scale(network: keras.Model) -> tuple[float, float | None]:
 def _need_dual(network: keras.Model) -> None:
     if type(network).__name__ not in DUAL:
         raise DataError(
-            f"A {type(network).__name__} has no text tower; those of {' and '.join(DUAL)} have. As an image "
-            "tower: vsemb features DATA --backbone hub:PRESET"
+            f"The preset must be {' or '.join(DUAL)}, with a text tower; got {type(network).__name__}. To use it as an "
+            "image tower: vsemb features DATA --backbone hub:PRESET"
         )

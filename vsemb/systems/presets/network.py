@@ -1,4 +1,4 @@
-"""The image networks of presets of keras-hub, as backbones."""
+"""Image networks of keras-hub presets, as backbones."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from vsemb.systems.presets.files import (
     read_part,
 )
 
-# Output of the network -> its poolings, the default first. The token is the class token.
+# Output of the network -> poolings, the default first. `token` is the class token.
 _POOLINGS = {
     "embedding": ("embedding",),
     "patches": ("token", "mean", "max", "mean+max", "flat"),
     "map": MAP_POOLINGS,
 }
-# Standard deviation of the matrices of transformers, as in BERT and ViT.
+# Standard deviation of random transformer matrices, as in BERT and ViT.
 _TRANSFORMER_DEVIATION = 0.02
-# Networks that give a vector per patch -> the number of vectors before those of the patches.
+# Networks with a vector per patch -> number of vectors before the patches.
 _PATCHES = {
     "ViTBackbone": lambda config: int(config.get("use_class_token", True)),
     "DeiTBackbone": lambda config: 2,
@@ -46,12 +46,12 @@ _PATCHES = {
 
 @dataclass(frozen=True)
 class ImagePreset(Preset):
-    """What is known of the image network of a preset of keras-hub but its weights.
+    """Image network of a keras-hub preset, without weights.
 
     Attributes:
-        network: keras-hub's configuration of the network, or of the dual encoder that it is part of.
-        scale: what pixels in 0..255 are multiplied by, one number or one a channel; None for nothing.
-        offset: what is added then.
+        network: keras-hub's configuration of the network, or of the dual encoder that contains it.
+        scale: factor for pixels in 0..255, one number or one per channel; None for no scaling.
+        offset: added after scaling; None for no offset.
     """
 
     network: dict[str, Any] = field(default_factory=dict)
@@ -60,23 +60,23 @@ class ImagePreset(Preset):
 
     @classmethod
     def open(cls, name: str) -> ImagePreset:
-        """Reads a preset.
+        """Read a preset.
 
         Args:
             name: see `vsemb.systems.presets.files`.
 
         Raises:
-            DataError: if it cannot be opened, or says nothing of images.
+            DataError: if it cannot be opened or has no image preprocessing.
         """
         directory = preset_directory(name)
         network, converter = read_part(directory, CONFIG), read_part(directory, CONVERTER)
         assert network is not None
         if converter is None:
             raise DataError(
-                f"The preset {name!r} does not say what its network wants done to pixels: it has no "
-                f"{CONVERTER}. Add it with keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
+                f"The preset {name!r} must have the preprocessing of pixels, {CONVERTER}. Add it with "
+                "keras_hub.layers.ImageConverter(...).save_to_preset(DIRECTORY)."
             )
-        import keras_hub  # noqa: F401  # Names the classes that are read.
+        import keras_hub  # noqa: F401  # Registers the classes.
 
         with opening(str(directory)):
             read = keras.saving.deserialize_keras_object(converter)
@@ -89,27 +89,27 @@ class ImagePreset(Preset):
             own = read.image_size
         sides = sides if sides and None not in sides else own
         if not sides or sides[0] != sides[1]:
-            raise DataError(f"The preset {name!r} does not take square images of one size, but {sides}.")
+            raise DataError(f"The preset {name!r} must use square images of one size; got {sides}.")
         return cls(int(sides[0]), network, scale, offset)
 
     @property
     def kind(self) -> str:
-        """What the network gives: `"embedding"`, a vector an image in a space shared with texts; `"patches"`,
-        a vector a patch; or `"map"`, one a place.
+        """Kind of output: `"embedding"`, a vector per image in the space of texts; `"patches"`, a vector per patch;
+        or `"map"`, a vector per grid cell.
         """
         kind = self.network.get("class_name")
         return "embedding" if kind in DUAL else "patches" if kind in _PATCHES else "map"
 
     @property
     def any_size(self) -> bool:
-        """Whether it takes images of other sizes."""
+        """Whether the network accepts images of other sizes."""
         config = self.network["config"]
         shape = config.get("image_shape") or config.get("input_shape")
         return self.kind == "map" and (shape is None or None in shape)
 
     @property
     def before_patches(self) -> int:
-        """How many vectors, of the class and other tokens, come before those of the patches."""
+        """Number of vectors of class and other tokens before the patches."""
         return _PATCHES[self.network["class_name"]](self.network["config"]) if self.kind == "patches" else 0
 
     @property
@@ -136,7 +136,9 @@ class ImagePreset(Preset):
             return network
         own = image_network(load_network(name))
         if [weight.shape for weight in own.weights] != [weight.shape for weight in network.weights]:
-            raise DataError(f"The preset {name!r} is of another network now than when it was named first.")
+            raise DataError(
+                f"The weights of the preset {name!r} must fit its configuration; the published network has changed."
+            )
         return own
 
     def scaled(self, pixels: Any) -> Any:
@@ -152,7 +154,7 @@ class ImagePreset(Preset):
         if pooling == "token":
             return features[:, 0]
         if self.kind == "patches":
-            # The patches as a map of one row.
+            # Patches become a map with one row.
             features = keras.ops.expand_dims(features[:, self.before_patches :], 1)
         return pool_map(features)
 
@@ -170,7 +172,7 @@ class ImagePreset(Preset):
 
 
 def image_network(network: keras.Model) -> keras.Model:
-    """Returns the part of a network that takes images: of a dual encoder, up to the space of both."""
+    """Return the image part of a network; for a dual encoder up to the joint space."""
     if type(network).__name__ not in DUAL:
         return network
     images = keras.Input(network.vision_encoder.image_shape, name="images")
@@ -178,7 +180,7 @@ def image_network(network: keras.Model) -> keras.Model:
 
 
 def _set_random(network: keras.Model, seed: int) -> None:
-    """Draws He-normal kernels of convolutions, and matrices and tokens as in ViT; constants stay."""
+    """Draw He-normal convolution kernels, and matrices and tokens as in ViT; constants stay."""
     random = np.random.default_rng(seed)
     for weight in network.trainable_weights:
         if len(weight.shape) < 2:

@@ -1,7 +1,7 @@
-"""Runs that nobody trained here: pretrained dual encoders of keras-hub, CLIP and SigLIP.
+"""Pretrained dual encoders of keras-hub, CLIP and SigLIP, as runs.
 
-What follows a training takes them as any other run, since they are one: an image tower from pixels, a text
-tower with its own tokenizer, cosine similarity, and the scale (and bias) that was learned with them.
+Such a run supports everything after training: an image tower on pixels, a text tower with its tokenizer, cosine
+similarity, and the learned logit scale (and bias).
 """
 
 from __future__ import annotations
@@ -46,21 +46,20 @@ _PAPERS = {
 
 
 def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "preset", seed: int = 0) -> Run:
-    """Makes a run of a pretrained dual encoder, without any training.
+    """Make a run of a pretrained dual encoder, without training.
 
     Args:
-        preset: a preset of CLIP or SigLIP in keras-hub, with or without `hub:`: its name, a handle, or a
-            directory that `save_to_preset` wrote, see `vsemb.systems.presets.files`. What is no directory is
-            downloaded.
+        preset: preset of CLIP or SigLIP in keras-hub, with or without `hub:`: a name, a handle, or a directory written
+            by `save_to_preset`, see `vsemb.systems.presets.files`. Names and handles are downloaded.
         out: the run directory.
-        weights: `"preset"`, or `"random"` for the architecture alone.
-        seed: of random weights.
+        weights: `"preset"`, or `"random"` for the architecture only.
+        seed: seed of random weights.
 
     Returns:
-        The run. Where it is there already it is opened.
+        The run; an existing one is opened.
 
     Raises:
-        DataError: if the preset cannot be got or has no two towers, or `out` holds something else.
+        DataError: if the preset cannot be loaded or has one tower, or `out` holds something else.
         InvalidArgumentError: for other weights.
 
     Example:
@@ -74,8 +73,8 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     images = ImagePreset.open(name)
     if images.network.get("class_name") not in DUAL:
         raise DataError(
-            f"The preset {name!r} is a {images.network.get('class_name')} and no pair of towers; CLIP's and "
-            f"SigLIP's are. As an image tower: vsemb features DATA --backbone {name}"
+            f"The preset {name!r} must be a CLIP or SigLIP with two towers; got a "
+            f"{images.network.get('class_name')}. To use it as an image tower: vsemb features DATA --backbone {name}"
         )
     texts = PresetText.open(name)
     keras.utils.set_random_seed(seed)
@@ -86,7 +85,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     there = (out / RECIPE).exists()
     info = enter_run(recipe, info, out, texts.vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":
-        print(f"{out} is finished already.", file=sys.stderr)
+        print(f"{out} already exists and is complete.", file=sys.stderr)
         return Run.open(out)
     recipe = rebuilt(rebuilt(recipe, methodcaller("localized", out)), methodcaller("without_downloads"))
     model = recipe.build(len(texts.vocabulary), info, "float32")
@@ -105,14 +104,14 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
 def pretrained_recipe(
     name: str, network: keras.Model, texts: PresetText, weights: str = "preset", seed: int = 0
 ) -> Retrieval:
-    """Returns the recipe that a pretrained dual encoder could have been trained with here.
+    """Return the recipe equivalent to a pretrained dual encoder.
 
     Args:
-        name: of the preset, with `hub:`.
-        network: its whole network.
-        texts: how it reads texts.
+        name: name of the preset, with `hub:`.
+        network: network of the preset.
+        texts: text preprocessing of the preset.
         weights: `"preset"` or `"random"`.
-        seed: of random weights.
+        seed: seed of random weights.
     """
     factor, bias = learned_scale(network)
     temperature = 1 / factor

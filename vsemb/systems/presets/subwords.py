@@ -1,7 +1,6 @@
-"""Tokenizers whose subwords and ids were published with a network, rebuilt in graph: CLIP's and SigLIP's.
+"""Published tokenizers of CLIP and SigLIP, rebuilt in graph.
 
-Core operations only, so that a SavedModel runs on every TensorFlow Serving; keras-hub's own tokenizers need
-tensorflow_text's.
+They use core operations, so a SavedModel runs on every TensorFlow Serving. keras-hub's tokenizers need tensorflow_text.
 """
 
 from __future__ import annotations
@@ -21,30 +20,30 @@ from vsemb.text.segmentation import NEVER, merge_neighbours, segment_distinct, u
 from vsemb.text.tokenizers import Tokenizer
 from vsemb.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
-#: Added to published ids: 0 is padding here, and 1 an unknown word, which such tokenizers never give.
+#: Added to published ids: 0 is padding, 1 the unknown word, which these tokenizers never return.
 SHIFT = 2
-#: Bytes, or letters, of a word that are read: a longer run without white space or punctuation is not a word.
+#: Maximum bytes or letters read of a word.
 MAX_WORD = 256
-#: Ends a word's last piece (CLIP).
+#: Suffix of a word's last subword (CLIP).
 END_OF_WORD = "</w>"
-#: Stands for the blank in front of a word (SentencePiece).
+#: Represents the space before a word (SentencePiece).
 BLANK = "▁"
-# CLIP's, from the code of Radford et al.; white space has become a blank before.
+# CLIP's pattern, from the code of Radford et al., after white space became a space.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\pL+|\pN|[^ \pL\pN]+"
-# Type of the unigram models of the sentencepiece library, and those of its pieces that are read here.
+# Type of unigram models and supported types of pieces in the sentencepiece library.
 _UNIGRAM = 1
 _NORMAL, _UNKNOWN, _DEFINED, _BYTE = 1, 2, 4, 6
-# What an unknown letter costs beside the worst piece, in the library.
+# The library's penalty of an unknown letter below the lowest score.
 _UNKNOWN_PENALTY = 10.0
 _LETTERS = [chr(code) for code in range(0x80, 0x10000) if not 0xD800 <= code < 0xE000]
 
 
 class PretrainedSubwordTokenizer(Tokenizer):
-    """Base of the tokenizers with published ids: a piece of id i there has id i + 2 here.
+    """Base of the tokenizers with published ids; published id i becomes i + 2.
 
     Args:
-        vocabulary: the return value of `piece_vocabulary` for all pieces.
-        max_length: longer texts are cut to so many pieces.
+        vocabulary: the result of `piece_vocabulary` for all subwords.
+        max_length: longer texts are truncated to this many subwords.
 
     Raises:
         InvalidArgumentError: for `max_length` < 1.
@@ -54,7 +53,7 @@ class PretrainedSubwordTokenizer(Tokenizer):
         super().__init__(vocabulary, max_length, lookup=False)
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes without cutting: (batch,) string -> (batch, None) ragged int32."""
+        """Tokenize without truncation: (batch,) string -> (batch, None) ragged int32."""
         raise NotImplementedError
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -66,10 +65,10 @@ class PretrainedSubwordTokenizer(Tokenizer):
 
 
 def piece_vocabulary(pieces: Sequence[str]) -> Vocabulary:
-    r"""Lists published pieces by id, written so that a vocabulary takes them.
+    r"""Return published subwords as a vocabulary.
 
-    White space and control characters are written as `\u` and their number, the names that a vocabulary
-    reserves in brackets, and what is there already once more with its id.
+    White space and control characters become `\u` and their number, reserved names are put in brackets, and duplicates
+    get their id as suffix.
 
     Example:
 
@@ -86,25 +85,23 @@ def piece_vocabulary(pieces: Sequence[str]) -> Vocabulary:
 
 
 class BytePairTokenizer(PretrainedSubwordTokenizer):
-    """The tokenizer of CLIP (arXiv:2103.00020): lower-cased words, digits and signs, and pieces of them.
+    """Tokenizer of CLIP (arXiv:2103.00020): lower-case words, digits and signs, split into subwords.
 
-    As in the code of Radford et al. and the `tokenizers` library, without repairing text (`ftfy`) and without
-    composing letters and accents that are given apart. Within `tf.data`, keras-hub's own `CLIPTokenizer`
-    keeps the digits of a number together; here, as in training CLIP, each stands for itself. Of a word
-    `MAX_WORD` bytes are read.
+    Equals the code of Radford et al. and the `tokenizers` library, without text repair (`ftfy`) and without composing
+    letters and separate accents. Each digit is a word, as in CLIP's training; keras-hub's `CLIPTokenizer` keeps the
+    digits of a number together inside `tf.data`. `MAX_WORD` bytes of a word are read.
 
     Args:
-        vocabulary: `vocabulary.words[i]` stands for the piece of id i of the published vocabulary, whose id
-            here is i + 2.
-        ids: piece -> id in the published vocabulary.
-        merges: pairs of pieces, first those merged first.
-        specials: words that are pieces as they are, such as `"<|endoftext|>"`.
-        unknown: the published id of bytes that have no piece.
-        max_length: longer texts are cut to so many pieces.
-        lower: whether texts are lower-cased.
+        vocabulary: `vocabulary.words[i]` is the subword of published id i, whose id is i + 2.
+        ids: subword -> published id.
+        merges: pairs of subwords in the order of merging.
+        specials: words that are subwords, such as `"<|endoftext|>"`.
+        unknown: published id of bytes outside the vocabulary.
+        max_length: longer texts are truncated to this many subwords.
+        lower: whether to lower-case texts.
 
     Raises:
-        InvalidArgumentError: for a merge of pieces that are not in the vocabulary.
+        InvalidArgumentError: for a merge of subwords outside the vocabulary.
 
     Example:
 
@@ -131,11 +128,11 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
         pairs, merged = [], []
         for left, right in merges:
             if not {left, right, left + right} <= ids.keys():
-                raise invalid_argument("merges", f"{left} {right}", "pieces of the vocabulary")
+                raise invalid_argument("merges", f"{left} {right}", "subwords of the vocabulary")
             pairs.append(ids[left] * self._size + ids[right])
             merged.append(ids[left + right])
         letters = byte_letters()
-        # Row 0: a byte within a word; row 1: its last.
+        # Row 0: bytes inside a word; row 1: its last byte.
         self._bytes = tf.constant(
             [[ids.get(letter + end, unknown + SHIFT) for letter in letters] for end in ("", END_OF_WORD)], tf.int32
         )
@@ -151,19 +148,19 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
             texts = tf.strings.lower(texts, encoding="utf-8")
         texts = tf.strings.regex_replace(texts, f"[{WHITE_SPACE}]+", " ")
         words = tf.strings.split(tf.strings.regex_replace(texts, self._words, r"\1 "), sep=" ")
-        # What is between two matches, and behind the last, is empty.
+        # Strings between matches and after the last are empty.
         words = tf.ragged.boolean_mask(words, tf.not_equal(words, ""))
         return segment_distinct(words, self._segment)
 
     def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of words, each by itself: (words,) string -> (words, None) ragged int32."""
+        """Split words into subwords: (words,) string -> (words, None) ragged int32."""
         special = self.specials.lookup(words)
         letters = tf.strings.bytes_split(tf.strings.substr(words, 0, MAX_WORD))
         codes = tf.cast(tf.reshape(tf.io.decode_raw(letters.flat_values, tf.uint8), [-1]), tf.int32)
         last = tf.scatter_nd(letters.row_limits()[:, None] - 1, tf.ones_like(special), tf.shape(codes, tf.int64))
         ids = letters.with_flat_values(tf.gather_nd(self._bytes, tf.stack([last, codes], axis=1)))
         merged = merge_neighbours(ids.to_tensor(), self._join)
-        # One column more, so that there is one.
+        # One column more, so that there is at least one.
         merged = tf.pad(merged, [[0, 0], [0, 1]])
         alone = tf.pad(special[:, None], [[0, 0], [0, tf.shape(merged)[1] - 1]])
         merged = tf.where(special[:, None] > 0, alone, merged)
@@ -175,7 +172,7 @@ class BytePairTokenizer(PretrainedSubwordTokenizer):
 
 
 def byte_letters() -> list[str]:
-    """Returns the letter that stands for each byte in a vocabulary: itself where it can be seen (GPT-2).
+    """Return the letter of each byte in a vocabulary: printable bytes represent themselves (GPT-2).
 
     Example:
 
@@ -193,11 +190,11 @@ class PieceModel:
     """A model of the sentencepiece library.
 
     Attributes:
-        pieces: by id.
-        scores: float32, their logarithmic probabilities.
-        kinds: their types, as the library numbers them.
-        normalized: letter -> what the library makes of it, where that is something else.
-        blank_first: whether a blank is put in front of a text.
+        pieces: subwords by id.
+        scores: float32 log probabilities.
+        kinds: types, as numbered by the library.
+        normalized: letter -> its normalised form, for letters that change.
+        blank_first: whether a space is added before a text.
     """
 
     pieces: tuple[str, ...]
@@ -208,14 +205,14 @@ class PieceModel:
 
     @classmethod
     def read(cls, proto: bytes, name: str = "the sentencepiece model") -> PieceModel:
-        """Reads a `.spm` or `.model` file's content.
+        """Read the content of a `.spm` or `.model` file.
 
         Args:
             proto: the content.
-            name: what the file is called in an error.
+            name: name of the file in errors.
 
         Raises:
-            DataError: if it is no such model, or not one of unigrams.
+            DataError: for malformed content, or another model than unigram.
         """
         import sentencepiece
 
@@ -230,13 +227,13 @@ class PieceModel:
             kinds = tuple(part.get(3, _NORMAL) for part in parts)
             processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
         except (ValueError, LookupError, AttributeError, TypeError, struct.error, RuntimeError) as error:
-            raise DataError(f"{name} is no model of sentencepiece: {error}.") from error
+            raise DataError(f"{name} must be a sentencepiece model: {error}.") from error
         if trainer.get(3, _UNIGRAM) != _UNIGRAM or _UNKNOWN not in kinds:
             raise DataError(
-                f"{name} is no unigram model, the one kind of sentencepiece models that is read in graph. "
-                "The presets of SigLIP have one; those of SigLIP 2 do not."
+                f"{name} must be a unigram model of sentencepiece, as in presets of SigLIP. Presets of SigLIP 2 have "
+                "another model."
             )
-        # Neighbours that letters do not merge with.
+        # Neighbours that letters are not composed with.
         whole = processor.Normalize([f"|{letter}|" for letter in _LETTERS])
         found = {
             letter: text.removeprefix(BLANK)[1:-1].replace(BLANK, " ")
@@ -247,20 +244,20 @@ class PieceModel:
 
 
 class SentencePieceTokenizer(PretrainedSubwordTokenizer):
-    """Splits a text into the pieces of a unigram model.
+    """Split texts into the subwords of a unigram model.
 
-    As the sentencepiece library, but that letters are normalised one by one, so that an accent given apart
-    stays apart, and that a word is cut at 256 letters. Pieces never reach from one word into the next, so
-    each word is segmented by itself, by dynamic programming over its letters.
+    Equals the sentencepiece library, with two exceptions: letters are normalised one by one, so separate accents stay
+    separate, and words are truncated to 256 letters. Subwords never span two words. Each word is segmented by dynamic
+    programming over its letters.
 
     Args:
-        vocabulary: what `piece_vocabulary` makes of the model's pieces.
+        vocabulary: the result of `piece_vocabulary` for the model's subwords.
         model: the model.
-        max_length: longer texts are cut to so many pieces.
-        canonical: whether texts are lower-cased and lose ASCII's punctuation first, as SigLIP's.
+        max_length: longer texts are truncated to this many subwords.
+        canonical: whether to lower-case texts and remove ASCII punctuation, as for SigLIP.
 
     Raises:
-        DataError: if the model has pieces that reach across words.
+        DataError: for a model with subwords that span words.
 
     Example:
 
@@ -277,7 +274,7 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         known = [place for place, kind in enumerate(model.kinds) if kind in (_NORMAL, _DEFINED)]
         across = [model.pieces[place] for place in known if model.pieces[place].strip(BLANK).count(BLANK)]
         if across:
-            raise DataError(f"Pieces of the sentencepiece model reach across words: {across[0]!r}.")
+            raise DataError(f"Subwords of the sentencepiece model must be within words; got {across[0]!r}.")
         self._longest = max(len(model.pieces[place]) for place in known)
         scores = model.scores.copy()
         normal = model.scores[[place for place in known if model.kinds[place] == _NORMAL] or known]
@@ -292,10 +289,13 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
             for place, (piece, kind) in enumerate(zip(model.pieces, model.kinds, strict=True))
             if kind == _BYTE
         )
-        # Pieces of single bytes, which spell what is unknown, if there are such.
+        # Subwords of single bytes, which spell unknown letters, if the model has them.
         self._bytes = tf.constant([place for _, place in spelling], tf.int32) if len(spelling) == 256 else None
         letters = model.normalized or {"\0": "\0"}
         self.letters = _table(list(letters), list(letters.values()), "\0")
+
+    def is_known(self, ids: Any) -> Any:
+        return super().is_known(ids) & (ids != self._unknown)
 
     def ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         texts = readable(texts)
@@ -317,7 +317,7 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         return self._joined(segment_distinct(words, self._segment))
 
     def _segment(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """The likeliest pieces of words: (words,) string -> (words, None) ragged int32."""
+        """Find the most probable subwords: (words,) string -> (words, None) ragged int32."""
         counts = tf.minimum(tf.strings.length(words, unit="UTF8_CHAR"), MAX_WORD)
         _, pieces, letters = unigram_pieces(words, counts, self.known, self._scores, self._longest, self._unknown)
         if self._bytes is not None:
@@ -330,25 +330,25 @@ class SentencePieceTokenizer(PretrainedSubwordTokenizer):
         return tf.ragged.boolean_mask(pieces, pieces > 0)
 
     def _joined(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Keeps one of unknown letters that follow each other."""
+        """Merge consecutive unknown letters."""
         flat, rows = ids.flat_values, ids.value_rowids()
         unknown = tf.equal(flat, self._unknown)
         again = unknown[1:] & unknown[:-1] & tf.equal(rows[1:], rows[:-1])
-        # The first has none before it, if there is a first.
+        # The first has no predecessor.
         again = tf.concat([tf.zeros_like(unknown[:1]), again], axis=0)
         return tf.ragged.boolean_mask(ids, ids.with_flat_values(~again))
 
 
 def _table(keys: Any, values: Sequence[Any], default: Any) -> tf.lookup.StaticHashTable:
-    """Returns a table of strings or int64 to strings or int32."""
+    """Return a table from strings or int64 to strings or int32."""
     values = tf.constant(values, tf.string if isinstance(default, str) else tf.int32)
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Reads the fields of a protocol buffer: number and value, bytes or an integer.
+    """Read the fields of a protocol buffer: number and value, bytes or an integer.
 
-    The library's own module of its messages needs the very protobuf that it was made with.
+    The library's generated module requires one version of protobuf.
     """
     place = 0
 
@@ -371,6 +371,6 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
             continue
         length = {1: 8, 5: 4}.get(kind) or (varint() if kind == 2 else -1)
         if length < 0 or place + length > len(message):
-            raise ValueError("it is damaged")
+            raise ValueError("the file is truncated or malformed")
         yield tag >> 3, message[place : place + length]
         place += length

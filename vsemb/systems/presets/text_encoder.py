@@ -1,4 +1,4 @@
-"""The text tower of a pretrained dual encoder, over our token ids."""
+"""Text tower of a pretrained dual encoder on vsemb's token ids."""
 
 from __future__ import annotations
 
@@ -23,40 +23,38 @@ from vsemb.systems.presets.files import (
 
 Tensor = Any
 
-# Ours are 0 for padding and 1 for an unknown word; published ids come behind.
+# Token ids begin with padding (0) and the unknown word (1), then the published ids.
 _SHIFT = 2
 
 
 @keras.saving.register_keras_serializable("vsemb")
 class PresetTextEncoder(Configured, keras.layers.Layer):
-    """Gives a published text network its own ids: with what begins, ends and fills a text.
+    """Published text network with its start, end and padding ids.
 
     Args:
         network: model from published ids (batch, steps) int32 to (batch, features), such as the text tower of
             CLIP (arXiv:2103.00020) or SigLIP (arXiv:2303.15343).
-        length: ids of a text at most, those that begin and end it included.
-        dim: size of the embedding; None, or the network's own, for its output as it is, otherwise an affine
-            map stands behind it.
-        start: published id that begins a text, None for none.
-        end: published id that ends it, None for none.
-        padding: published id that fills it.
-        fixed: whether every text is filled up to `length`, or only up to the longest of the batch.
+        length: maximum number of ids per text, including start and end.
+        dim: size of the embedding; None for the network's size, otherwise an affine map is added.
+        start: published id at the start of a text; None to omit it.
+        end: published id at the end of a text; None to omit it.
+        padding: published id of padding.
+        fixed: whether to pad every text to `length` instead of the longest text of the batch.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int: published ids + 2, 0 as padding on the right. What is beyond `length`
-            is cut.
+        token_ids: (batch, steps) int: published ids + 2, 0 as padding on the right; truncated to `length`.
 
     Returns:
         (batch, dim).
 
     Raises:
-        InvalidArgumentError: for a length that holds nothing beside start and end.
+        InvalidArgumentError: for a length without space for a token beside start and end.
 
     Example:
 
     >>> ids = keras.Input((None,), dtype="int32")
-    >>> network = keras.Model(ids, ops.cast(ids, "float32"))  # shows what it is given
+    >>> network = keras.Model(ids, ops.cast(ids, "float32"))  # returns its input
     >>> encoder = PresetTextEncoder(network, 6, start=7, end=8, padding=9)
     >>> encoder(ops.array([[3, 4, 5], [3, 0, 0]])).numpy().astype(int).tolist()
     [[7, 1, 2, 3, 8], [7, 1, 8, 9, 9]]
@@ -78,7 +76,7 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
         self.keep_arguments(locals())
         self.most = length - (start is not None) - (end is not None)
         if self.most < 1:
-            raise invalid_argument("length", length, "more than what begins and ends a text")
+            raise invalid_argument("length", length, "a number above the count of start and end ids")
         self.affine: keras.layers.Dense | None = None
         if dim is not None and dim != network.output_shape[-1]:
             self.affine = keras.layers.Dense(dim, dtype=self.dtype_policy, name="affine")
@@ -87,7 +85,7 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
         build_layers((self.affine, (input_shape[0], self.network.output_shape[-1])))
 
     def published_ids(self, token_ids: Tensor) -> Tensor:
-        """Returns what the network is given, (batch, steps) int32."""
+        """Return the published ids for the network, (batch, steps) int32."""
         ids = ops.cast(token_ids, "int32")[:, : self.most]
         there = ops.not_equal(ids, 0)
         lengths = ops.sum(ops.cast(there, "int32"), axis=1, keepdims=True)
@@ -111,10 +109,10 @@ class PresetTextEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class PresetEncoder(TextEncoderPart, kind="preset"):
-    """The text tower of a CLIP or SigLIP preset of keras-hub, with an affine map where its size is another.
+    """Text tower of a CLIP or SigLIP preset of keras-hub, with an affine map for another size.
 
     Attributes:
-        name: `hub:` and the preset, the same as that of the tokenizer.
+        name: `hub:` and the preset, equal to the tokenizer's.
         weights: `preset` for its published weights; null for random ones.
     """
 
@@ -146,7 +144,7 @@ class PresetEncoder(TextEncoderPart, kind="preset"):
             start=texts.start,
             end=texts.end,
             padding=texts.padding,
-            # SigLIP adds the positions of all its places, and reads the last.
+            # SigLIP has fixed positions and reads the last.
             fixed=texts.kind == "SigLIP",
             dtype=dtype,
         )

@@ -1,4 +1,4 @@
-"""The tokenizers of keras-hub's presets, rebuilt in graph from their files."""
+"""Tokenizers of keras-hub presets, rebuilt in graph from their files."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _CLIP_SPECIALS = ("<|startoftext|>", "<|endoftext|>")
 
 @dataclass(frozen=True)
 class PresetText:
-    """How a preset's text tower wants texts.
+    """Text preprocessing of a preset.
 
     Attributes:
         kind: `"CLIP"` or `"SigLIP"`.
         network: keras-hub's configuration of the dual encoder.
-        length: pieces of a text, with those that begin, end and fill it.
-        lower: whether texts are lower-cased; SigLIP's lose their punctuation then, too.
-        start: published id of what begins a text, None for nothing.
-        end: of what ends it, None for nothing.
-        padding: of what fills it up.
-        pieces: the published pieces by id.
-        assets: the directory of the tokenizer's files.
+        length: number of ids per text, including start, end and padding.
+        lower: whether to lower-case texts; for SigLIP also to remove punctuation.
+        start: published id at the start of a text; None to omit it.
+        end: published id at the end of a text; None to omit it.
+        padding: published id of padding.
+        pieces: published subwords by id.
+        assets: directory of the tokenizer's files.
 
     Example:
 
@@ -69,13 +69,13 @@ class PresetText:
 
     @classmethod
     def open(cls, name: str) -> PresetText:
-        """Reads a preset.
+        """Read a preset.
 
         Args:
             name: see `vsemb.systems.presets.files`.
 
         Raises:
-            DataError: if it cannot be opened, or has no tokenizer that is known here.
+            DataError: if it cannot be opened or its tokenizer is not supported.
         """
         directory = preset_directory(name)
         network, tokenizer = read_part(directory, CONFIG), read_part(directory, TOKENIZER)
@@ -85,8 +85,8 @@ class PresetText:
         if tokenizer is None or found not in ("CLIP", "SigLIP") or network.get("class_name") != f"{found}Backbone":
             what = "none" if tokenizer is None else f"a {tokenizer.get('class_name')}"
             raise DataError(
-                f"The preset {name!r} is a {network.get('class_name')} with {what} as tokenizer; texts are "
-                "read with presets of CLIP and SigLIP, tokenizer included, such as hub:clip_vit_base_patch16."
+                f"The preset {name!r} must be a CLIP or SigLIP with its tokenizer, such as hub:clip_vit_base_patch16; "
+                f"got a {network.get('class_name')} with {what} as tokenizer."
             )
         assets = directory / ASSETS
         text = network["config"]["text_encoder"]["config"]
@@ -97,13 +97,13 @@ class PresetText:
             padding = end if tokenizer["config"].get("pad_with_end_token", False) else 0
             length = min(int(preprocessor.get("sequence_length", 77)), longest)
         else:
-            # The positions of all are added, whatever the text's length.
+            # Positions are fixed for every length.
             start, length = None, longest
             end = padding = _id(pieces, "</s>", assets)
         if len(pieces) > int(text["vocabulary_size"]):
             raise DataError(
-                f"The tokenizer of the preset {name!r} has {len(pieces)} pieces and its network knows "
-                f"{text['vocabulary_size']}."
+                f"The tokenizer of the preset {name!r} must have at most {text['vocabulary_size']} subwords, the size "
+                f"of its network; got {len(pieces)}."
             )
         return cls(
             found,
@@ -119,20 +119,20 @@ class PresetText:
 
     @property
     def most_pieces(self) -> int:
-        """How many pieces of a text itself are read at most."""
+        """Maximum number of subwords read of a text."""
         return self.length - (self.start is not None) - (self.end is not None)
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The pieces, for a run's vocabulary."""
+        """The subwords as a run's vocabulary."""
         return piece_vocabulary(self.pieces)
 
     def tokenizer(self, max_length: int, vocabulary: Vocabulary | None = None) -> PretrainedSubwordTokenizer:
-        """Returns the tokenizer: raw strings to published ids + 2, nothing at the beginning and the end.
+        """Build the tokenizer: raw strings to published ids + 2, without start and end.
 
         Args:
-            max_length: longer texts are cut to so many pieces, and to `most_pieces`.
-            vocabulary: `vocabulary`, where it is at hand.
+            max_length: longer texts are truncated to this many subwords, and to `most_pieces`.
+            vocabulary: `vocabulary`, if already computed.
 
         Raises:
             DataError: if its files cannot be read.
@@ -152,13 +152,13 @@ def _pieces(assets: Path) -> tuple[str, ...]:
     if not isinstance(found, dict) or sorted(map(json.dumps, found.values())) != sorted(
         map(json.dumps, range(len(found)))
     ):
-        raise DataError(f"{path} does not give each piece a number of its own, from 0 on.")
+        raise DataError(f"{path} must map each subword to a distinct number from 0.")
     return tuple(sorted(found, key=found.__getitem__))
 
 
 def _id(pieces: tuple[str, ...], piece: str, assets: Path) -> int:
     if piece not in pieces:
-        raise DataError(f"The vocabulary in {assets} has no {piece}.")
+        raise DataError(f"The vocabulary in {assets} must contain {piece}.")
     return pieces.index(piece)
 
 
@@ -168,7 +168,7 @@ def _merges(assets: Path) -> list[tuple[str, str]]:
         lines = path.read_text(encoding="utf-8").split("\n")
     pairs = [line.split(" ") for line in lines if line.strip() and "#version:" not in line]
     if any(len(pair) != 2 for pair in pairs):
-        raise DataError(f"{path} is no list of merges: a line must be two pieces with a blank between them.")
+        raise DataError(f"{path} must be a list of merges, two subwords separated by a space per line.")
     return [(left, right) for left, right in pairs]
 
 
@@ -180,11 +180,11 @@ def _model(assets: Path) -> PieceModel:
 
 @dataclass(frozen=True)
 class PresetTokens(TokenizerPart, kind="preset"):
-    """The tokenizer of a CLIP or SigLIP preset of keras-hub, rebuilt in graph.
+    """Tokenizer of a CLIP or SigLIP preset of keras-hub, rebuilt in graph.
 
     Attributes:
         name: `hub:` and the name, handle or directory of the preset.
-        max_length: longer captions are cut to so many subwords, and to what the preset reads.
+        max_length: longer captions are truncated to this many subwords, and to the preset's maximum.
     """
 
     name: str = ""

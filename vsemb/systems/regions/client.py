@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class RegionEmbeddings(Embeddings):
             first.
     """
 
-    boxes: np.ndarray
+    boxes: np.ndarray = field(kw_only=True)
 
 
 def encode_regions(
@@ -57,7 +57,7 @@ def encode_regions(
     """
     contents = to_images(images)
     found = client.predict("encode_image", image_bytes=contents, **_box_inputs(boxes, len(contents)))
-    return RegionEmbeddings(found["embedding"], found["valid"], found["boxes"])
+    return RegionEmbeddings(found["embedding"], found["valid"], boxes=found["boxes"])
 
 
 def align(

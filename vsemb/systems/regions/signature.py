@@ -5,7 +5,7 @@ An embedding is a set of vectors here, (batch, items, dim), and a row of zeros i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -75,6 +75,11 @@ class RegionInput(WholeImageInput):
     def specs(self) -> tuple[tf.TensorSpec, ...]:
         return (*super().specs, _BOXES) if self.wants_boxes else super().specs
 
+    @property
+    def instance(self) -> Mapping[str, Any]:
+        boxes = {"boxes": [[0, 0, 0, 0], [0.1, 0.2, 0.5, 0.6]]} if self.wants_boxes else {}
+        return {**super().instance, **boxes}
+
     def rows(self, model: Any, image_bytes: tf.Tensor, **more: tf.Tensor) -> Outputs:
         rows = tf.shape(image_bytes)[0]
         found = find_regions(self.extractor, *same_rows(image_bytes, *more.values()))
@@ -134,6 +139,7 @@ def align_signature(served: ServedModel, image_input: RegionInput) -> Signature:
         lambda: golden_alignments(served.tokenizer, boxes=bool(boxes)),
         scale,
         {"regions": Tie("chosen", "scores")},
+        {**image_input.instance, **served.text.instance, "affinity": 0.5},
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +33,6 @@ class TreeInput(TextInput):
         tf.TensorSpec([None, None], tf.int32, name="heads"),
     )
     max_bytes: ClassVar[int | None] = None
-    instance: ClassVar[Any] = {"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}
 
     def __init__(self, tokenizer: TreeTokenizer, parse: Parse, parser: str = "") -> None:
         super().__init__(tokenizer)
@@ -43,6 +42,10 @@ class TreeInput(TextInput):
     @property
     def takes(self) -> str:
         return "dependency trees"
+
+    @property
+    def instance(self) -> Mapping[str, Any]:
+        return {"tokens": ["", "a", "dog", "runs"], "heads": [0, 2, 3, 0]}
 
     def ids(self, tokens: tf.Tensor, heads: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
         return self.tokenizer.from_tokens(*from_the_left(one_row_at_least(tokens), one_row_at_least(heads)))

@@ -1,4 +1,4 @@
-"""Recognition of classes by their descriptions or attributes."""
+"""Zero-shot recognition of classes by descriptions or attributes."""
 
 from vsemb.registry import System
 

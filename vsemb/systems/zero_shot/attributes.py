@@ -1,4 +1,4 @@
-"""Attributes of classes: a vector of the same named properties for every class of a dataset."""
+"""Class attributes: a vector of named properties per class of a dataset."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FILE = "classes.json"
 
 @dataclass(frozen=True, eq=False)
 class ClassAttributes:
-    """What is known of every class, as the attribute vectors of Reed et al. 2016, section 4.
+    """Attribute vectors of classes (Reed et al. 2016, section 4).
 
     Args:
-        names: of the attributes, e.g. `("petal colour: red", ...)`.
-        values: class name -> (len(names),) numbers, kept as float32; usually in [0, 1].
+        names: names of the attributes, e.g. `("petal colour: red", ...)`.
+        values: class name -> (len(names),) numbers, stored as float32; usually in [0, 1].
 
     Raises:
-        DataError: if there are no attributes or no classes, or a vector is not finite or of another length.
+        DataError: for empty names or classes, or a vector that is not finite or of another length.
 
     Example:
 
@@ -42,23 +42,23 @@ class ClassAttributes:
     def __post_init__(self) -> None:
         names = tuple(self.names)
         if not names or not all(isinstance(name, str) and name.strip() for name in names):
-            raise DataError(f"Attributes of classes need at least one name, none empty. Received: {names!r}.")
+            raise DataError(f"Class attributes must have one or more non-empty names; got {names!r}.")
         if not self.values:
-            raise DataError("Attributes of classes need at least one class.")
+            raise DataError("Class attributes must have at least one class; got an empty dictionary.")
         values = {}
         for name, vector in self.values.items():
             try:
                 row = np.array(vector, np.float32)
             except (TypeError, ValueError, OverflowError) as error:
-                raise DataError(f"The attributes of the class {name!r} are not numbers: {error}.") from error
+                raise DataError(f"The attributes of the class {name!r} must be numbers: {error}.") from error
             if row.shape != (len(names),):
                 raise DataError(
-                    f"The attributes of the class {name!r} have the shape {row.shape}; expected "
-                    f"({len(names)},), one number for each attribute name."
+                    f"The attributes of the class {name!r} must have the shape ({len(names)},), one number per "
+                    f"name; got {row.shape}."
                 )
             if not np.isfinite(row).all():
                 at = names[int(np.argmin(np.isfinite(row)))]
-                raise DataError(f"The attribute {at!r} of the class {name!r} is not finite.")
+                raise DataError(f"The attribute {at!r} of the class {name!r} must be finite.")
             row.flags.writeable = False
             values[name] = row
         object.__setattr__(self, "names", names)
@@ -71,7 +71,7 @@ class ClassAttributes:
         return sha256_bytes(json.dumps([self.names, plain]).encode())
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of some classes as one array.
+        """Return the vectors of classes as one array.
 
         Args:
             names: class names; they may repeat.
@@ -80,28 +80,28 @@ class ClassAttributes:
             (len(names), attributes) float32.
 
         Raises:
-            DataError: naming the first class that has no attributes.
+            DataError: for a class without attributes.
         """
         for name in names:
             if name not in self.values:
                 raise DataError(
-                    f"The class {name!r} has no attributes; there are {len(self.values)} classes that have, "
-                    f"such as {next(iter(self.values))!r}."
+                    f"The class {name!r} must have attributes; {len(self.values)} other classes have them, such as "
+                    f"{next(iter(self.values))!r}."
                 )
         return np.array([self.values[name] for name in names], np.float32).reshape(-1, len(self.names))
 
 
 def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttributes | None:
-    """Reads the attributes of a dataset's classes.
+    """Read the attributes of a dataset's classes.
 
     Args:
         dataset: the dataset, or its directory.
 
     Returns:
-        the attributes, or None where the dataset has none.
+        The attributes; None for a dataset without attributes.
 
     Raises:
-        DataError: if the file is broken.
+        DataError: for a malformed file.
     """
     path = (dataset.path if isinstance(dataset, Dataset) else Path(dataset)) / FILE
     if not path.exists():
@@ -111,8 +111,7 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
     values = content.get("classes") if isinstance(content, dict) else None
     if not isinstance(names, list) or not isinstance(values, dict):
         raise DataError(
-            f'{path} holds no attributes of classes: expected {{"attributes": [names], "classes": {{name: '
-            "[numbers]}}. Prepare the dataset again."
+            f'{path} must hold {{"attributes": [names], "classes": {{name: [numbers]}}. Prepare the dataset again.'
         )
     try:
         return ClassAttributes(tuple(names), values)
@@ -121,14 +120,14 @@ def read_attributes(dataset: Dataset | str | os.PathLike[str]) -> ClassAttribute
 
 
 def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttributes) -> None:
-    """Writes the attributes of a dataset's classes, whole or not at all.
+    """Write the attributes of a dataset's classes atomically.
 
     Args:
         dataset_path: the dataset's directory.
         attributes: the attributes.
 
     Raises:
-        DataError: if the file system refuses.
+        DataError: if writing fails.
 
     Example:
 
@@ -138,6 +137,6 @@ def write_attributes(dataset_path: str | os.PathLike[str], attributes: ClassAttr
     >>> read_attributes(folder).values["crow"].dtype
     dtype('float32')
     """
-    # A float32 survives the way through the shortest decimal of the double that equals it.
+    # The shortest decimal of the equal double restores the float32 exactly.
     classes = {name: [float(value) for value in row] for name, row in attributes.values.items()}
     write_json(Path(dataset_path) / FILE, {"attributes": list(attributes.names), "classes": classes})

@@ -1,4 +1,4 @@
-"""Training batches of one image a class, for losses over classes."""
+"""Training batches of one image per class, for losses over classes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _VIEWS = 10
 
 
 class ClassBatches(PairBatches):
-    """Batches that hold one image of each of `batch_size` classes, and one of its captions.
+    """Batches with one image of each of `batch_size` classes, and one of its captions.
 
     "In each mini-batch we first sample an image from each class, and then sample one of its ten
-    corresponding captions" (Reed et al. 2016, section 3). Classes are drawn without replacement within a
-    batch and uniformly whatever their size, images and captions uniformly within their class and image;
-    an epoch is as many batches as the split has images for. Beside what `PairBatches` gives, a batch has
-    `class_id` int64 (batch_size,), the place of the class among the split's, by alphabet.
+    corresponding captions" (Reed et al. 2016, section 3). Classes are drawn uniformly, without replacement within a
+    batch. Images are drawn uniformly within their class, captions within their image. An epoch has as many batches as
+    the images of the split fill. A batch has the entries of `PairBatches` and `class_id` int64 (batch_size,), the
+    alphabetical index of the class.
 
     Args:
-        split: the split, usually `train`; each of its images has a class.
-        images: its images.
-        tokenizer: turns captions into ids, once.
-        batch_size: classes a batch.
-        seed: of all draws; with the epoch's number it decides a whole epoch.
+        split: the split, usually `train`; each image has a class.
+        images: images of the split.
+        tokenizer: converts captions to ids, once.
+        batch_size: classes per batch.
+        seed: seed of all draws; seed and epoch determine an epoch.
 
     Raises:
-        DataError: if an image has no class, or there are fewer classes than `batch_size`.
+        DataError: for an image without a class, or fewer classes than `batch_size`.
         InvalidArgumentError: for a batch size below 2.
 
     Example:
@@ -57,18 +57,17 @@ class ClassBatches(PairBatches):
         self.class_names, self._class_ids = split.class_ids()
         if len(self.class_names) < batch_size:
             raise DataError(
-                f"Split {split.name!r} has {len(self.class_names)} classes, fewer than "
-                f"batch_size={batch_size}, and a batch holds one image a class. Lower the batch size "
-                f"(--set batches.size={len(self.class_names)})."
+                f"Split {split.name!r} must have at least batch_size={batch_size} classes, one per image of a "
+                f"batch; got {len(self.class_names)}. Lower it with --set batches.size={len(self.class_names)}."
             )
-        # An epoch has one caption an image, as with captions="one".
+        # One caption per image, as captions="one".
         super().__init__(split, images, tokenizer, batch_size=batch_size, captions="one", seed=seed)
         self._sizes = np.bincount(self._class_ids)
         self._by_class = np.argsort(self._class_ids, kind="stable")
         self._first_of_class = np.cumsum(self._sizes) - self._sizes
 
     def plan(self, epoch: int) -> np.ndarray:
-        """Returns the caption numbers of an epoch's batches, (steps, batch_size) int64."""
+        """Return the caption numbers of an epoch's batches, (steps, batch_size) int64."""
         generator = stream(self.seed, epoch, ORDER)
         keys = generator.random((self.steps_per_epoch, len(self.class_names)))
         classes = np.argsort(keys, axis=1)[:, : self.batch_size]
@@ -78,17 +77,17 @@ class ClassBatches(PairBatches):
         return self._first_caption[rows] + drawn
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the texts of a batch, the ids of their images and those of their classes."""
+        """Return the texts of a batch with the ids of images and classes."""
         return {**super().gather(rows), "class_id": self._class_ids[self.split.caption_rows[rows]]}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specification of a batch."""
+        """Return the specification of a batch."""
         return {**super().signature(), "class_id": tf.TensorSpec((self.batch_size,), tf.int64)}
 
 
 @dataclass(frozen=True)
 class Classes(BatchesPart, kind="classes"):
-    """One image of each of as many classes as a batch has rows, with one of its captions (Reed et al. 2016).
+    """Batches of one image per class, with one of its captions (Reed et al. 2016).
 
     Attributes:
         size: classes per batch, over all devices.
@@ -102,6 +101,4 @@ class Classes(BatchesPart, kind="classes"):
     def advice(self, views: int) -> str | None:
         if views >= _VIEWS:
             return None
-        return (
-            f"training on {max(views, 1)} view(s) of an image; `vsemb features --training-crops` makes the paper's ten"
-        )
+        return f"training on {max(views, 1)} view(s) per image; `vsemb features --training-crops` makes the paper's ten"

@@ -1,4 +1,4 @@
-"""A class's name as one token, for encoders that know classes by what is stored of them."""
+"""Class names as tokens, for encoders with stored class attributes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ USUAL_SPLITS = ("train", "val", "test")
 
 
 class ClassTokenizer(Tokenizer):
-    """Looks up the whole text, trimmed, as the name of a class (0 no name, 1 unknown class).
+    """Look up the whole text, trimmed, as the name of a class (0 empty, 1 unknown class).
 
-    Case counts, as it does in the names of a dataset.
+    Names are case-sensitive, as in a dataset.
 
     Args:
         vocabulary: the names.
@@ -47,17 +47,16 @@ class ClassTokenizer(Tokenizer):
 
 
 def class_attributes(dataset: Dataset) -> ClassAttributes:
-    """Returns the attributes of a dataset's classes.
+    """Return the attributes of a dataset's classes.
 
     Raises:
-        DataError: if there are none, or a class to train on or to recognise has none.
+        DataError: if the dataset, or a class for training or recognition, has no attributes.
     """
     attributes: ClassAttributes | None = dataset.annotation("attributes")
     if attributes is None:
         raise DataError(
-            f"The recipe reads attributes of the classes and {dataset.path} has none. `vsemb scenes "
-            "--fine-grained` makes a dataset that has, and `vsemb prepare --format cub` where "
-            "CUB-200-2011's folder `attributes` is at hand."
+            f"The dataset {dataset.path} must have class attributes for this recipe. Make one with `vsemb scenes "
+            "--fine-grained`, or with `vsemb prepare --format cub` and CUB-200-2011's folder `attributes`."
         )
     for name in dataset.splits:
         if name in USUAL_SPLITS:
@@ -66,7 +65,7 @@ def class_attributes(dataset: Dataset) -> ClassAttributes:
 
 
 class ClassReader(TextReader):
-    """Names of classes, as they are."""
+    """Class names, unchanged."""
 
     def knows(self, word: str) -> bool:
         return False
@@ -75,12 +74,12 @@ class ClassReader(TextReader):
         unknown = sorted(set(texts) - set(self.vocabulary.words))
         if unknown:
             more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            raise DataError(f"{run} knows no attributes of the class {unknown[0]!r}{more}.")
+            raise DataError(f"The run {run} has no attributes of the class {unknown[0]!r}{more}. Choose another split.")
 
 
 @dataclass(frozen=True)
 class ClassNames(TokenizerPart, kind="classes"):
-    """The name of an image's class in place of captions, for datasets that hold attributes of classes."""
+    """Class names in place of captions, for datasets with class attributes."""
 
     produces: ClassVar[str] = "classes"
     per_caption: ClassVar[bool] = False
@@ -100,7 +99,7 @@ class ClassNames(TokenizerPart, kind="classes"):
 
     def learn(self, texts: Iterable[str], dataset: Dataset | None = None) -> Vocabulary:
         if dataset is None:
-            raise invalid_argument("text.tokenizer", self.kind, "another where texts have no classes")
+            raise invalid_argument("text.tokenizer", self.kind, "a tokenizer for captions, or a dataset with classes")
         return Vocabulary(sorted(class_attributes(dataset).values))
 
     def build(self, vocabulary: Vocabulary) -> ClassTokenizer:

@@ -1,9 +1,9 @@
-"""Classifying images with any run, from the names of classes and prompt templates.
+"""Classification of images with any run, from class names and prompt templates.
 
-A class is the texts that its name makes with the templates, and scores an image by the mean of their
-scores: the expectation of Reed et al. 2016, equation 3. The mean embedding is not brought to unit length
-again. With a run whose embeddings are sets the score of a prompt is a sum over its words, so that classes of
-as many words each compare best.
+The prompts of a class are its name in each template. The score of a class is the mean of the scores of its prompts, the
+expectation of Reed et al. 2016, equation 3. Probabilities are the softmax over the classes of the scores times the
+run's logit scale. The mean embedding is not normalised. In a multi-vector run the score of a prompt is a sum over its
+words, so classes should have equal numbers of words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from vsemb.systems.zero_shot.metrics import class_scores, recognised
 
 
 class ClassNamesInput(TextInput):
-    """Names of classes, of which the model knows what is stored of them, in place of sentences."""
+    """Text input of models that read class names in place of sentences."""
 
     @property
     def takes(self) -> str:
@@ -42,20 +41,21 @@ class ClassNamesInput(TextInput):
 
     def limits(self) -> list[str]:
         return [
-            f"Of a text, what is behind {self.max_bytes:,} bytes is not read.",
-            f"A text is one of the {self.takes}, written as in training.",
-            "A text that is none of the names of classes is valid too, and embedded as an unknown class.",
+            f"The first {self.max_bytes:,} bytes of a text are read.",
+            f"A text must be one of the {self.takes}, spelled as in training; others are invalid.",
         ]
 
 
 @dataclass(frozen=True, eq=False)
 class ClassPrompts:
-    """Classes to tell images apart by, each the same number of prompts made from its name.
+    """Embedded prompts of the classes that images are classified among.
 
     Attributes:
-        names: c names, in the order in which scores are given.
+        names: c names, in the order of the scores.
         embeddings: (c, prompts, dim) float32 text embeddings in the geometry of the model's similarity;
-            (c, prompts, words, dim) where these are sets.
+            (c, prompts, words, dim) for a multi-vector similarity.
+        scale: factor from scores to logits; probabilities are the softmax of the logits.
+        skipped: names left out because none of their words is in the vocabulary.
 
     Example:
 
@@ -64,6 +64,8 @@ class ClassPrompts:
 
     names: tuple[str, ...]
     embeddings: np.ndarray
+    scale: float = 1.0
+    skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.embeddings.ndim not in (3, 4) or len(self.embeddings) != len(self.names):
@@ -71,7 +73,7 @@ class ClassPrompts:
             raise invalid_argument("embeddings", self.embeddings.shape, allowed)
 
     def scores(self, images: tf.Tensor, similarity: Similarity) -> tf.Tensor:
-        """Scores images against the classes by the mean of the scores of their prompts, in graph.
+        """Score images against the classes, in graph: the mean of the scores of the prompts.
 
         Args:
             images: (n, dim) float32 embeddings.
@@ -83,7 +85,7 @@ class ClassPrompts:
         if similarity.linear:
             means = self.embeddings.mean(axis=1, dtype=np.float64).astype(np.float32)
             return similarity.scores(images, tf.constant(means))
-        # Not `scores`: an order's is compiled for the shapes at hand, which a served graph does not know.
+        # `scores` of an order is compiled for fixed shapes, which a served graph lacks.
         prompts = tf.constant(self.embeddings)
         each = [
             similarity.pair_scores(images[:, None], prompts[None, :, number])
@@ -92,56 +94,62 @@ class ClassPrompts:
         return tf.add_n(each) / float(len(each))
 
     def signature(self, served: ServedModel) -> Signature:
-        """Returns the signature `classify`, for `extras` of a served model.
+        """Return the signature `classify`, for `extras` of a served model.
 
-        `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order given, "scores" float32
-        (batch, c), "valid" bool (batch,)}.
+        `image_bytes` string (batch,) -> {"classes" string (batch, c), the names in the order given, "scores" and
+        "probabilities" float32 (batch, c), "valid" bool (batch,)}.
 
         Args:
             served: the model.
 
         Raises:
-            InvalidArgumentError: where images cannot be embedded, or become sets of vectors.
+            InvalidArgumentError: for a model without images, or a multi-vector model.
         """
         names = list(self.names)
         images = served.image
         if images is None:
-            fix = "A run on precomputed features, or one for sentences alone, holds no image network."
-            raise invalid_argument("classes", names, "none where images cannot be embedded", fix)
+            fix = "Runs on precomputed features and runs on sentences hold no image network."
+            raise invalid_argument("classes", names, "None for a run without an image network", fix)
         if served.multi_vector:
-            allowed = "no classes, since a served class is one vector, and the model embeds images as sets of vectors"
+            allowed = "None for a multi-vector model, since a served class is one vector"
             raise invalid_argument("classes", names, allowed, "Classify with the run: vsemb classify RUN")
 
         def rows(image_bytes: tf.Tensor) -> Outputs:
             outputs = images.rows(image_bytes=image_bytes)
             scores = self.scores(outputs["embedding"], served.model.similarity)
-            scores = tf.where(outputs["valid"][:, None], scores, 0.0)
             classes = tf.tile(tf.constant([self.names], tf.string), [tf.shape(scores)[0], 1])
-            return {"classes": classes, "scores": scores, "valid": outputs["valid"]}
+            valid = outputs["valid"][:, None]
+            return {
+                "classes": classes,
+                "scores": tf.where(valid, scores, 0.0),
+                "probabilities": tf.where(valid, tf.nn.softmax(self.scale * scores), 0.0),
+                "valid": outputs["valid"],
+            }
 
-        scale = partial(score_scale, images, self.embeddings)
-        return Signature("classify", images.inputs, rows, images.examples, scale)
+        def scale() -> dict[str, float]:
+            scores = score_scale(images, self.embeddings)["scores"]
+            return {"scores": scores, "probabilities": max(1.0, self.scale * scores)}
+
+        return Signature("classify", images.inputs, rows, images.examples, scale, instance=images.instance)
 
 
 PLACE = "{}"
-_UNKNOWN = 1
-# Of what is not known, so much is shown.
+# Unknown words named in a warning at most.
 _SHOWN = 10
 
 
 def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list[list[str]]:
-    """Puts the name of each class into each template.
+    """Insert the name of each class into each template.
 
     Args:
-        classes: names, one or more, each once.
-        templates: texts with one `{}` for the name each; without any, the name alone is the prompt.
+        classes: one or more distinct names.
+        templates: texts with one `{}` for the name; empty for the name alone.
 
     Returns:
-        For each class its prompts, in the order of the templates.
+        The prompts of each class, in the order of the templates.
 
     Raises:
-        InvalidArgumentError: for no class, an empty name, one that comes twice, or a template without
-            exactly one `{}`.
+        InvalidArgumentError: for an empty list, an empty or duplicate name, or a template without exactly one `{}`.
 
     Example:
 
@@ -152,7 +160,7 @@ def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list
     if not names:
         raise invalid_argument("classes", list(classes), "one class or more")
     if not all(names):
-        raise invalid_argument("classes", list(classes), "names that are not empty")
+        raise invalid_argument("classes", list(classes), "non-empty names")
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
         raise invalid_argument("classes", twice[0], "each class once")
@@ -166,56 +174,69 @@ def class_prompts(classes: Sequence[str], templates: Sequence[str] = ()) -> list
 def embed_classes(
     run: Run, classes: Sequence[str], templates: Sequence[str] = (), report: Callable[[str], None] = print
 ) -> ClassPrompts:
-    """Embeds classes by their prompts, with the text tower that is served.
+    """Embed the prompts of classes with the text tower of a run.
+
+    A class is skipped if its name, or one of its prompts, has no word in the run's vocabulary.
 
     Args:
         run: the run.
         classes, templates: as for `class_prompts`.
-        report: called with a line worth showing: what the run does not know in the names.
+        report: called with a warning about skipped classes and about unknown words in other names.
 
     Raises:
-        InvalidArgumentError: as `class_prompts`, for a prompt of which the run knows nothing, or for two
-            classes whose prompts it cannot tell apart.
+        InvalidArgumentError: as `class_prompts`; if all classes are skipped, or two classes give the same tokens.
 
     Example:
 
         prompts = embed_classes(Run.open("runs/vsepp"), ["dog", "cat"], ["a photo of a {}"])
     """
-    prompts = class_prompts(classes, templates)
-    flat = [prompt for texts in prompts for prompt in texts]
-    read = tf.constant(run.reader(flat))
-    ids = run.tokenizer(read).numpy()
-    has_known = np.any(run.tokenizer.word_ids(ids) > _UNKNOWN, axis=1)
-    for prompt, known in zip(flat, has_known.tolist(), strict=True):
-        if not known:
-            allowed = "a text with something in it that the run was trained with"
-            fix = "The run's vocabulary.txt lists what it knows."
-            raise invalid_argument("prompt", prompt, allowed, fix)
-    names = [name.strip() for name in classes]
-    _check_distinct(names, ids.reshape(len(names), -1))
-    unheard = _unheard(run, names)
-    if unheard:
-        more = f" and {len(unheard) - _SHOWN} more" if len(unheard) > _SHOWN else ""
-        report(f"Warning: not known to the run: {', '.join(unheard[:_SHOWN])}{more}.")
+    every = [name.strip() for name in classes]
+    texts = [text for name, of in zip(every, class_prompts(classes, templates), strict=True) for text in (name, *of)]
+    has_known = run.tokenizer.is_known(run.tokenizer(tf.constant(run.reader(texts)))).numpy().any(axis=1)
+    known = has_known.reshape(len(every), -1).all(axis=1)
+    names, skipped = (np.array(every, object)[which].tolist() for which in (known, ~known))
+    if not names:
+        fix = "vocabulary.txt of the run lists its words."
+        raise invalid_argument("classes", every, "names with a word of the run's vocabulary", fix)
+    if skipped:
+        report(f"Warning: skipped classes without a known word: {_listed(skipped)}.")
+    prompts = class_prompts(names, templates)
+    read = tf.constant(run.reader([prompt for texts in prompts for prompt in texts]))
+    ids = run.tokenizer(read).numpy().reshape(len(names), -1)
+    _check_distinct(names, ids)
+    if unknown := _unknown_tokens(run, names):
+        report(f"Warning: not known to the run: {_listed(unknown)}.")
     if run.multi_vector:
-        _warn_of_lengths(ids.reshape(len(names), -1), names, report)
+        _warn_of_lengths(ids, names, report)
     embedded = run_encoders(run, images=False).encode_text(read)["embedding"].numpy()
-    return ClassPrompts(tuple(names), embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:]))
+    embedded = embedded.reshape(len(names), len(prompts[0]), *embedded.shape[1:])
+    return ClassPrompts(tuple(names), embedded, logit_factor(run), tuple(skipped))
+
+
+def logit_factor(run: Run) -> float:
+    """Return the factor from scores to logits: learned, or the loss's 1 / temperature; 1 for other losses."""
+    learned = run.model.logit_scale
+    return 1 / getattr(run.recipe.loss, "temperature", 1.0) if learned is None else float(learned.parameters()[0])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _warn_of_lengths(ids: np.ndarray, names: Sequence[str], report: Callable[[str], None]) -> None:
-    """Says where a class has more words than another, (classes, tokens), since scores are sums over words."""
+    """Warn if classes have different numbers of words, (classes, tokens), since scores are sums over words."""
     words = np.count_nonzero(ids, axis=1)
     if words.min() < words.max():
         longest, shortest = names[int(words.argmax())], names[int(words.argmin())]
         report(
-            f"Warning: the run adds up the scores of words, so {longest!r}, which has more of them than "
-            f"{shortest!r}, has an advantage or a handicap. Names of as many words each compare best."
+            f"Warning: scores are sums over words, so {longest!r}, with more words than {shortest!r}, is favoured or "
+            "penalised. Use names of equal numbers of words."
         )
 
 
 def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
-    """Refuses two classes of which the model reads the same, (classes, tokens): they would always tie."""
+    """Check that no two classes give the same tokens, (classes, tokens): they would always tie."""
     first: dict[bytes, str] = {}
     for name, row in zip(names, ids, strict=True):
         other = first.setdefault(row.tobytes(), name)
@@ -223,56 +244,53 @@ def _check_distinct(names: Sequence[str], ids: np.ndarray) -> None:
             raise invalid_argument(
                 "classes",
                 [other, name],
-                "classes that the run can tell apart",
-                "Both become the same tokens; upper case and unknown words make no difference.",
+                "classes with different tokens",
+                "Upper case and unknown words make no difference.",
             )
 
 
-def _unheard(run: Run, names: Sequence[str]) -> list[str]:
-    """Returns names without a token that is known, and of the others the tokens that are not."""
+def _unknown_tokens(run: Run, names: Sequence[str]) -> list[str]:
+    """Return the tokens of names that are not in the run's vocabulary, each once."""
     texts = tf.constant(run.reader(names))
-    tokens = run.tokenizer.pieces(texts).to_list()
-    ragged = run.tokenizer.ragged(texts)
-    ids = ragged.with_flat_values(run.tokenizer.word_ids(ragged.flat_values)).to_list()
-    found: dict[str, None] = {}
-    for name, pieces, numbers in zip(names, tokens, ids, strict=True):
-        unknown = [piece.decode() for piece, number in zip(pieces, numbers, strict=True) if number == _UNKNOWN]
-        found |= dict.fromkeys([name] if len(unknown) == len(pieces) else unknown)
-    return list(found)
+    tokens = run.tokenizer.pieces(texts).flat_values.numpy()
+    known = run.tokenizer.is_known(run.tokenizer.ragged(texts).flat_values).numpy()
+    return list(dict.fromkeys(token.decode() for token in tokens[~known]))
 
 
 @dataclass(frozen=True, eq=False)
 class Classified:
-    """One image.
+    """Classes of one image.
 
     Attributes:
         image: the file or key.
-        scores: class -> score, the best first; empty where there is an error.
-        error: why it could not be classified, else None.
+        scores: class -> score, best first; empty if there is an error.
+        probabilities: class -> probability among all classes, in the same order.
+        error: reason why the image was not classified; None if it was.
     """
 
     image: str
     scores: dict[str, float]
+    probabilities: dict[str, float]
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return JSON values."""
         if self.error is not None:
             return {"image": self.image, "error": self.error}
-        return {"image": self.image, "scores": self.scores}
+        return {"image": self.image, "scores": self.scores, "probabilities": self.probabilities}
 
 
 def classify_images(
     run: Run, images: Sequence[str], prompts: ClassPrompts, dataset: Dataset | None = None, *, top: int = 5
 ) -> list[Classified]:
-    """Classifies images one by one; one that cannot be embedded does not stop the others.
+    """Classify images; unreadable images are reported with an error each.
 
     Args:
         run: the run.
         images: image files, or keys of images of the dataset.
-        prompts: from `embed_classes`.
-        dataset: where keys are looked up; files are shrunk as it was prepared.
-        top: classes kept for each image.
+        prompts: result of `embed_classes`.
+        dataset: dataset of the keys, whose size limit also applies to files.
+        top: number of classes per image.
 
     Raises:
         InvalidArgumentError: for top < 1.
@@ -291,12 +309,15 @@ def classify_images(
             embedded[place], _ = embed_image(run, dataset, encoders, image)
         except DataError as error:
             errors[place] = one_line(error)
-    best: dict[int, dict[str, float]] = {}
+    found = {place: Classified(images[place], {}, {}, error) for place, error in errors.items()}
     if embedded:
-        for place, scores in zip(embedded, _scores(run, np.stack(list(embedded.values())), prompts), strict=True):
-            order = np.argsort(-scores, kind="stable")[:top]
-            best[place] = {prompts.names[number]: float(scores[number]) for number in order}
-    return [Classified(image, best.get(place, {}), errors.get(place)) for place, image in enumerate(images)]
+        scores = _scores(run, np.stack(list(embedded.values())), prompts)
+        probabilities = tf.nn.softmax(prompts.scale * scores).numpy()
+        for place, *values in zip(embedded, scores, probabilities, strict=True):
+            order = np.argsort(-values[0], kind="stable")[:top]
+            best, likely = ({prompts.names[number]: float(each[number]) for number in order} for each in values)
+            found[place] = Classified(images[place], best, likely)
+    return [found[place] for place in range(len(images))]
 
 
 def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
@@ -307,15 +328,15 @@ def _scores(run: Run, images: np.ndarray, prompts: ClassPrompts) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SplitClassification:
-    """A whole split.
+    """Classification of a split.
 
     Attributes:
-        split: its name.
+        split: name of the split.
         images: number of images.
-        counts: class -> images that it scores best.
-        labelled: images whose class, in the dataset, is among the classes.
-        accuracy: of these, the mean of the per-class accuracies, in percent; None without any.
-        accuracy_images: of these, accuracy, in percent; None without any.
+        counts: class -> number of images with this class as best.
+        labelled: number of images whose labelled class is among the classes.
+        accuracy: mean of the per-class accuracies of labelled images, in percent; None without labels.
+        accuracy_images: accuracy over labelled images, in percent; None without labels.
     """
 
     split: str
@@ -327,18 +348,18 @@ class SplitClassification:
 
 
 def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts) -> SplitClassification:
-    """Classifies all images of a split.
+    """Classify all images of a split.
 
-    An image is right where its class scores higher than every other, as in zero-shot recognition.
+    An image is correct if its class scores higher than every other, as in zero-shot recognition.
 
     Args:
         run: the run.
         dataset: the dataset.
         split: name of the split.
-        prompts: from `embed_classes`.
+        prompts: result of `embed_classes`.
 
     Raises:
-        VsembError: if run and dataset do not fit, or the split is not there.
+        VsembError: if run and dataset do not match, or the split is missing.
 
     Example:
 
@@ -360,7 +381,7 @@ def classify_split(run: Run, dataset: Dataset, split: str, prompts: ClassPrompts
 
 
 def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows of the images whose class is among the names, and its number."""
+    """Return the rows of images whose class is among the names, and the number of the class."""
     numbers = {name: number for number, name in enumerate(names)}
     found = [(row, numbers[name]) for row, name in enumerate(part.class_names) if name in numbers]
     rows, classes = np.array(found, np.int64).reshape(-1, 2).T
@@ -368,7 +389,7 @@ def _labels(part: Split, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_classes(path: str | os.PathLike[str]) -> list[str]:
-    """Reads the names of classes from a file, one per line; empty lines do not count.
+    """Read class names from a file, one per line; empty lines are ignored.
 
     Raises:
         DataError: if the file cannot be read.

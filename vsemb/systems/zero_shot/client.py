@@ -1,4 +1,4 @@
-"""Classes of images, as a client gets them."""
+"""Client method for the signature `classify`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from vsemb.serving.client import Client, to_images
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """How images were classified.
+    """Classification of images.
 
     Attributes:
-        classes: the c names, in the order of the scores; none where there are no images.
-        scores: (n, c) float32, the higher the better; zero in rows that are not valid.
+        classes: c names, in the order of the scores; empty for zero images.
+        scores: (n, c) float32, higher is better; 0 in invalid rows.
+        probabilities: (n, c) float32, the softmax of the scores times the model's scale; 0 in invalid rows.
         valid: (n,) bool.
     """
 
     classes: list[str]
     scores: np.ndarray
+    probabilities: np.ndarray
     valid: np.ndarray
 
 
 def classify(client: Client, images: Sequence[bytes | str | os.PathLike[str]]) -> Classes:
-    """Classifies images among the classes that the model was exported with.
+    """Classify images among the classes of the exported model.
 
     Args:
-        client: asks the model.
+        client: client of the model.
         images: as `Client.encode_image`.
 
     Raises:
@@ -43,4 +45,4 @@ def classify(client: Client, images: Sequence[bytes | str | os.PathLike[str]]) -
     answer = client.predict("classify", image_bytes=to_images(images))
     names = answer["classes"][0] if len(answer["classes"]) else []
     decoded = [name.decode("utf-8", errors="replace") for name in names]
-    return Classes(decoded, answer["scores"], answer["valid"])
+    return Classes(decoded, answer["scores"], answer["probabilities"], answer["valid"])

@@ -1,4 +1,4 @@
-"""What classes add to commands: `vsemb classify`, their names in exports, and modes of `evaluate` and `scenes`."""
+"""Commands for classes: `vsemb classify`, options of `export`, modes of `evaluate` and `scenes`."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ _FLOWERS = {"train": 1600, "val": 320, "test": 480}
 def _configure_classes(parser: argparse._ActionsContainer) -> None:
     group = parser.add_argument_group("classes")
     group.add_argument("--classes", nargs="+", metavar="NAME", help="names of the classes")
-    group.add_argument("--classes-file", metavar="FILE", help="a file with one name per line instead")
-    template = "a text with {} for the name; repeatable (the name alone)"
+    group.add_argument("--classes-file", metavar="FILE", help="file with one class name per line")
+    template = "prompt with {} for the name; repeatable (the name alone)"
     group.add_argument("--template", action="append", default=[], metavar="TEXT", help=template)
 
 
 def _chosen_classes(arguments: argparse.Namespace) -> list[str] | None:
-    """Returns the names given, or None.
+    """Return the class names of the command line, or None.
 
     Raises:
-        VsembError: for names twice, templates without names, or a file that cannot be read.
+        VsembError: for names from two sources, templates without names, or an unreadable file.
     """
     from vsemb.errors import invalid_argument
     from vsemb.systems.zero_shot.classify import read_classes
 
     if arguments.classes is not None and arguments.classes_file is not None:
-        raise invalid_argument("classes_file", arguments.classes_file, "nothing beside --classes")
+        raise invalid_argument("classes_file", arguments.classes_file, "None together with --classes")
     if arguments.classes_file is not None:
         return read_classes(arguments.classes_file)
     if arguments.classes is None and arguments.template:
-        raise invalid_argument("template", arguments.template, "nothing without --classes or --classes-file")
+        raise invalid_argument("template", arguments.template, "None without --classes or --classes-file")
     return arguments.classes
 
 
 def _add_signature(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Returns the signature `classify` of the classes that were named, in `extras`.
+    """Return the signature `classify` of the given classes, as `extras`.
 
     Raises:
-        VsembError: for a run that classifies no images, or names that cannot be.
+        VsembError: for a run that cannot classify images, or invalid names.
     """
     from vsemb.errors import invalid_argument
     from vsemb.systems.zero_shot.classify import embed_classes
@@ -72,7 +72,7 @@ def _add_signature(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
         return {}
     if run.recipe.kind != "retrieval":
         fix = f"{run.path} is for {run.recipe.kind}."
-        raise invalid_argument("classes", names, "none but for a run that embeds images and texts", fix)
+        raise invalid_argument("classes", names, "None for a run without embeddings of images and texts", fix)
     return {"extras": (embed_classes(run, names, arguments.template, report=say).signature,)}
 
 
@@ -81,20 +81,21 @@ CLASSES = Options(_configure_classes, _add_signature)
 
 def _configure_classify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="the run directory")
-    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of a dataset's images")
+    parser.add_argument("images", nargs="*", metavar="IMAGE", help="image files, or keys of the dataset's images")
     _configure_classes(parser)
-    parser.add_argument("--top", type=int, metavar="N", help=f"classes to show for each image ({_TOP})")
-    parser.add_argument("--data", help="the dataset (the one the run was trained on)")
-    parser.add_argument("--split", help=f"the split to classify where no image is given ({_SPLIT})")
+    parser.add_argument("--top", type=int, metavar="N", help=f"classes shown per image ({_TOP})")
+    parser.add_argument("--data", help="the dataset (the run's training dataset)")
+    parser.add_argument("--split", help=f"split to classify if no image is given ({_SPLIT})")
     add_options(parser, "run")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
 
 
 def _classify(arguments: argparse.Namespace) -> int:
-    """Classify images by the names of classes, with any run: nothing is trained.
+    """Classify images by class names with any run, without training.
 
-    Each class is the set of texts that its name makes with the templates; its score is the mean of their scores.
-    Without images a whole split is classified, and compared with the classes of its images where they have any.
+    The prompts of a class are its name in each template; its score is the mean of their scores. Probabilities are the
+    softmax of the scores times the run's logit scale. Classes without a known word are skipped with a warning. Without
+    images, a whole split is classified and compared with its class labels, if any.
 
     Examples:
       vsemb classify runs/vsepp rex.jpg tom.jpg --classes dog cat --template "a photo of a {}"
@@ -106,11 +107,11 @@ def _classify(arguments: argparse.Namespace) -> int:
 
     names = _chosen_classes(arguments)
     if names is None:
-        raise invalid_argument("classes", None, "names of classes, as --classes or --classes-file")
+        raise invalid_argument("classes", None, "class names, as --classes or --classes-file")
     if arguments.images and arguments.split is not None:
-        raise invalid_argument("split", arguments.split, "nothing where images are given")
+        raise invalid_argument("split", arguments.split, "None together with images")
     if not arguments.images and arguments.top is not None:
-        raise invalid_argument("top", arguments.top, "nothing where no image is given")
+        raise invalid_argument("top", arguments.top, "None without images")
     opened = Run.open(arguments.run, "retrieval")
     apply_options(arguments, opened, "run")
     prompts = embed_classes(opened, names, arguments.template, report=say)
@@ -119,8 +120,13 @@ def _classify(arguments: argparse.Namespace) -> int:
         dataset = open_keys(opened, arguments.data, ())
         top = _TOP if arguments.top is None else arguments.top
         images = classify_images(opened, arguments.images, prompts, dataset, top=top)
-        scores = [[(name, f"{score:.3f}") for name, score in each.scores.items()] for each in images]
-        status = say_images("classify", images, ("class", "score"), scores)
+        cells = [
+            [(name, f"{score:.3f}", f"{each.probabilities[name]:.3f}") for name, score in each.scores.items()]
+            for each in images
+        ]
+        status = say_images("classify", images, ("class", "score", "probability"), cells)
+        how = f"{prompts.scale:.3g} x score" if prompts.scale != 1 else "the scores, since the run has no logit scale"
+        print(f"\nprobability: softmax of {how}")
         measured = {"images": [result.to_json() for result in images]}
     else:
         found = classify_split(opened, opened.open_data(arguments.data), arguments.split or _SPLIT, prompts)
@@ -129,11 +135,12 @@ def _classify(arguments: argparse.Namespace) -> int:
         if found.accuracy is not None:
             print(
                 f"\naccuracy {found.accuracy:.1f} % (mean over classes), {found.accuracy_images:.1f} % (plain), "
-                f"of the {found.labelled} of {found.images} images whose class is among these"
+                f"over {found.labelled} of {found.images} images, whose class is among these"
             )
         measured, status = asdict(found), 0
     templates = arguments.template or ["{}"]
-    save_json(arguments, {"classes": list(prompts.names), "templates": templates, **measured})
+    classes = {"classes": list(prompts.names), "skipped": list(prompts.skipped), "scale": prompts.scale}
+    save_json(arguments, {**classes, "templates": templates, **measured})
     return status
 
 
@@ -141,18 +148,20 @@ CLASSIFY = Command(_classify, _configure_classify)
 
 
 def _configure_zero_shot(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--curve", action="store_true", help="also use 1, 2, 4, ..., 128 texts per class")
-    parser.add_argument("--typos", type=float, nargs="+", metavar="SHARE", help="share of characters to mistype (0)")
+    parser.add_argument("--curve", action="store_true", help="also evaluate with 1, 2, 4, ..., 128 texts per class")
+    parser.add_argument(
+        "--typos", type=float, nargs="+", metavar="SHARE", help="shares of mistyped characters, 0 to 1 (0)"
+    )
     parser.add_argument("--top", type=int, default=50, metavar="K", help="images retrieved per class (%(default)s)")
     parser.add_argument("--seen", action="store_true", help="allow classes of the training split")
-    parser.add_argument("--seed", type=int, default=0, help="of draws, typing errors and the picture (%(default)s)")
-    parser.add_argument("--picture", metavar="FILE.png", help="draw the classes, near ones together")
+    parser.add_argument("--seed", type=int, default=0, help="seed of draws, typing errors and layout (%(default)s)")
+    parser.add_argument("--picture", metavar="FILE.png", help="write a t-SNE plot of the classes")
 
 
 def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
     """Recognize classes by their texts, and retrieve their images (Reed et al. 2016).
 
-    This reads the classes of images, which not every dataset has.
+    The dataset must have class labels.
     """
     task = _zero_shot_task(arguments, opened)
     shares = [0.0] if arguments.typos is None else arguments.typos
@@ -161,7 +170,7 @@ def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str,
     rows = [{"typos": share, **metrics.to_json()} for share, metrics in measured.items()]
     found = {"split": arguments.split, "classes_seen": task.seen, "measured": rows}
     if arguments.picture is not None:
-        # The metrics are kept if drawing fails.
+        # The metrics are saved even if drawing fails.
         save_json(arguments, found)
         task.draw(arguments.picture, seed=arguments.seed)
         print(f"\n{arguments.picture}: the {len(task.names)} classes")
@@ -169,7 +178,7 @@ def _evaluate_zero_shot(arguments: argparse.Namespace, opened: Run) -> dict[str,
 
 
 def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
-    """Refuses what cannot be measured or drawn before anything is."""
+    """Check the arguments and return the task."""
     from vsemb.errors import invalid_argument
     from vsemb.parts import require
     from vsemb.systems.zero_shot.class_names import ClassTokenizer
@@ -181,7 +190,7 @@ def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
     if wrong:
         raise invalid_argument("typos", wrong[0], "shares from 0 to 1")
     if any(shares) and isinstance(opened.tokenizer, ClassTokenizer):
-        fix = "It reads no text, so there is nothing to mistype."
+        fix = "The run reads class names in place of texts."
         raise invalid_argument("typos", max(shares), "0 for a run on attributes", fix)
     require("seed", arguments.seed, Seed)
     task = ZeroShotTask(opened, opened.open_data(arguments.data), arguments.split, seen=arguments.seen)
@@ -192,17 +201,17 @@ def _zero_shot_task(arguments: argparse.Namespace, opened: Run) -> ZeroShotTask:
 
 _SEEN = {
     True: "Classes seen in training: ordinary classification, not zero-shot.",
-    False: "No class of the split was trained on.",
-    None: "The run was trained on images without classes; whether of these is not known.",
+    False: "The classes of the split are disjoint from the training classes.",
+    None: "The run was trained on images without class labels, so overlap with these classes is unknown.",
 }
 
 
 def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen: bool | None) -> str:
-    """Lays out zero-shot metrics, in percent, with their curves where they are there.
+    """Format zero-shot metrics, in percent, with their curves if measured.
 
     Args:
         measured: share of mistyped characters -> metrics.
-        split: its name.
+        split: name of the split.
         seen: see `vsemb.systems.zero_shot.recognition.ZeroShotTask`.
     """
     rows = []
@@ -216,7 +225,7 @@ def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen:
                 precision = f"{point.average_precision:.1f} ± {point.average_precision_deviation:.1f}"
                 rows.append([f"  {point.texts} per class", top1, "", precision, ""])
     first = next(iter(measured.values()))
-    # All images are looked at where there are fewer than that.
+    # At most all images are ranked.
     precision_name = f"AP@{min(first.top, first.images)}"
     header = [
         f"{split}: {first.classes} classes, {first.images} images, {first.texts} texts",
@@ -224,7 +233,9 @@ def zero_shot_table(measured: Mapping[float, ZeroShotMetrics], split: str, seen:
     ]
     lines = [table(header, rows), "", _SEEN[seen]]
     if first.average_precision_limit < 100:
-        lines.append(f"{precision_name} is at most {first.average_precision_limit:.1f}: classes have fewer images.")
+        lines.append(
+            f"{precision_name} is at most {first.average_precision_limit:.1f}, because classes have fewer images."
+        )
     return "\n".join(lines)
 
 
@@ -232,10 +243,10 @@ ZERO_SHOT = Mode(_evaluate_zero_shot, _configure_zero_shot, recipes=("vsemb.reci
 
 
 def _plan_flowers(arguments: argparse.Namespace, given: dict[str, int]) -> tuple[dict[str, int], dict[str, Any], Any]:
-    """Make flowers whose classes differ in details.
+    """Make images of flowers whose classes differ in details.
 
-    They have parts: 60 classes, of which train, val and test share none, ten descriptions per image, and attributes
-    of every class. They stand in for data sets of birds and flowers.
+    There are 60 classes, disjoint between train, val and test, ten descriptions per image, and attributes of every
+    class. They replace datasets of birds and flowers.
     """
     from vsemb.systems.zero_shot import flowers
     from vsemb.systems.zero_shot.attributes import write_attributes

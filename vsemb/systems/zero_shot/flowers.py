@@ -1,13 +1,12 @@
-"""Fine-grained scenes: pictures of flowers whose 60 classes differ in details of their parts alone.
+"""Fine-grained scenes: images of flowers in 60 classes that differ only in details of their parts.
 
-A class is a combination of petal colour, number, shape and marking, centre colour and size, and leaf shape.
-Every image has ten descriptions, each of which tells of some of the parts and leaves out others, and every
-class an attribute vector: a stand-in, made from a seed alone, for the birds and flowers that Reed et al. 2016
-describe. The splits share no class.
+A class is a combination of petal colour, number, shape and marking, centre colour and size, and leaf shape. Every image
+has ten descriptions, each of some of the parts, and every class an attribute vector. The seed determines everything.
+The data replaces the birds and flowers of Reed et al. 2016. Splits have disjoint classes.
 
-In this order: the classes and how a flower is drawn by lot, how it is painted, how people describe it, records.
-Places and lengths are in units of the image's side, x to the right and y downwards. All chance comes from
-`random.Random.random`, see `vsemb.data.synthetic.world`.
+Order of the file: classes and sampling, drawing, descriptions, records. Coordinates and lengths are in units of the
+image's side, x to the right and y downwards. All randomness comes from `random.Random.random`, see
+`vsemb.data.synthetic.world`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from vsemb.data.synthetic.world import pick, requested, shuffled, whole
 from vsemb.systems.zero_shot.attributes import ClassAttributes
 
 VERSION = 1
-"""Version of the generator: raised when the same seed gives other images or descriptions."""
+"""Version of the generator; it increases when a seed gives other images or descriptions."""
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "petal colour": ("white", "yellow", "orange", "red", "pink", "purple", "blue", "burgundy"),
@@ -38,10 +37,10 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "centre size": ("small", "large"),
     "leaf shape": ("oval", "jagged", "grass-like", "lobed"),
 }
-"""The parts of a flower and the values that tell classes apart."""
+"""Parts of a flower and their values, which define the classes."""
 
 CLASSES: Mapping[str, int] = {"train": 40, "val": 8, "test": 12}
-"""Classes a split."""
+"""Number of classes per split."""
 
 BACKGROUNDS: tuple[tuple[int, int, int], ...] = (
     (44, 66, 46),
@@ -53,13 +52,13 @@ BACKGROUNDS: tuple[tuple[int, int, int], ...] = (
     (40, 36, 40),
     (176, 162, 140),
 )
-"""Tones of what is behind a flower, by lot: they say nothing about its class."""
+"""Background colours, drawn independently of the class."""
 
 UNSEEN_COLOURS = 4
-"""Petal colours that the classes of val, and those of test, share among them."""
+"""Number of petal colours in val, and in test."""
 
 MIN_DIFFERENCE = 2
-"""Parts, at least, in which any two classes differ."""
+"""Minimum number of parts in which two classes differ."""
 
 Parts = Mapping[str, str]
 """Part -> value, for every part of `PARTS`."""
@@ -67,7 +66,7 @@ Parts = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf: where it leaves the stem, the angle to which it points (radians, clockwise), its length."""
+    """A leaf: its position on the stem, its direction (radians, clockwise) and its length."""
 
     x: float
     y: float
@@ -77,18 +76,18 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Flower:
-    """One flower as it is to be drawn.
+    """Geometry and colours of one flower.
 
     Args:
-        parts: part -> value; `dataclasses.replace` one to see the same picture of another class.
-        x, y: the centre of the head.
-        radius: of the head.
-        angle: of the first petal, in radians.
-        turns, stretches: for each of eight petals, its own deviation in angle (as a share of the angle
-            between two) and in length (as a factor).
-        tints: brightness of petals, centre and leaves, each as three factors for red, green and blue.
-        foot: x of the stem's end at the lower edge of the image.
-        leaves: two leaves, which may be partly or wholly out of view.
+        parts: part -> value; replace one with `dataclasses.replace` for the same image of another class.
+        x, y: centre of the head.
+        radius: radius of the head.
+        angle: angle of the first petal, in radians.
+        turns, stretches: deviation of each of eight petals in angle (share of the angle between two petals) and length
+            (factor).
+        tints: brightness of petals, centre and leaves, three factors each for red, green and blue.
+        foot: x of the stem at the lower edge of the image.
+        leaves: two leaves, possibly out of view.
         background: index into `BACKGROUNDS`.
         blurs: (x, y, radius, brightness) of dim discs behind the flower.
     """
@@ -108,27 +107,26 @@ class Flower:
 
     @property
     def petals(self) -> int:
-        """The number of petals."""
+        """Number of petals."""
         return {"three": 3, "four": 4, "five": 5, "six": 6, "eight": 8}[self.parts["petal number"]]
 
 
 def difference(one: Parts, other: Parts) -> int:
-    """Returns the number of parts in which two classes differ."""
+    """Return the number of parts in which two classes differ."""
     return sum(one[part] != other[part] for part in PARTS)
 
 
 def classes(seed: int = 0) -> dict[str, dict[str, dict[str, str]]]:
-    """Returns the classes of each split: 40 in train, 8 in val, 12 in test, none in two of them.
+    """Return the classes of each split: 40 in train, 8 in val, 12 in test.
 
-    Any two classes differ in two parts or more. Among the classes of train each value of each part occurs as
-    often as the next, give or take one; those of val and of test share four petal colours among them, so
-    that the colour alone does not tell them apart. The centre is never of the petals' colour.
+    Two classes differ in at least two parts. In train, the values of a part are balanced up to one class. Val and test
+    have four petal colours each, so colour is not sufficient for recognition. Petals and centre have different colours.
 
     Args:
-        seed: an integer; decides which combinations of parts there are, and which split sees them.
+        seed: an integer; determines the combinations of parts and their splits.
 
     Returns:
-        split -> class name -> part -> value. The names, "flower 01" to "flower 60", say nothing about parts.
+        split -> class name -> part -> value. The names are "flower 01" to "flower 60".
 
     Example:
 
@@ -150,7 +148,7 @@ def classes(seed: int = 0) -> dict[str, dict[str, dict[str, str]]]:
 
 
 def _drawn(rng: random.Random, count: int, few_colours: bool, others: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Deals the values of every part to `count` classes; nothing where two of the classes are too close."""
+    """Draw the parts of `count` classes; an empty list if two classes are too similar."""
     columns = {}
     for part, values in PARTS.items():
         pack = shuffled(rng, values)
@@ -169,11 +167,11 @@ def _drawn(rng: random.Random, count: int, few_colours: bool, others: list[dict[
 
 
 def sample_flower(rng: random.Random, parts: Parts) -> Flower:
-    """Draws one flower of a class: place, size, turn, the unevenness of its petals, shades, background.
+    """Sample one flower of a class: position, size, rotation, irregular petals, colours, background.
 
     Args:
-        rng: the source of all chance.
-        parts: the class's parts. They change nothing else, so that two classes are seen alike.
+        rng: random generator.
+        parts: parts of the class, which do not affect the other properties.
 
     Example:
 
@@ -185,7 +183,7 @@ def sample_flower(rng: random.Random, parts: Parts) -> Flower:
     radius = 0.27 + 0.07 * chance()
     x = 0.38 + 0.24 * chance()
     y = 0.02 + 1.08 * radius + 0.08 * chance()
-    # Far down, both leaves fall out of the picture.
+    # At a low position, both leaves are out of view.
     height = 0.84 + (0.1 * chance() if chance() < 0.75 else 0.3 + 0.1 * chance())
     foot = x - 0.1 + 0.2 * chance()
     leaves = []
@@ -247,19 +245,19 @@ _PALE_MARK: Colour = (252, 240, 206)
 _PALE_PETALS = ("white", "yellow", "orange", "pink")
 _CENTRE_RADIUS = {"small": 0.2, "large": 0.4}
 
-# A leaf counts as seen when this share of its outline is.
+# Share of the outline that a visible leaf shows.
 _SEEN = 0.6
 
 
 def draw(flower: Flower, image_size: int = 64) -> Image.Image:
-    """Draws a flower, anti-aliased.
+    """Draw a flower with anti-aliasing.
 
     Args:
         flower: the flower.
         image_size: side of the image in pixels.
 
     Returns:
-        an RGB image of `image_size` x `image_size`.
+        RGB image of `image_size` x `image_size`.
     """
     side = image_size * SUPERSAMPLING
     behind = BACKGROUNDS[flower.background]
@@ -281,7 +279,7 @@ def draw(flower: Flower, image_size: int = 64) -> Image.Image:
 
 
 def box(flower: Flower, image_size: int = 64) -> list[int]:
-    """Returns the smallest whole-pixel box `[x, y, w, h]` that holds the petals, cut at the image's edge."""
+    """Return the bounding box `[x, y, w, h]` of the petals in whole pixels, clipped to the image."""
     points = [point for place in range(flower.petals) for point in _petal(flower, place, image_size)]
     # The outline of a petal is drawn on both sides of its edge, in whole sub-pixels.
     slack = _line_width(flower, image_size) / 2 + 1.5 / SUPERSAMPLING
@@ -289,9 +287,9 @@ def box(flower: Flower, image_size: int = 64) -> list[int]:
 
 
 def visible(flower: Flower) -> dict[str, str]:
-    """Returns the parts that can be seen: all, without the leaf where both leaves are out of view.
+    """Return the visible parts: all, except the leaf if both leaves are out of view.
 
-    A leaf is seen when most of its outline lies in the image and is not behind the petals.
+    A leaf is visible if most of its outline is inside the image and outside the petals.
     """
     seen = dict(flower.parts)
     if not any(_share_seen(flower, leaf) >= _SEEN for leaf in flower.leaves):
@@ -491,14 +489,14 @@ _TAILS = ("in full bloom", "seen from the front", "growing on a tall stem", "sta
 
 
 def captions(seen: Mapping[str, str], rng: random.Random) -> tuple[str, ...]:
-    """Writes the descriptions of a flower.
+    """Write the descriptions of a flower.
 
     Args:
-        seen: part -> value of what can be seen: all parts, or all but the leaf.
-        rng: decides what is told and how.
+        seen: part -> value of the visible parts: all parts, or all but the leaf.
+        rng: random generator of content and wording.
 
     Returns:
-        `COUNT` descriptions, all different, lower case, with commas and no other punctuation.
+        `COUNT` distinct descriptions in lower case, with commas as the only punctuation.
 
     Example:
 
@@ -523,7 +521,7 @@ class _Teller:
         self.words = {part: pick(rng, WORDS[part][seen[part]]) for part in self.told}
 
     def text(self) -> str:
-        """Returns the description."""
+        """Return the description."""
         nouns = [noun for noun in (self._petals(), self._centre(), self._leaves()) if noun]
         ways = [self._has, self._with, self._can_be_seen]
         if self._tells("petal") and self._tells("centre"):
@@ -627,24 +625,24 @@ def _listed(parts: list[str]) -> str:
 
 
 def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) -> Iterator[ImageRecord]:
-    """Generates flowers, one at a time, the classes of a split taking turns.
+    """Generate flowers lazily, cycling through the classes of a split.
 
-    An image depends on the seed, its split, its index there and its size alone: asking for more images of one
-    split changes no other image.
+    An image depends only on the seed, its split, its index and its size, so more images of one split do not change
+    others.
 
     Args:
         images: split -> number of images.
-        seed: an integer; another seed gives other classes and other images.
+        seed: an integer; determines classes and images.
         image_size: side of the images in pixels, 16 to 1024; below 64, details of the parts are lost.
 
     Returns:
-        an iterator of records: `image` is PNG bytes, RGB; `class_name` is of the form "flower 07";
-        `captions` are ten different descriptions; `objects` holds one flower with `label`, `box`
-        `[x, y, w, h]` of its petals in pixels, and `parts`, those that can be seen.
+        Iterator of records: `image` is PNG bytes, RGB; `class_name` has the form "flower 07"; `captions` are ten
+        distinct descriptions; `objects` holds one flower with `label`, `box` `[x, y, w, h]` of its petals in pixels,
+        and its visible `parts`.
 
     Raises:
-        InvalidArgumentError: for an unknown split, or a number or size out of range. Raised at once, not at
-            the first record.
+        InvalidArgumentError: for an unknown split, or a number or size out of range; raised by the call, before the
+            first record.
 
     Example:
 
@@ -660,13 +658,13 @@ def generate(images: Mapping[str, int], *, seed: int = 0, image_size: int = 64) 
 
 
 def attributes(seed: int = 0) -> ClassAttributes:
-    """Returns what the classes of a seed are made of, as one vector of zeros and ones for each.
+    """Return the parts of the classes of a seed, as one binary vector per class.
 
     Args:
-        seed: as given to `generate`.
+        seed: the seed of `generate`.
 
     Returns:
-        31 attributes, one for each value of each part, of 60 classes.
+        31 attributes of 60 classes, one attribute per value of a part.
 
     Example:
 

@@ -1,8 +1,7 @@
 """Zero-shot recognition and retrieval of classes described by texts (Reed et al. 2016, section 5).
 
-A class scores an image by the expectation of the score over the class's texts (equations 3 and 8).
-Recognition asks each image for its class, retrieval each class for its images. No class need have been
-trained on; whether one was is not known here.
+The score of an image and a class is the mean score over the class's texts (equations 3 and 8). Recognition ranks the
+classes per image, retrieval ranks the images per class.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from vsemb.errors import DataError, invalid_argument
 from vsemb.parts import Count, Range, require
 from vsemb.similarities import Similarity
 
-# Scores held at a time.
+# Number of scores held at a time.
 _SCORES = 1 << 22
 #: Numbers of texts per class in figure 4b.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
-#: What NumPy's and scikit-learn's generators both take.
+#: Seeds that NumPy and scikit-learn both accept.
 Seed = Annotated[int, Range("an integer from 0 to 2**32 - 1", lambda value: 0 <= value < 1 << 32)]
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Recognition and retrieval with some of the texts of each class, as mean and deviation of repeats.
+    """Recognition and retrieval with a subset of the texts of each class: mean and deviation over repeats.
 
     Attributes:
-        texts: texts drawn for each class, all of those that have fewer; None for all of every class.
+        texts: number of texts per class, or all texts of smaller classes; None for all texts.
         top1: mean of the per-class accuracies, in percent.
-        top1_deviation: its standard deviation over the repeats (of these, not of a larger population).
-        average_precision: the share of the right class among the top images of a class, in percent.
-        average_precision_deviation: its standard deviation.
+        top1_deviation: population standard deviation of `top1` over the repeats.
+        average_precision: share of the correct class among the top images of a class, in percent.
+        average_precision_deviation: population standard deviation of `average_precision`.
     """
 
     texts: int | None
@@ -45,7 +44,7 @@ class CurvePoint:
     average_precision_deviation: float
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; `texts` is "all" where it is None."""
+        """Return JSON values; `texts` is "all" for None."""
         return {**vars(self), "texts": "all" if self.texts is None else self.texts}
 
 
@@ -54,17 +53,16 @@ class ZeroShotMetrics:
     """The result of `evaluate_zero_shot`.
 
     Attributes:
-        top1: mean of the per-class accuracies, in percent: the paper's.
-        top1_images: accuracy over all images, in percent: that of the released code.
+        top1: mean of the per-class accuracies, in percent, as in the paper.
+        top1_images: accuracy over all images, in percent, as in the released code.
         average_precision: AP@`top`, see `evaluate_zero_shot`, in percent.
-        average_precision_limit: what it is at most, in percent: below 100 where classes have fewer than
-            `top` images.
-        chance: top-1 of a guess, in percent.
-        top: images looked at for each class.
+        average_precision_limit: maximum of AP@`top`, in percent; below 100 if classes have fewer than `top` images.
+        chance: top-1 accuracy of random guessing, in percent.
+        top: number of ranked images per class.
         classes: number of classes.
         images: number of images.
         texts: number of texts.
-        curve: against the number of texts, see `text_curve`, where asked for.
+        curve: points over the number of texts, see `text_curve`; empty unless requested.
     """
 
     top1: float
@@ -79,7 +77,7 @@ class ZeroShotMetrics:
     curve: tuple[CurvePoint, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; the curve only where it was measured."""
+        """Return JSON values; the curve only if measured."""
         values = dict(vars(self))
         del values["curve"]
         if self.curve:
@@ -88,12 +86,12 @@ class ZeroShotMetrics:
 
 
 def class_means(texts: np.ndarray, text_classes: np.ndarray, classes: int) -> np.ndarray:
-    """Returns the mean text embedding of each class, not brought to unit length again.
+    """Return the mean text embedding of each class, without normalisation.
 
     Args:
         texts: (m, dim) float32 embeddings.
         text_classes: (m,) int64 in [0, classes); each class has a text.
-        classes: c, their number.
+        classes: c, the number of classes.
 
     Returns:
         (c, dim) float32.
@@ -107,7 +105,7 @@ def class_means(texts: np.ndarray, text_classes: np.ndarray, classes: int) -> np
 
 
 def _grouped(values: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """Returns the mean of the rows of each group: (count, ...) float64."""
+    """Return the mean of the rows of each group: (count, ...) float64."""
     order = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups, minlength=count)
     starts = np.cumsum(sizes) - sizes
@@ -116,22 +114,22 @@ def _grouped(values: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
 
 
 def class_scores(images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray, similarity: Similarity) -> np.ndarray:
-    """Scores every image against every class: the mean of the scores of the class's texts.
+    """Score every image against every class: the mean of the scores of the class's texts.
 
-    Where scores are linear in the text embedding (`Similarity.linear`) this is the score of the mean
-    embedding (Reed et al. 2016, equation 8), which is what is computed then.
+    If scores are linear in the text embedding (`Similarity.linear`), the score of the mean embedding is computed, which
+    is equal (Reed et al. 2016, equation 8).
 
     Args:
         images: (n, dim) float32 embeddings.
         texts: (m, dim) float32 embeddings.
-        text_classes: (m,) int64, from 0, none left out; c is one more than the largest.
+        text_classes: (m,) int64, consecutive from 0; c is the largest plus one.
         similarity: scores images against texts.
 
     Returns:
         (n, c) float32.
 
     Raises:
-        DataError: if an embedding is not finite, or a class below the largest has no text.
+        DataError: for an embedding that is not finite, or a class without a text.
 
     Example: two texts for class 0, one for class 1.
 
@@ -143,8 +141,8 @@ def class_scores(images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray
     for side, embeddings in (("images", images), ("texts", texts)):
         if not np.isfinite(embeddings).all():
             raise DataError(
-                f"The embeddings of the {side} hold NaN or infinity. The model or its features are broken; "
-                "nothing was measured."
+                f"The embeddings of the {side} must be finite; got NaN or infinity. Check the features and the "
+                "training loss."
             )
     text_classes = np.asarray(text_classes)
     classes = int(text_classes.max(initial=-1)) + 1
@@ -163,9 +161,9 @@ def class_scores(images: np.ndarray, texts: np.ndarray, text_classes: np.ndarray
 
 
 def recognised(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
-    """Tells for each image whether its class scores higher than every other class.
+    """Return for each image whether its class scores higher than every other class.
 
-    A tie counts against the model, so that a constant one recognises nothing.
+    A tie counts as wrong.
 
     Args:
         scores: (n, c) float.
@@ -186,10 +184,9 @@ def recognised(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
 
 
 def image_rankings(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
-    """Ranks the images for each class, the best first.
+    """Rank the images for each class, best first.
 
-    Among images of equal score those of the class come last, so that ties count against the model; the
-    rest keep their order.
+    At equal scores, images of the class come last, so ties count against the model. Otherwise ties keep their order.
 
     Args:
         scores: (n, c) float.
@@ -198,22 +195,22 @@ def image_rankings(scores: np.ndarray, image_classes: np.ndarray) -> np.ndarray:
     Returns:
         (c, n) int64, rows of the images.
 
-    Example: image 0 is of class 0 and ties with image 1, which is not.
+    Example: image 0, of class 0, ties with image 1, of class 1.
 
     >>> image_rankings(np.array([[1.0, 0.0], [1.0, 2.0]]), np.array([0, 1])).tolist()
     [[1, 0], [1, 0]]
     """
     own = np.asarray(image_classes)[None] == np.arange(scores.shape[1])[:, None]  # (c, n)
-    # `lexsort` takes the key that decides last.
+    # The last key of `lexsort` is the primary one.
     return np.lexsort((own, -scores.T), axis=-1)
 
 
 def precision_at(rankings: np.ndarray, image_classes: np.ndarray, top: int) -> float:
-    """Returns the share of the right class among the first images of each class, the mean over classes.
+    """Return AP@K of Reed et al. 2016, section 5.2, in [0, 1].
 
-    This is AP@K of Reed et al. 2016, section 5.2, in [0, 1]; not the area that is called average precision
-    elsewhere. It divides by K, or by the number of images where these are fewer, even for classes with
-    fewer images than that.
+    It is the share of the correct class among the first K images of each class, averaged over classes. It differs from
+    the area under the precision-recall curve. The divisor is K, or the number of images if smaller, also for classes
+    with fewer images.
 
     Args:
         rankings: (c, n) int64 from `image_rankings`.
@@ -239,7 +236,7 @@ def evaluate_zero_shot(
     names: Sequence[str],
     top: int = 50,
 ) -> ZeroShotMetrics:
-    """Measures recognition and retrieval of classes described by texts.
+    """Measure recognition and retrieval of classes described by texts.
 
     Args:
         images: (n, dim) float32 embeddings.
@@ -248,14 +245,14 @@ def evaluate_zero_shot(
         text_classes: (m,) int64 in [0, c).
         similarity: scores images against texts.
         names: the c classes.
-        top: images looked at for each class, K of AP@K; all where there are fewer.
+        top: number of ranked images per class, K of AP@K; at most all.
 
     Raises:
         InvalidArgumentError: for top < 1.
-        DataError: if a class has no image or no text, a number of a class is out of range, or an embedding
-            is not finite.
+        DataError: for a class without an image or a text, a class number out of range, or an embedding that is not
+            finite.
 
-    Example: the second image of class 0 is taken for one of class 1.
+    Example: the second image of class 0 is recognised as class 1.
 
     >>> from vsemb.similarities import Dot
     >>> images = np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0]], np.float32)
@@ -267,15 +264,17 @@ def evaluate_zero_shot(
     """
     require("top", top, Count)
     if not len(names):
-        raise DataError("There are no classes to measure.")
+        raise DataError("The number of classes must be at least 1; got 0.")
     image_classes, text_classes = (np.asarray(classes, np.int64) for classes in (image_classes, text_classes))
     for side, rows, classes in (("image", images, image_classes), ("text", texts, text_classes)):
         if len(rows) != len(classes):
-            raise DataError(f"There are {len(rows)} {side}s and {len(classes)} numbers of their classes.")
+            raise DataError(
+                f"The number of {side} classes must be {len(rows)}, the number of {side}s; got {len(classes)}."
+            )
         if len(classes) and not (classes.min() >= 0 and classes.max() < len(names)):
             raise DataError(
-                f"The classes of the {side}s run from {classes.min()} to {classes.max()}; expected: 0 to "
-                f"{len(names) - 1}, as there are {len(names)} names."
+                f"The classes of the {side}s must be from 0 to {len(names) - 1}, one per name; got {classes.min()} to "
+                f"{classes.max()}."
             )
         _check_all(classes, names, side)
     scores = class_scores(images, texts, text_classes, similarity)
@@ -298,16 +297,16 @@ def evaluate_zero_shot(
 def _check_all(classes: np.ndarray, names: Sequence[str], side: str) -> None:
     counts = np.bincount(classes, minlength=len(names))
     if not counts.all():
-        raise DataError(f"The class {names[int(np.argmin(counts))]!r} has no {side}, so it cannot be measured.")
+        raise DataError(f"The class {names[int(np.argmin(counts))]!r} must have at least one {side}; got 0.")
 
 
 def sample_texts(text_classes: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-    """Draws texts of each class without replacement, all of those that have no more.
+    """Draw texts of each class without replacement, or all texts of smaller classes.
 
     Args:
         text_classes: (m,) int64.
-        count: texts wanted for each class.
-        generator: draws.
+        count: number of texts per class.
+        generator: source of the draws.
 
     Returns:
         (drawn,) int64, rows of the texts, ascending.
@@ -333,17 +332,17 @@ def text_curve(
     repeats: int = 10,
     seed: int = 0,
 ) -> list[CurvePoint]:
-    """Measures with a few texts of each class, drawn anew each time (Reed et al. 2016, figure 4b).
+    """Measure with a few texts per class, drawn anew each time (Reed et al. 2016, figure 4b).
 
     Args:
-        measure: measures with some of the texts, given by their rows.
+        measure: measures with a subset of the texts, given by its rows.
         text_classes: (m,) int64.
-        counts: numbers of texts per class, ascending; those that no class has more texts than are left out.
-        repeats: draws for each number.
-        seed: of the draws, from 0 to 2**32 - 1.
+        counts: numbers of texts per class, ascending; numbers that cover all texts are left out.
+        repeats: draws per number.
+        seed: seed of the draws, from 0 to 2**32 - 1.
 
     Returns:
-        A point for each number, and one for all texts, last.
+        One point per number, and a last one for all texts.
 
     Raises:
         InvalidArgumentError: for counts or repeats below 1, or a seed out of range.
@@ -358,7 +357,7 @@ def text_curve(
     require("seed", seed, Seed)
     if any(count < 1 for count in counts):
         raise invalid_argument("counts", list(counts), "integers >= 1")
-    # All texts come first, since that checks what is given.
+    # All texts first, which checks the arguments.
     everything = measure(np.arange(len(text_classes)))
     generator = np.random.default_rng(seed)
     points = []

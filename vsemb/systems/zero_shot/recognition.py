@@ -1,7 +1,7 @@
-"""Measuring a run by zero-shot recognition and retrieval (Reed et al. 2016, section 5), and a picture of its classes.
+"""Zero-shot recognition and retrieval of a run (Reed et al. 2016, section 5), and a plot of its classes.
 
-In the picture (figure 6) near classes are near each other, an image of each in its place: t-SNE (van der Maaten and
-Hinton 2008) of the mean text embedding of each class.
+The plot (figure 6) shows an image per class, positioned by t-SNE (van der Maaten and Hinton 2008) of the classes' mean
+text embeddings.
 """
 
 from __future__ import annotations
@@ -31,28 +31,26 @@ from vsemb.systems.zero_shot.metrics import Seed, ZeroShotMetrics, class_means, 
 
 
 class ZeroShotTask:
-    """A split's images, each to be recognised among the split's classes by their texts.
+    """Recognition of a split's images among its classes, described by texts.
 
-    Images are embedded once, whatever is measured.
+    Images are embedded once for all measurements.
 
     Args:
         run: the run.
-        dataset: the dataset; its images have classes.
+        dataset: the dataset; each image has a class.
         split: name of the split.
-        seen: whether classes that the run was trained on are allowed. To recognise these is ordinary
-            classification.
+        seen: whether to allow classes of the training, which is ordinary classification.
 
     Attributes:
-        names: the c classes, by alphabet.
+        names: the c classes, in alphabetical order.
         image_classes: (n,) int64.
-        texts: m texts: captions, or the names of their classes for a run on attributes.
+        texts: m texts: captions, or class names for a run on attributes.
         text_classes: (m,) int64.
-        seen: whether a class has the name of one trained on; None where that is not known, because the run
-            was trained on images without classes.
+        seen: whether a class was in the training; None if unknown, for a run trained on images without classes.
 
     Raises:
-        DataError: if an image has no class, or a class was trained on and `seen` is false.
-        InvalidArgumentError: if there is no such split.
+        DataError: for an image without a class, or a class of the training with `seen=False`.
+        InvalidArgumentError: for an unknown split.
 
     Example:
 
@@ -92,18 +90,17 @@ class ZeroShotTask:
         top: int = 50,
         seed: int = 0,
     ) -> ZeroShotMetrics:
-        """Measures recognition and retrieval.
+        """Measure recognition and retrieval.
 
         Args:
-            curve: whether to measure with 1, 2, 4, ..., 128 texts a class too, ten draws each.
-            corrupt: share of the characters of the texts with a typing error, see
-                `mistyped`.
-            top: images looked at for each class, K of AP@K.
-            seed: of the draws and the typing errors.
+            curve: whether to measure also with 1, 2, 4, ..., 128 texts per class, ten draws each.
+            corrupt: share of mistyped characters, see `mistyped`.
+            top: number of ranked images per class, K of AP@K.
+            seed: seed of the draws and the typing errors.
 
         Raises:
-            InvalidArgumentError: for numbers out of range, or typing errors for a run that reads no text.
-            DataError: if an embedding is not finite.
+            InvalidArgumentError: for numbers out of range, or typing errors for a run on attributes.
+            DataError: for an embedding that is not finite.
         """
         require("seed", seed, Seed)
         if corrupt and isinstance(self.run.tokenizer, ClassTokenizer):
@@ -127,7 +124,7 @@ class ZeroShotTask:
         return replace(metrics, curve=tuple(text_curve(measured, self.text_classes, seed=seed)))
 
     def check_drawable(self, path: str | os.PathLike[str]) -> None:
-        """Refuses what `draw` cannot draw, before anything is measured.
+        """Check the arguments of `draw` before any measurement.
 
         Args:
             path: the file.
@@ -142,15 +139,15 @@ class ZeroShotTask:
         self._part.read_image(0)
 
     def draw(self, path: str | os.PathLike[str], *, seed: int = 0) -> None:
-        """Draws the classes by their mean text embeddings, with the first image of each, as a PNG file.
+        """Write a PNG plot of the classes by their mean text embeddings, with the first image of each.
 
         Args:
-            path: the file, replaced whole.
-            seed: of the layout.
+            path: the file, replaced atomically.
+            seed: seed of the layout.
 
         Raises:
-            DataError: for fewer than four classes, a run whose embeddings are sets, a dataset without image
-                bytes, or a file that cannot be written.
+            DataError: for fewer than four classes, a multi-vector run, a dataset without image bytes, or an unwritable
+                file.
             MissingExtraError: without scikit-learn.
         """
         self.check_drawable(path)
@@ -164,46 +161,45 @@ class ZeroShotTask:
 def _seen(run: Run, dataset: Dataset, split: str, names: list[str], allowed: bool) -> bool | None:
     trained = run.info.get("classes")
     if trained is None:
-        # Classes of another dataset, or none: nothing is known of what the captions were about.
+        # Without classes in the training data, the overlap is unknown.
         return None
     shared = sorted(set(names) & set(trained))
     if shared and not allowed:
         raise DataError(
-            f"This is not zero-shot: the class {shared[0]!r} of the split {split!r} of {dataset.path} is one "
-            f"of the {len(trained)} that {run.path} was trained on. To measure ordinary classification, of "
-            "classes seen in training: --seen (seen=True)."
+            f"Zero-shot evaluation must use unseen classes; {shared[0]!r} of the split {split!r} of {dataset.path} is "
+            f"one of the {len(trained)} training classes of {run.path}. For ordinary classification pass --seen "
+            "(seen=True)."
         )
     return bool(shared)
 
 
 def _check_attributes(run: Run, dataset: Dataset) -> None:
-    """Checks that a dataset's classes are those whose attributes the run knows.
+    """Check that a dataset's class attributes equal the run's.
 
     Raises:
-        DataError: if they have other attributes.
+        DataError: for other attributes.
     """
     attributes: ClassAttributes | None = dataset.annotation("attributes")
     if run.recipe.text.tokenizer.produces != ClassNames.produces or attributes is None:
         return
     if attributes.fingerprint != run.info["attributes"]:
         raise DataError(
-            f"The classes of {dataset.path} have other attributes than those that {run.path} was trained "
-            "with, and it knows no others."
+            f"The class attributes of {dataset.path} must equal the training attributes of {run.path}. Pass the "
+            "original dataset with --data."
         )
 
 
 def mistyped(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
-    """Returns the texts with typing errors in them.
+    """Add random typing errors to texts.
 
-    Each character is hit with probability `share`, whatever happens to its neighbours. What is hit is, with
-    equal chances, replaced by another lower-case letter, left out, written twice, or swapped with the
-    character behind it (the last one with the one before it). A text of which nothing would be left stays
-    as it is. What happens to a text depends on the seed, its place and itself alone.
+    Each character is changed independently with probability `share`. With equal probability it is replaced by another
+    lower-case letter, deleted, doubled, or swapped with the next character (the last one with the previous). A text
+    that would become empty is unchanged. The errors of a text depend on the seed, its position and the text.
 
     Args:
         texts: the texts.
-        share: of the characters that are hit, from 0 to 1; with 0 the texts stay as they are.
-        seed: other seed, other errors.
+        share: share of changed characters, from 0 to 1.
+        seed: seed of the errors.
 
     Raises:
         InvalidArgumentError: for a share outside [0, 1].
@@ -222,7 +218,7 @@ def mistyped(texts: Sequence[str], share: float, seed: int = 0) -> list[str]:
 def _mistyped(text: str, share: float, chance: random.Random) -> str:
     characters = list(text)
     last = len(text) - 1
-    # Where the character stands that an earlier swap has moved is of no interest: places are hit.
+    # Positions are drawn, regardless of earlier swaps.
     for place in range(len(text)):
         if chance.random() >= share:
             continue
@@ -240,23 +236,23 @@ def _mistyped(text: str, share: float, chance: random.Random) -> str:
     return "".join(characters) or text
 
 
-#: Side of the picture and of an image in it, in pixels.
+#: Sides of the plot and of an image in it, in pixels.
 SIDE, THUMBNAIL = 1200, 72
 _EDGE, _FONT, _INK = 24, 13, "#222222"
 _FEWEST = 4
-# Half the neighbours that t-SNE is used with elsewhere: classes are tens, not thousands.
+# Half the usual perplexity, for tens of classes.
 _PERPLEXITY = 15.0
 
 
 def check_picture(path: str | os.PathLike[str], classes: int) -> None:
-    """Checks what can be known of a picture before anything is embedded.
+    """Check the arguments of a plot before anything is embedded.
 
     Args:
-        path: the file to draw to.
-        classes: the number of classes.
+        path: the output file.
+        classes: number of classes.
 
     Raises:
-        InvalidArgumentError: if the file's name does not end in .png.
+        InvalidArgumentError: for a file name without the suffix .png.
         DataError: for fewer than four classes.
         MissingExtraError: without scikit-learn.
 
@@ -272,7 +268,7 @@ def check_picture(path: str | os.PathLike[str], classes: int) -> None:
 
 def _check_classes(classes: int) -> None:
     if classes < _FEWEST:
-        raise DataError(f"A picture needs at least {_FEWEST} classes. Received: {classes}.")
+        raise DataError(f"The number of classes in a plot must be at least {_FEWEST}; got {classes}.")
 
 
 def _tsne() -> Any:
@@ -282,19 +278,18 @@ def _tsne() -> Any:
 
 
 def class_points(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Lays classes out in two dimensions by t-SNE, with cosine distances.
+    """Compute two-dimensional positions of classes by t-SNE with cosine distances.
 
     Args:
-        embeddings: (c, dim) float, one a class, as `vsemb.systems.zero_shot.metrics.class_means` returns
-            them.
-        seed: of t-SNE, from 0 to 2**32 - 1; the same seed gives the same points.
+        embeddings: (c, dim) float, one row per class, see `vsemb.systems.zero_shot.metrics.class_means`.
+        seed: seed of t-SNE, from 0 to 2**32 - 1.
 
     Returns:
-        (c, 2) float64 in [0, 1], each axis filled.
+        (c, 2) float64; each axis spans [0, 1].
 
     Raises:
         InvalidArgumentError: for a seed out of range.
-        DataError: for fewer than four classes, or embeddings that are not finite.
+        DataError: for fewer than four classes, or non-finite embeddings.
         MissingExtraError: without scikit-learn.
 
     Example:
@@ -304,11 +299,11 @@ def class_points(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:
     require("seed", seed, Seed)
     _check_classes(len(embeddings))
     if not np.isfinite(embeddings).all():
-        raise DataError("The embeddings of the classes hold NaN or infinity; nothing was drawn.")
+        raise DataError("The embeddings of the classes must be finite; got NaN or infinity.")
     perplexity = min(_PERPLEXITY, (len(embeddings) - 1) / 3)
-    # Lengths are of no interest: a class scores all images higher by a longer embedding, not other ones.
+    # Lengths do not change the ranking of images, so directions are compared.
     directions = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-    # Random and not the principal axes: these are undefined where classes coincide.
+    # Random start, since principal axes are undefined for coinciding classes.
     tsne = _tsne()(perplexity=perplexity, init="random", random_state=seed, method="exact")
     points = np.asarray(tsne.fit_transform(directions.astype(np.float64)), np.float64)
     low = points.min(axis=0)
@@ -316,15 +311,15 @@ def class_points(embeddings: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def draw_classes(points: np.ndarray, names: Sequence[str], images: Sequence[bytes]) -> Image.Image:
-    """Draws an image of each class at the class's place, its name below it.
+    """Draw an image of each class at its position, with the name below.
 
     Args:
         points: (c, 2) in [0, 1] from `class_points`.
-        names: of the c classes.
+        names: c class names.
         images: c encoded images, JPEG or PNG.
 
     Returns:
-        RGB, `SIDE` x `SIDE`. Where classes overlap, later ones lie above.
+        RGB, `SIDE` x `SIDE`. Later classes cover earlier ones.
 
     Example:
 
@@ -339,7 +334,7 @@ def draw_classes(points: np.ndarray, names: Sequence[str], images: Sequence[byte
         small = read_picture(encoded, name)
         small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
         picture.paste(small, (x + (THUMBNAIL - small.width) // 2, y + (THUMBNAIL - small.height) // 2))
-    # Names come last, so that no image hides one.
+    # Names last, so that images do not cover them.
     for (x, y), name in zip(corners.tolist(), names, strict=True):
         left, _, right, _ = pen.textbbox((0, 0), name, font=font)
         begin = min(max(x + (THUMBNAIL - right + left) / 2, 2), SIDE - (right - left) - 2)

@@ -1,6 +1,6 @@
 """Reed, Akata, Lee, Schiele 2016: structured joint embedding of fine-grained descriptions (arXiv:1605.05395).
 
-| equation | what | where |
+| equation | symbol | code |
 | --- | --- | --- |
 | 2 | F(v, t), the inner product | `vsemb.similarities.Dot` |
 | 3, 4, 8 | the class of the highest expected score | `vsemb.systems.zero_shot.metrics` |
@@ -10,32 +10,30 @@
 | 4.3 | average of an LSTM's states | `vsemb.encoders.RecurrentSentenceEncoder` |
 | 4.4 | bag of words, word2vec, attributes | `BinaryBagOfWords`, `LinearSentenceEncoder`, `AttributeEncoder` |
 
-There is a recipe for every row of table 1 and both columns: `ds-sje-ENCODER` trains both directions,
-`da-sje-ENCODER` only the one whose queries are images, its variant `text-side` only the other. Their table is
-made by `python -m pipelines.zero_shot`.
+Each row of table 1 and both columns have a recipe. `ds-sje-ENCODER` trains both directions, `da-sje-ENCODER` the
+direction with image queries, its variant `text-side` the other direction. `python -m pipelines.zero_shot` makes the
+table.
 
-Variant `released` (the default, and the loss of `text-side`) sums over all wrong classes, as the authors'
-released code does; variant `paper` takes the worst one, as equations 6 and 7 say. From random weights the
-worst alone shrank all embeddings to zero within a few epochs on synthetic flowers (`ds-sje-word-cnn`,
-`da-sje-word-cnn-rnn`), so the sum passes into it over the first four epochs.
+Variant `released` (the default, and the loss of `text-side`) sums over all wrong classes, as in the authors' released
+code. Variant `paper` takes the hardest wrong class, as in equations 6 and 7. From random weights the hardest class
+alone shrank all embeddings to zero within a few epochs on synthetic flowers (`ds-sje-word-cnn`,
+`da-sje-word-cnn-rnn`), so training starts with the sum and blends into the maximum over four epochs.
 
-From the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, 201 characters or 30 words,
-every word known, ten crops of a training image at random (`vsemb features --training-crops`), the whole
-image in tests. The paper gives neither filter sizes nor the decay of the rate; the convolutions are those of
-the authors' released code, 384, 512 and 256 filters of width 4 over characters with pools down to eight
-steps, then a recurrent network of ReLUs and a linear map.
+From the paper: 1024 dimensions, margin 1, batches of 40 classes, RMSprop at 7e-4, 201 characters or 30 words, a full
+vocabulary, ten random crops per training image (`vsemb features --training-crops`), whole images in tests. The paper
+omits filter sizes and the decay of the learning rate. The convolutions follow the authors' released code: 384, 512 and
+256 filters of width 4 over characters, pooled to eight steps, then a recurrent network with ReLU and a linear map.
 
 Deviations:
 
-- The image features are the embedding, as in the paper, and give the space its size: theirs had 1024
-  entries, and those of other networks have others. They are brought to unit length and standardised first
-  (`vsemb.encoders.FeatureScaling`). `--set image.projection=affine --set embedding_dim=1024` puts an affine map
-  behind them; with it the CNN-RNN over words did not learn at this rate, and bags of words and attributes
-  had their best epoch within the first five.
-- The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is kept.
-- `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`); give a file with
-  `--set text.encoder.words.vectors=PATH` for those of a larger corpus.
-- The epochs are fewer than the 300 of the paper, since the best one comes early on smaller data.
+- The image features are the embedding, as in the paper, so they set its size (1024 in the paper). They are normalised
+  and standardised first (`vsemb.encoders.FeatureScaling`). `--set image.projection=affine --set embedding_dim=1024`
+  adds an affine map. With it, the CNN-RNN over words did not learn at this rate, and bags of words and attributes had
+  their best epoch within the first five.
+- The epoch with the best mean of top-1 accuracy and AP@50 on the validation classes is selected.
+- `word2vec` learns its vectors from the training captions (`vsemb.text.word_vectors`). For vectors of a larger corpus
+  pass a file with `--set text.encoder.words.vectors=PATH`.
+- Training has fewer epochs than the paper's 300, because the best epoch comes early on smaller data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Structured joint embedding: a pair must score above every wrong class by a margin."""
+"""Structured joint embedding: hinge loss between a pair and every wrong class."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from vsemb.parts import NonNegative
 class StructuredJointEmbedding(PairwiseRanking):
     """max over classes y of max(0, Delta(y_n, y) + E[F(v_n, t)] - F(v_n, t_n)), t of class y.
 
-    Reed et al. 2016, equations 5 to 7: with queries that are images it is their l_v, with texts l_t; the
-    sum of both is the symmetric DS-SJE, one of them alone the asymmetric DA-SJE. Delta is the 0-1 loss
-    (times `margin`), and the expectation runs over the batch's items of a class, the query's own class
-    included, where Delta is 0; `vsemb.models.in_batch.class_labels` computes it. With one item a class, as
-    `vsemb.systems.zero_shot.class_batches.ClassBatches` draws them, it is that item's score.
+    Reed et al. 2016, equations 5 to 7: l_v with image queries, l_t with text queries; the sum of both is the
+    symmetric DS-SJE, one of them the asymmetric DA-SJE. Delta is the 0-1 loss times `margin`. The expectation runs over
+    the batch's items of a class, including the query's own class with Delta 0; `vsemb.models.in_batch.class_labels`
+    computes it. With one item per class (`vsemb.systems.zero_shot.class_batches.ClassBatches`), it is the item's score.
 
-    Which one to use: `"hardest"` is the paper's equation; `"all"` is what its authors' released code
-    computes, the hinges of all wrong classes over the number of classes, and learns from more pairs a
-    step. From random weights the hardest alone can shrink all embeddings to zero, where each loss is the
-    margin; `warmup_steps` passes from the one to the other as in `PairwiseRanking`. The classes' ids are
-    the inputs `class_id` of `DualEncoder`; use `PairwiseRanking` where there are no classes.
+    Which one to use: `"hardest"` is the paper's equation. `"all"` is the authors' released code: the sum of the hinges
+    of all wrong classes over the number of classes, which learns from more pairs per step. From random weights, the
+    hardest class alone can shrink all embeddings to zero, where each loss is the margin. `warmup_steps` blends from
+    `"all"` to `"hardest"` as in `PairwiseRanking`. The class ids are the inputs `class_id` of `DualEncoder`. Use
+    `PairwiseRanking` for data without classes.
 
     Args:
         margin: Delta of a wrong class, >= 0.
         negatives: `"hardest"` or `"all"` wrong classes.
-        **kwargs: arguments of `PairwiseRanking`; the paper takes the mean over queries.
+        **kwargs: arguments of `PairwiseRanking`; the paper uses the mean over queries.
 
     Raises:
         InvalidArgumentError: for a negative margin or warm-up, or unknown `negatives`.
@@ -71,11 +70,11 @@ class StructuredJointEmbedding(PairwiseRanking):
 
 @dataclass(frozen=True)
 class Structured(Ranking, kind="structured"):
-    """A pair must score above every wrong class by a margin (Reed et al. 2016).
+    """Hinge loss between a pair and every wrong class (Reed et al. 2016).
 
     Attributes:
-        margin: by which a pair scores above the wrong classes.
-        negatives: which wrong classes count.
+        margin: margin between a pair and the wrong classes.
+        negatives: `hardest` or `all` wrong classes.
     """
 
     over_classes: ClassVar[bool] = True

@@ -1,6 +1,6 @@
 """The text encoders of Reed et al. 2016: convolutional (4.1, 4.2), bag of words and attributes (4.4).
 
-The others of their table 1 are those of the base, see `vsemb.systems.zero_shot.sje`.
+The other encoders of table 1 are in the base, see `vsemb.systems.zero_shot.sje`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from vsemb.errors import invalid_argument
 from vsemb.parts import Count, Share, Size
 
 Tensor = Any
-#: Filters, width of the convolution, size and stride of the pooling behind it (size 1: none).
+#: Filters and width of a convolution, size and stride of its pooling (size 1: no pooling).
 Stage = Sequence[int]
 
-# Both end in eight steps, the number that the paper names (section 4.2).
+# Both end in eight steps, as in the paper (section 4.2).
 #: 201 characters -> 198 -> 66 -> 63 -> 21 -> 18 -> 8 steps.
 CHARACTER_STAGES = ((384, 4, 3, 3), (512, 4, 3, 3), (256, 4, 3, 2))
 #: 30 words -> 28 -> 27 -> 9 -> 8 steps.
@@ -47,14 +47,14 @@ _RECURRENT = {
 
 
 def stage_lengths(length: int, stages: Sequence[Stage]) -> list[int]:
-    """Returns how many steps there are: of the input, behind each convolution and behind each pooling.
+    """Return the number of steps of the input and after each convolution and pooling.
 
     Args:
         length: steps of the input.
         stages: as in `ConvolutionalSentenceEncoder`.
 
     Raises:
-        InvalidArgumentError: for a stage that is none, or if no step is left.
+        InvalidArgumentError: for a malformed stage, or a length too short for the stages.
 
     Example:
 
@@ -79,30 +79,28 @@ def stage_lengths(length: int, stages: Sequence[Stage]) -> list[int]:
 class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
     """CNN and CNN-RNN over words or characters (Reed et al. 2016, sections 4.1 and 4.2).
 
-    Temporal convolutions without padding, a ReLU and max-pooling behind each. Then either fully-connected
-    layers, phi(t) = CNN(t), or a recurrent layer over the remaining steps, phi(t) = the average of its
-    hidden states, and a linear map to `dim`. The paper gives no filter sizes: `CHARACTER_STAGES`, `"rnn"`
-    with its ReLU and the linear map are what the authors' released code used; `WORD_STAGES` shrink 30 words
-    to the same eight steps. The paper's one-hot characters are the same function as a trained table, a
-    row a character, in front of the first convolution.
+    Temporal convolutions without padding, each followed by a ReLU and max-pooling. Then either fully-connected layers,
+    phi(t) = CNN(t), or a recurrent layer over the remaining steps, phi(t) = the average of its hidden states, and a
+    linear map to `dim`. The paper omits filter sizes: `CHARACTER_STAGES`, `"rnn"` with ReLU and the linear map follow
+    the authors' released code; `WORD_STAGES` reduce 30 words to the same eight steps. A trained table with a row per
+    character before the first convolution is the same function as the paper's one-hot characters.
 
-    Every text has exactly `length` steps here: longer ones are cut, and shorter ones end in zero vectors,
-    whatever the vector of padding is.
+    Every text has exactly `length` steps: longer ones are truncated, shorter ones padded with zero vectors.
 
     Args:
-        words: the vectors of the words or characters.
+        words: vectors of the words or characters.
         dim: size of the sentence embedding.
         length: steps of the input (201 characters or 30 words in the paper).
-        stages: a convolution each: filters, width, pool size, pool stride; pool size 1 is no pooling.
+        stages: filters, width, pool size and pool stride of each convolution; pool size 1 disables pooling.
         recurrent: None for the CNN; `"rnn"` (with ReLU), `"gru"` or `"lstm"` for the CNN-RNN.
         units: size of the recurrent state.
         hidden: size of the CNN's hidden layer, with ReLU.
-        dropout: in training, the share of entries set to 0 in front of the last layer.
+        dropout: share of entries set to 0 before the last layer in training.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding, on the right.
-        training: whether dropout acts.
+        training: whether to apply dropout.
 
     Returns:
         (batch, dim).
@@ -157,11 +155,10 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
     def _recurrent_layer(self, name: str) -> keras.layers.Layer:
         options: dict[str, Any] = {}
         if name == "rnn":
-            # A ReLU bounds nothing, so that a state grows with the powers of its matrix: from the identity it
-            # starts as a sum over the steps, and its gradient neither fades nor explodes (Le, Jaitly, Hinton
-            # 2015, arXiv:1504.00941).
-            # Its bias is the weight of an input that is always 1, since TensorFlow 2.20's graph optimizer
-            # fails on a ReLU behind a product, a bias and a sum, and says so in every log.
+            # With ReLU, states grow with the powers of the recurrent matrix. Starting from the identity, the state is
+            # a sum over the steps, and gradients neither vanish nor explode (Le, Jaitly, Hinton 2015,
+            # arXiv:1504.00941). The bias is the weight of a constant input, since TensorFlow 2.20's graph optimizer
+            # logs an error for a ReLU after a product, a bias and a sum.
             options = {"activation": "relu", "recurrent_initializer": "identity", "use_bias": False}
         return _RECURRENT[name](self.units, return_sequences=True, dtype=self.dtype_policy, name="recurrent", **options)
 
@@ -203,14 +200,14 @@ class ConvolutionalSentenceEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Convolutional(WordEncoderPart, kind="convolutional"):
-    """Convolutions over characters or words, and what reads their last feature map.
+    """Convolutions over characters or words, followed by a hidden or recurrent layer.
 
     Attributes:
-        words: the vectors of the words or characters.
-        stages: convolutions for 201 `characters` or for 30 `words`; the tokenizer's `max_length` is their input.
+        words: vectors of the words or characters.
+        stages: convolutions for 201 `characters` or 30 `words`; the tokenizer's `max_length` sets the input length.
         recurrent: `rnn`, `gru` or `lstm` over the last feature map; null for a hidden layer.
         units: size of the recurrent state, or of the hidden layer.
-        dropout: share of entries dropped in front of the last layer in training.
+        dropout: share of entries dropped before the last layer in training.
     """
 
     layer: ClassVar[type[keras.layers.Layer]] = ConvolutionalSentenceEncoder
@@ -229,13 +226,12 @@ class Convolutional(WordEncoderPart, kind="convolutional"):
 class BinaryBagOfWords(Configured, keras.layers.Layer):
     """phi(t) = W I(t) + b, I(t) in {0, 1}^|V| the words of t (Reed et al. 2016, section 4.4).
 
-    Computed as the sum of the rows of W of the distinct words, so that no indicator vector is made.
-    The paper's vocabulary has every word; here unknown ones have no part in I(t), since training may never
-    have seen any. Behind a linear layer the vocabulary's words are all there is: a text without a known
-    word becomes b.
+    Computed as the sum of the rows of W of the distinct words, without the indicator vector. The paper's vocabulary has
+    every word. Here unknown words are ignored in I(t), because training may contain none; a text without a known word
+    becomes b.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, including padding (0) and unknown (1).
         dim: size of the embedding.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -244,7 +240,7 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
 
     Call args:
         token_ids: (batch, steps) int, 0 = padding.
-        training: whether a gradient will be taken.
+        training: whether gradients are computed.
 
     Returns:
         (batch, dim).
@@ -261,7 +257,7 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
     def __init__(self, vocabulary_size: int, dim: int = 1024, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.keep_arguments(locals())
-        # As a dense layer's kernel: Glorot's range, and a gradient of its shape.
+        # As the kernel of a dense layer: Glorot's range and a dense gradient.
         limit = math.sqrt(6 / (vocabulary_size + dim))
         self.words = WordEmbedding(vocabulary_size, dim, init_scale=limit, dense_gradient=True, dtype=self.dtype_policy)
 
@@ -270,7 +266,7 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.dim,), initializer="zeros", name="bias")
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        ids = ops.sort(token_ids, axis=1)  # Equal words stand side by side.
+        ids = ops.sort(token_ids, axis=1)  # Equal words become neighbours.
         previous = ops.pad(ids[:, :-1], [[0, 0], [1, 0]])
         counted = ops.logical_and(ops.greater(ids, UNKNOWN_ID), ops.not_equal(ids, previous))
         return masked_sum(self.words(ids, training=training), counted) + ops.cast(self.bias, self.compute_dtype)
@@ -281,29 +277,29 @@ class BinaryBagOfWords(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class BinaryBagOfWordsPart(TextEncoderPart, kind="binary-bag-of-words"):
-    """Which words are there, and a linear map."""
+    """Binary bag of words with a linear map."""
 
     def build(self, dim: int | None, spec: TextSpec, dtype: str) -> BinaryBagOfWords:
-        # By itself it has an entry a word, far more than a layer behind it should read.
+        # Without `dim` it would have one entry per word.
         return BinaryBagOfWords(spec.vocabulary_size, 1024 if dim is None else dim, dtype=dtype)
 
 
 @keras.saving.register_keras_serializable("vsemb")
 class AttributeEncoder(Configured, keras.layers.Layer):
-    """Looks up the attributes of a class and maps them linearly (Reed et al. 2016, section 4.4).
+    """Linear map of the attributes of a class (Reed et al. 2016, section 4.4).
 
-    The paper's point of comparison: a vector a class, written by experts, instead of sentences. It reads
-    class names, as ids of a `ClassTokenizer`, so that it stands where a sentence encoder does.
+    This is the paper's baseline: an expert-written vector per class instead of sentences. It reads class names as ids
+    of a `ClassTokenizer` and can replace a sentence encoder.
 
     Args:
-        classes: number of classes, those without training images included.
-        attributes: numbers a class has.
+        classes: number of classes, including classes without training images.
+        attributes: number of attributes.
         dim: size of the embedding.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
-        token_ids: (batch, steps) int, the class of each row first: 0 = none, 1 = an unknown class, whose
-            attributes are zeros.
+        token_ids: (batch, steps) int, the class of each row first: 0 = padding, 1 = unknown class with zero
+            attributes.
 
     Returns:
         (batch, dim).
@@ -329,13 +325,13 @@ class AttributeEncoder(Configured, keras.layers.Layer):
         self.affine.build((input_shape[0], self.attributes))
 
     def set_attributes(self, values: np.ndarray) -> None:
-        """Sets the attributes of every class.
+        """Set the attributes of every class.
 
         Args:
             values: (classes + 2, attributes) float, rows by id: 0 (padding) and 1 (unknown) are zeros.
 
         Raises:
-            InvalidArgumentError: for another shape, a value that is not finite, or attributes of ids 0 and 1.
+            InvalidArgumentError: for another shape, a non-finite value, or nonzero rows 0 and 1.
         """
         expected = (self.classes + 2, self.attributes)
         if tuple(values.shape) != expected:
@@ -357,7 +353,7 @@ class AttributeEncoder(Configured, keras.layers.Layer):
 
 @dataclass(frozen=True)
 class Attributes(TextEncoderPart, kind="attributes"):
-    """The attributes of a class and a linear map."""
+    """Class attributes with a linear map."""
 
     accepts: ClassVar[str] = "classes"
 

@@ -1,4 +1,4 @@
-"""Measuring recognition of classes on a validation split while `fit` runs."""
+"""Zero-shot recognition on the validation split during `fit`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from vsemb.training.validation import SplitValidation, ValidationPart
 
 
 class ZeroShotValidation(SplitValidation):
-    """Measures recognition of classes that were not trained on, after every epoch, and adds it to the logs.
+    """Measure recognition of unseen classes after every epoch and add it to the logs.
 
     Later callbacks see `val_top1` (mean of per-class accuracies), `val_average_precision` (AP@50), both in
-    percent, and `val_zero_shot`, their mean. Put this callback before those.
+    percent, and `val_zero_shot`, their mean. Put this callback before callbacks that read them.
 
     Args:
-        split: the validation split; its images have classes.
-        images: its images.
+        split: the validation split; each image has a class.
+        images: images of the split.
         tokenizer: the model's tokenizer.
 
     Raises:
-        DataError: if an image has no class.
+        DataError: for an image without a class.
 
     Example:
 
@@ -56,7 +56,7 @@ class ZeroShotValidation(SplitValidation):
 
 @dataclass(frozen=True)
 class ZeroShot(ValidationPart, kind="zero-shot"):
-    """Mean of top-1 accuracy and AP@50 on classes that were not trained on."""
+    """Mean of top-1 accuracy and AP@50 on unseen classes."""
 
     monitor: ClassVar[str] = "val_zero_shot"
     option: ClassVar[str] = "--zero-shot"
@@ -68,14 +68,13 @@ class ZeroShot(ValidationPart, kind="zero-shot"):
             for label in dataset.split(name).class_ids()[0]:
                 if owner.setdefault(label, name) != name:
                     raise DataError(
-                        f"The splits {owner[label]!r} and {name!r} of {dataset.path} share the class {label!r}; "
-                        "zero-shot recognition wants classes that were never trained on. Prepare the data "
-                        "with splits that share no class."
+                        f"The splits {owner[label]!r} and {name!r} of {dataset.path} must have disjoint classes for "
+                        f"zero-shot recognition; they share the class {label!r}. Prepare the data with other splits."
                     )
         if len(dataset.split("val").class_ids()[0]) < 2:
             raise DataError(
-                f"The split 'val' of {dataset.path} has one class, so nothing can be mistaken there, and the "
-                "best epoch is chosen on it. Prepare the data with more of them."
+                f"The split 'val' of {dataset.path} must have at least two classes to select the best epoch; got one. "
+                "Prepare the data with more classes."
             )
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> ZeroShotValidation:

@@ -37,11 +37,11 @@ def test_train_and_val_in_one_list(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "Put trainclasses.txt, valclasses.txt and testclasses.txt there"),
-        ({"train": ["a"], "val": ["b"]}, "lists of classes are not in"),
-        ({"train": ["a"], "test": ["b"]}, "lists of classes are not in"),
-        ({"train": ["a"], "val": ["b"], "test": ["a"]}, "'a' is in the lists of train and test"),
-        ({"train": ["a"], "val": [""], "test": ["c"]}, "valclasses.txt is empty"),
+        ({}, "must hold trainclasses.txt, valclasses.txt and testclasses.txt"),
+        ({"train": ["a"], "val": ["b"]}, "must hold trainclasses.txt"),
+        ({"train": ["a"], "test": ["b"]}, "must hold trainclasses.txt"),
+        ({"train": ["a"], "val": ["b"], "test": ["a"]}, "'a' must be in one list; it is in train and test"),
+        ({"train": ["a"], "val": [""], "test": ["c"]}, "valclasses.txt must hold one class per line"),
     ],
 )
 def test_lists_that_do_not_do(tmp_path, given, message):

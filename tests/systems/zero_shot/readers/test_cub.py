@@ -74,7 +74,7 @@ def test_attributes_are_shares(birds):
     found = read("cub", birds)
     assert found.attributes is None
     (note,) = found.notes
-    assert "attributes/class_attribute_labels_continuous.txt is not in" in note and "CUB_200_2011" in note
+    assert "attributes/class_attribute_labels_continuous.txt is missing in" in note and "CUB_200_2011" in note
 
 
 def test_prepare_writes_the_attributes(birds, tmp_path):
@@ -104,24 +104,24 @@ def test_images_of_unlisted_classes_and_images_without_a_description(birds):
     ("breaking", "message"),
     [
         (lambda root: (root / "cvpr2016_cub").rename(root / "elsewhere"), "--descriptions"),
-        (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), "lists of classes are not in"),
+        (lambda root: (root / "cvpr2016_cub" / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
         (lambda root: (root / "CUB_200_2011" / "images.txt").unlink(), "images.txt cannot be read: No such file"),
         (
             lambda root: (root / "CUB_200_2011" / "images.txt").write_text("1\n"),
-            "line 1: expected NUMBER NAME",
+            "line 1, must be NUMBER NAME",
         ),
-        (lambda root: (root / "CUB_200_2011" / "images.txt").write_text(""), "images.txt is empty"),
+        (lambda root: (root / "CUB_200_2011" / "images.txt").write_text(""), "images.txt must hold lines NUMBER NAME"),
         (lambda root: (root / "CUB_200_2011" / "images").rename(root / "x"), "No image of the source"),
         (
             lambda root: (root / "CUB_200_2011" / "classes.txt").write_text("1 a\n"),
-            "4 lines for the 1 classes",
+            "1 lines, one per class of classes.txt; got 4",
         ),
-        (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"shape \(2,\); expected \(1,\)"),
+        (lambda root: (root / "attributes.txt").write_text("1 a\n"), r"the shape \(1,\).*got \(2,\)"),
         (
             lambda root: [
                 file.rename(file.with_suffix(".text")) for file in (root / "cvpr2016_cub").rglob("*Albatross_*.txt")
             ],
-            "No image of the source has a description",
+            "must hold descriptions of the images",
         ),
     ],
 )

@@ -61,10 +61,10 @@ def test_names_of_classes(flowers):
     ]
     assert names in found.files
     names.write_text("pink primrose\n")
-    with pytest.raises(DataError, match="has 1 lines and no name for class_00002"):
+    with pytest.raises(DataError, match="must have a line for class_00002; got 1 lines"):
         read("flowers102", flowers, class_names=names)
     names.write_text("rose\nrose\n")
-    with pytest.raises(DataError, match="empty or equal"):
+    with pytest.raises(DataError, match="a distinct, non-empty name"):
         read("flowers102", flowers, class_names=names)
 
 
@@ -73,14 +73,14 @@ def test_names_of_classes(flowers):
     [
         (lambda root: (root / "text_c10").rename(root / "x"), "--descriptions"),
         (lambda root: (root / "jpg").rename(root / "x"), "No image of the source"),
-        (lambda root: (root / "testclasses.txt").unlink(), "lists of classes are not in"),
+        (lambda root: (root / "testclasses.txt").unlink(), "must hold trainclasses.txt"),
         (
             lambda root: (root / "text_c10" / "class_00002" / "image_06734.txt").write_text("x\n"),
-            "image_06734 is described as one of class_00001 too",
+            "image_06734 must be in one class; it is also described in class_00001",
         ),
         (
             lambda root: [file.unlink() for file in (root / "text_c10").rglob("*.txt")],
-            "holds no class_00001/image_00001.txt",
+            "must hold files such as class_00001/image_00001.txt",
         ),
     ],
 )

@@ -2,8 +2,8 @@
 
 Sources: Wah et al. 2011 (`images.txt`, `images/001.Black_footed_Albatross/*.jpg`, attributes of classes in percent);
 Nilsback, Zisserman 2008 (`jpg/image_00001.jpg`); https://github.com/reedscot/cvpr2016 for both: one description per
-line in `text_c10/CLASS/IMAGE.txt`, and beside `text_c10` lists of classes that make splits without a common class.
-The folders of the descriptions also say the class of each image of Flowers-102.
+line in `text_c10/CLASS/IMAGE.txt`, and beside `text_c10` lists of classes for disjoint splits. For Flowers-102, the
+folders of the descriptions also give the class of each image.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ClassSource(Source):
     """Images with classes.
 
     Attributes:
-        attributes: of the classes, where they are known.
+        attributes: attributes of the classes, if known.
     """
 
     attributes: ClassAttributes | None = None
@@ -51,16 +51,16 @@ class Descriptions:
     """The descriptions of images, and the split that each class belongs to.
 
     Args:
-        given: the folder `text_c10`, or the one that holds it and the lists.
-        near: where to look for `text_c10` if none is given.
+        given: the folder `text_c10`, or the folder with it and the lists; None to search `near`.
+        near: folders to search for `text_c10`.
 
     Attributes:
-        folder: holds a folder for each class.
-        files: the lists read.
-        notes: lines worth showing.
+        folder: folder with one folder per class.
+        files: the lists.
+        notes: notes for the user.
 
     Raises:
-        DataError: if there are no descriptions or no lists.
+        DataError: if descriptions or lists are missing.
     """
 
     def __init__(self, given: str | os.PathLike[str] | None, near: Sequence[Path]) -> None:
@@ -73,12 +73,12 @@ class Descriptions:
     def records(
         self, images: Iterable[tuple[str, str]], folder: Path | RemoteFolder, class_name: Callable[[str], str]
     ) -> list[ImageRecord]:
-        """Returns records of the images whose class is in a list; a note names the others' classes.
+        """Return records of the images whose class is in a list; a note lists the other classes.
 
         Args:
-            images: of each image, its key, a path in `folder`, and the folder of its class.
+            images: key (path in `folder`) and class folder of each image.
             folder: the images folder.
-            class_name: from the folder of a class to its name.
+            class_name: folder of a class -> its name.
         """
         records, unlisted = [], []
         for key, class_folder in images:
@@ -96,26 +96,26 @@ class Descriptions:
         return records
 
     def _texts(self, class_folder: str, stem: str) -> tuple[str, ...]:
-        """Returns the descriptions of an image, in the order of its file; none where there is no file."""
+        """Return the descriptions of an image in the order of its file; an empty list without a file."""
         path = self.folder / class_folder / f"{stem}.txt"
         if not path.is_file():
             return ()
-        # Where their collectors lost a character, the files have one or more U+FFFD.
+        # Lost characters of the original files are U+FFFD.
         lines = tuple(" ".join(line.replace("\ufffd", " ").split()) for line in text_lines(path))
         self._digest.update(f"{class_folder}/{stem}\n{lines!r}\n".encode())
         self._used += 1
         return tuple(line for line in lines if line)
 
     def sha256(self) -> str:
-        """Returns a SHA-256 over all descriptions so far, by which a later call sees that they changed.
+        """Return a SHA-256 over all descriptions so far, to detect changes.
 
         Raises:
-            DataError: if no image had any.
+            DataError: if all images lack descriptions.
         """
         if not self._used:
             raise DataError(
-                f"No image of the source has a description in {self.folder}; expected CLASS/IMAGE.txt, named "
-                "like the images. Name the folder with --descriptions."
+                f"The folder {self.folder} must hold descriptions of the images, CLASS/IMAGE.txt. Pass the folder with "
+                "--descriptions."
             )
         return self._digest.hexdigest()
 
@@ -124,14 +124,14 @@ def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
     if given is not None:
         folder = Path(given)
         if not folder.is_dir():
-            raise DataError(f"No descriptions folder at {folder}.")
+            raise DataError(f"No descriptions folder at {folder}. Pass it with --descriptions.")
         return folder / _TEXTS if (folder / _TEXTS).is_dir() else folder
     for place in near:
         if (place / _TEXTS).is_dir():
             return place / _TEXTS
     tried = ", ".join(str(place / _TEXTS) for place in near)
     raise DataError(
-        f"No descriptions at {tried}. Unpack those of Reed et al. 2016 and name their folder with --descriptions."
+        f"No descriptions at {tried}. Unpack the files of Reed et al. 2016 and pass their folder with --descriptions."
     )
 
 
@@ -141,21 +141,19 @@ def read_cub(
     images: str | os.PathLike[str] | None = None,
     descriptions: str | os.PathLike[str] | None = None,
 ) -> ClassSource:
-    """Reads CUB-200-2011.
+    """Read CUB-200-2011.
 
     Args:
-        source: the folder `CUB_200_2011`, or the one that holds it.
+        source: the folder `CUB_200_2011`, or its parent.
         images: the images folder; default: `images/` in it.
-        descriptions: the folder `text_c10` or the one that holds it, with `trainclasses.txt`,
-            `valclasses.txt` and `testclasses.txt` in or beside it; by default it is looked for around
-            `source`.
+        descriptions: the folder `text_c10` or its parent, with `trainclasses.txt`, `valclasses.txt` and
+            `testclasses.txt` in or beside it; default: a search around `source`.
 
     Returns:
-        the source; its attributes are those of the 200 classes, from 0 to 1, where their file is present;
-        where it is not, a note names it.
+        The source, with attributes of the 200 classes, from 0 to 1, if their file is present; otherwise with a note.
 
     Raises:
-        DataError: if a file is missing or broken, or no image or no description is found.
+        DataError: for a missing or malformed file, or if images or descriptions are missing.
     """
     root = existing(source)
     root = root / "CUB_200_2011" if (root / "CUB_200_2011").is_dir() else root
@@ -165,10 +163,10 @@ def read_cub(
     folder = find_images(names, [root / "images" if images is None else Path(images)])
     for name in names:
         if "/" not in name:
-            raise DataError(f"{listing}: the image {name!r} lies in no class folder.")
+            raise DataError(f"{listing}: the image {name!r} must be in a class folder.")
     records = texts.records(((name, name.rpartition("/")[0]) for name in names), folder, class_name)
     attributes, files = _attributes(root)
-    missing = [] if attributes else [f"{_VALUES} is not in {root}, so the classes have no attributes."]
+    missing = [] if attributes else [f"{_VALUES} is missing in {root}, so the classes have no attributes."]
     return ClassSource(
         "cub",
         root.resolve().name,
@@ -181,7 +179,7 @@ def read_cub(
 
 
 def class_name(folder: str) -> str:
-    """Returns the name of a class from that of its folder.
+    """Return the name of a class from the name of its folder.
 
     Example:
 
@@ -193,17 +191,17 @@ def class_name(folder: str) -> str:
 
 
 def _numbered(path: Path) -> list[str]:
-    """Returns the names of a file of lines NUMBER NAME."""
+    """Return the names of a file of lines NUMBER NAME."""
     names = []
     for number, line in enumerate(text_lines(path), 1):
         if not line.strip():
             continue
         _, space, name = line.strip().partition(" ")
         if not space:
-            raise DataError(f"{path}, line {number}: expected NUMBER NAME. Received: {line[:60]!r}.")
+            raise DataError(f"{path}, line {number}, must be NUMBER NAME; got {line[:60]!r}.")
         names.append(name.strip())
     if not names:
-        raise DataError(f"{path} is empty.")
+        raise DataError(f"{path} must hold lines NUMBER NAME; got an empty file.")
     return names
 
 
@@ -215,11 +213,11 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
     try:
         rows = np.loadtxt(text_lines(values), comments=None, ndmin=2) / 100
     except ValueError as error:
-        raise DataError(f"{values} holds more than rows of numbers, all of one length: {error}.") from error
+        raise DataError(f"{values} must hold rows of numbers of equal length: {error}.") from error
     if len(rows) != len(classes):
-        raise DataError(f"{values} has {len(rows)} lines for the {len(classes)} classes of classes.txt.")
+        raise DataError(f"{values} must have {len(classes)} lines, one per class of classes.txt; got {len(rows)}.")
     files = [root / "classes.txt", values]
-    # The archive puts the names of the attributes beside the folder of the images.
+    # In the archive, the names of the attributes are beside the folder of the images.
     places = (root / "attributes" / "attributes.txt", root / "attributes.txt", root.parent / "attributes.txt")
     found = next((place for place in places if place.is_file()), None)
     if found is None:
@@ -240,19 +238,18 @@ def read_flowers102(
     descriptions: str | os.PathLike[str] | None = None,
     class_names: str | os.PathLike[str] | None = None,
 ) -> Source:
-    """Reads Flowers-102.
+    """Read Flowers-102.
 
     Args:
-        source: the folder that holds `jpg/`.
+        source: the folder with `jpg/`.
         images: the images folder; default: `jpg/` in it.
-        descriptions: the folder `text_c10` or the one that holds it, with `trainclasses.txt`,
-            `valclasses.txt` and `testclasses.txt` in or beside it; where `trainvalclasses.txt` stands for
-            the first two, a fifth of it is val. By default it is looked for around `source`.
-        class_names: a text file whose n-th line is the name of `class_n`; without it classes are called as
-            their folders are, "class_00001".
+        descriptions: the folder `text_c10` or its parent, with `trainclasses.txt`, `valclasses.txt` and
+            `testclasses.txt` in or beside it; default: a search around `source`. With `trainvalclasses.txt` in place of
+            the first two, a fifth of it is val.
+        class_names: text file whose n-th line is the name of `class_n`; default: names of the folders, "class_00001".
 
     Raises:
-        DataError: if a file is missing or broken, an image is in two classes, or no image is found.
+        DataError: for a missing or malformed file, an image in two classes, or missing images.
     """
     root = existing(source)
     texts = Descriptions(descriptions, (root, root / "cvpr2016_flowers", root.parent / "cvpr2016_flowers"))
@@ -261,9 +258,9 @@ def read_flowers102(
     for file in sorted(texts.folder.glob("class_*/image_*.txt")):
         key = f"{file.stem}.jpg"
         if (earlier := folder_of.setdefault(key, file.parent.name)) != file.parent.name:
-            raise DataError(f"{file}: the image {file.stem} is described as one of {earlier} too.")
+            raise DataError(f"{file}: the image {file.stem} must be in one class; it is also described in {earlier}.")
     if not folder_of:
-        raise DataError(f"{texts.folder} holds no class_00001/image_00001.txt or the like.")
+        raise DataError(f"{texts.folder} must hold files such as class_00001/image_00001.txt.")
     folder = find_images(list(folder_of), [root / "jpg", root] if images is None else [Path(images)])
     records = texts.records(folder_of.items(), folder, lambda name: _flower_name(name, names, class_names))
     return Source(
@@ -281,7 +278,7 @@ def _names(path: str | os.PathLike[str] | None) -> list[str]:
         return []
     names = [line.strip() for line in text_lines(Path(path))]
     if len(set(names)) != len(names) or not all(names):
-        raise DataError(f"{path} needs a name of its own for each class; some lines are empty or equal.")
+        raise DataError(f"{path} must hold a distinct, non-empty name per class.")
     return names
 
 
@@ -290,33 +287,31 @@ def _flower_name(folder: str, names: list[str], path: str | os.PathLike[str] | N
         return folder
     number = folder.removeprefix("class_")
     if not number.isdecimal() or not 1 <= int(number) <= len(names):
-        raise DataError(f"{path} has {len(names)} lines and no name for {folder}.")
+        raise DataError(f"{path} must have a line for {folder}; got {len(names)} lines.")
     return names[int(number) - 1]
 
 
 def class_lists(folder: Path) -> tuple[dict[str, str], list[Path], list[str]]:
-    """Reads the lists trainclasses.txt, valclasses.txt and testclasses.txt, one class a line.
+    """Read the lists trainclasses.txt, valclasses.txt and testclasses.txt, one class per line.
 
-    Where trainvalclasses.txt stands in for the first two, a fifth of its classes, in the order of their
-    hashes, is val.
+    With trainvalclasses.txt in place of the first two, a fifth of its classes, in the order of their hashes, is val.
 
     Args:
-        folder: where the lists are.
+        folder: folder with the lists.
 
     Returns:
-        class -> split, the files read, lines worth showing.
+        class -> split, the files, and notes for the user.
 
     Raises:
-        DataError: if a list is missing or empty, or a class is in two of them.
+        DataError: for a missing or empty list, or a class in two lists.
     """
     files = {split: folder / f"{split}classes.txt" for split in SPLITS}
     both = folder / "trainvalclasses.txt"
     whole = files["train"].is_file() and files["val"].is_file()
     if not files["test"].is_file() or not (whole or both.is_file()):
         raise DataError(
-            f"The lists of classes are not in {folder}. Put trainclasses.txt, valclasses.txt and "
-            "testclasses.txt there, a class a line, as they come with the descriptions; trainvalclasses.txt "
-            "may stand for the first two."
+            f"The folder {folder} must hold trainclasses.txt, valclasses.txt and testclasses.txt, one class per line; "
+            "trainvalclasses.txt can replace the first two. They come with the descriptions."
         )
     if whole:
         return _members({split: _class_list(path) for split, path in files.items()}), list(files.values()), []
@@ -331,7 +326,7 @@ def class_lists(folder: Path) -> tuple[dict[str, str], list[Path], list[str]]:
 def _class_list(path: Path) -> list[str]:
     names = [line.strip() for line in text_lines(path) if line.strip()]
     if not names:
-        raise DataError(f"{path} is empty; it needs a class a line.")
+        raise DataError(f"{path} must hold one class per line; got an empty file.")
     return names
 
 
@@ -340,7 +335,5 @@ def _members(lists: dict[str, list[str]]) -> dict[str, str]:
     for split, names in lists.items():
         for name in names:
             if members.setdefault(name, split) != split:
-                raise DataError(
-                    f"The class {name!r} is in the lists of {members[name]} and {split}; splits share none."
-                )
+                raise DataError(f"The class {name!r} must be in one list; it is in {members[name]} and {split}.")
     return members

@@ -1,4 +1,4 @@
-"""Class folders named by WordNet's ids, as ImageNet and Tiny ImageNet have them, described by WordNet.
+"""Class folders named by WordNet ids, as in ImageNet and Tiny ImageNet, described by WordNet.
 
 Layout: `n01443537/*.JPEG` or `n01443537/images/*.JPEG`; the digits are an offset in WordNet 3.0's
 `data.noun`.
@@ -23,19 +23,19 @@ _WNID = re.compile(r"n\d{8}")
 _QUOTED = re.compile(r'"([^"]*)"')
 _SUFFIXES = (".jpeg", ".jpg", ".png")
 
-# Above these, the concepts of one class are those of nearly every other: "whole", "object", "entity".
+# Higher hypernyms are common to nearly all classes: "whole", "object", "entity".
 _LEVELS = 5
 
 
 @dataclass(frozen=True)
 class Concept:
-    """A noun concept as its dictionary entry has it.
+    """Dictionary entry of a noun concept.
 
     Attributes:
-        words: its words, the usual one first, with spaces between the parts of a word.
-        definition: its gloss without the examples.
-        examples: sentences or phrases that use it.
-        hypernyms: the offsets of what it is a kind or instance of.
+        words: words of the concept, most common first, with spaces inside compounds.
+        definition: gloss without the examples.
+        examples: sentences or phrases that use the concept.
+        hypernyms: offsets of its hypernyms.
     """
 
     words: tuple[str, ...]
@@ -50,30 +50,29 @@ def read(
     wordnet: str | os.PathLike[str] | None = None,
     class_splits: str | None = None,
 ) -> Source:
-    """Reads a folder of class folders.
+    """Read a folder of class folders.
 
-    The captions of every image are the texts of its class: the definition of its WordNet concept, its
-    example sentences, each of its words, and the words of what it is a kind of, five levels up.
+    The captions of every image are the texts of its class: the definition of its WordNet concept, its example
+    sentences, its words, and the words of its hypernyms up to five levels.
 
     Args:
-        source: the folder that holds the class folders, itself or in `train/`.
+        source: the folder with the class folders, directly or in `train/`.
         wordnet: WordNet 3.0's folder with `data.noun`; default: see
             `vsemb.data.readers.wordnet.find_wordnet`.
-        class_splits: how many classes train, val and test have, e.g. `"150/20/30"`; default: 75, 10 and
-            15 %. The order of a hash of the ids decides which.
+        class_splits: number of classes of train, val and test, e.g. `"150/20/30"`; default: 75, 10 and 15 %. Classes
+            are assigned in the order of a hash of their ids.
 
     Returns:
-        the source; `class_name` is the first word of the concept, with the id behind it where classes share
-        one.
+        The source; `class_name` is the first word of the concept, followed by the id if classes share the word.
 
     Raises:
-        DataError: if there are no class folders or no images in one, or WordNet lacks a concept.
-        InvalidArgumentError: if `class_splits` does not fit the number of classes.
+        DataError: if class folders or images are missing, or WordNet lacks a concept.
+        InvalidArgumentError: if `class_splits` does not match the number of classes.
     """
     root = existing(source)
     folders = _entries((root, root / "train"), _is_class)
     if not folders:
-        raise DataError(f"{root} holds no class folders named like n01443537, nor does {root / 'train'}.")
+        raise DataError(f"{root} or {root / 'train'} must hold class folders named like n01443537.")
     place = find_wordnet(wordnet)
     concepts = read_concepts(place, [folder.name[1:] for folder in folders])
     names = _class_names([folder.name for folder in folders], concepts)
@@ -83,7 +82,7 @@ def read(
         captions, split = texts(folder.name[1:], concepts), splits[folder.name]
         images = _entries((folder, folder / "images"), _is_image)
         if not images:
-            raise DataError(f"{folder} holds no images (.JPEG, .jpg or .png), nor does {folder / 'images'}.")
+            raise DataError(f"{folder} or {folder / 'images'} must hold images (.JPEG, .jpg or .png).")
         records += [
             ImageRecord(f"{folder.name}/{image.name}", captions, split, image, class_name=names[folder.name])
             for image in images
@@ -100,11 +99,11 @@ def read(
 
 
 def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
-    """Returns the texts of a concept.
+    """Return the texts of a concept.
 
     Args:
         offset: the concept.
-        concepts: it and its ancestors.
+        concepts: offset -> the concept and its ancestors.
 
     Example:
 
@@ -129,18 +128,17 @@ def texts(offset: str, concepts: dict[str, Concept]) -> tuple[str, ...]:
 
 
 def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dict[str, Concept]:
-    """Reads words and glosses of some noun concepts and of all that they are a kind or instance of.
+    """Read words and glosses of noun concepts and of all their hypernyms.
 
     Args:
-        folder: a `dict/` folder; only its `data.noun` is read.
-        offsets: the concepts, each by its eight digits; ImageNet's ids are those of WordNet 3.0 behind an n.
+        folder: a `dict/` folder with `data.noun`.
+        offsets: eight digits per concept; ImageNet's ids are WordNet 3.0's offsets after an n.
 
     Returns:
-        offset -> concept, the ancestors included.
+        offset -> concept, including ancestors.
 
     Raises:
-        DataError: if the file is missing or unreadable, it has no concept at an offset, or the line of one is
-            not in the format.
+        DataError: for an unreadable file, an unknown offset, or a malformed line.
 
     Example:
 
@@ -156,8 +154,8 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
         offset = waiting.pop()
         if offset.encode() not in places:
             raise DataError(
-                f"{file.path} has no concept at {offset!r}. ImageNet's ids are those of WordNet 3.0; "
-                "other versions have other offsets."
+                f"{file.path} must have a concept at {offset!r}. ImageNet's ids are offsets of WordNet 3.0; pass its "
+                "folder."
             )
         synset = file.synset(places[offset.encode()])
         # definition; "example"; "example" - a definition may itself hold semicolons and quotation marks.
@@ -173,7 +171,7 @@ def read_concepts(folder: str | os.PathLike[str], offsets: Iterable[str]) -> dic
 
 
 def _entries(places: Iterable[Path], wanted: Callable[[Path], bool]) -> list[Path]:
-    """Returns the wanted entries of the first folder that has some."""
+    """Return the entries of the first folder that holds any."""
     for place in places:
         if place.is_dir() and (found := sorted(path for path in place.iterdir() if wanted(path))):
             return found
@@ -204,5 +202,5 @@ def _counts(given: str | None, classes: int) -> tuple[int, int, int]:
     if min(train, val, test) < 1:
         raise invalid_argument("class_splits", given, "three numbers >= 1; no split may be empty")
     if train + val + test != classes:
-        raise invalid_argument("class_splits", given, f"numbers that add up to the {classes} classes there are")
+        raise invalid_argument("class_splits", given, f"numbers that add up to the {classes} classes")
     return train, val, test
