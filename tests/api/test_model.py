@@ -44,7 +44,7 @@ def test_a_run_object_and_a_savedmodel_with_and_without_its_version(model, tiny_
         check_same(loaded, model, pictures)
         scores = loaded.similarity(loaded.encode_images(pictures), loaded.encode_texts(TEXTS))
         assert scores.shape == (12, 3)
-        assert repr(loaded).endswith("similarity='cosine')")
+        assert repr(loaded).startswith("Model(") and repr(loaded).endswith("similarity='cosine')")
 
 
 def test_a_server_and_its_client(model, exported, pictures, tmp_path):

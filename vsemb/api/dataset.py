@@ -329,7 +329,7 @@ class Dataset(store.Dataset):
             raise unknown_name("on_bad", on_bad, ("fail", "skip"))
         if out is None:
             _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="vsemb-"))
-            out = Path(_TEMPORARY[-1].name) / described["format"]
+            out = Path(_TEMPORARY[-1].name) / (Path(described["path_name"]).stem or described["format"])
 
         def left_out(dataset: store.Dataset) -> list[str]:
             return [*problems, *(f"{line['key']}: {line['reason']}" for line in dataset.manifest["skipped"])]

@@ -52,8 +52,9 @@ class Hits(list[Hit]):
     """
 
     def __repr__(self) -> str:
-        lines = [f"{hit.score:8.3f}  {hit.index}{'' if hit.item is None else f'  {_named(hit.item)}'}" for hit in self]
-        return "\n".join(["   score  index", *lines])
+        shown = any(hit.item is not None for hit in self)
+        lines = [f"{hit.score:8.3f} {hit.index:6}{f'  {_named(hit.item)}' * shown}" for hit in self]
+        return "\n".join([f"   score  index{'  item' * shown}", *lines])
 
     def _repr_html_(self) -> str:
         shown = any(hit.item is not None for hit in self)
@@ -69,7 +70,7 @@ def _names_file(value: str) -> bool:
 
 
 def _named(item: Any) -> str:
-    return one_line(item if isinstance(item, str) else repr(item), 100)
+    return one_line(os.fspath(item) if isinstance(item, str | os.PathLike) else repr(item), 100)
 
 
 def _cells(item: Any) -> list[object]:

@@ -48,7 +48,7 @@ class Model(EncodingMixin):
         self.compared_by = similarity
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
+        return f"Model({self.name!r}, similarity={getattr(self.compared_by, 'kind', None)!r})"
 
     def similarity(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """Compare every image with every text.

@@ -124,8 +124,8 @@ def _paths(recipe: Recipe, name: str) -> list[str]:
 def _path(recipe: Recipe, name: str) -> str:
     paths = _paths(recipe, name)
     if len(paths) > 1:
-        example = f"train(…, **{{{paths[0]!r}: …}})"
-        raise InvalidArgumentError(f"{name!r} must name one recipe field; it fits {', '.join(paths)}. Use {example}.")
+        longer = ", ".join(path.replace(".", "_") for path in paths)
+        raise InvalidArgumentError(f"`{name}` must name one recipe field; it fits several. Write one of {longer}.")
     if not paths:
         raise unknown_name("recipe field", name, sorted({field.path.split(".")[-1] for field in fields(recipe)}))
     return paths[0]
