@@ -61,6 +61,9 @@ def test_pairs_of_files_are_split_as_prepare_splits_them(files, captions, tmp_pa
     table.write_text("file,caption\n" + "".join(f"{f.name},{c}\n" for f, c in zip(files, captions, strict=True)))
     of_table = vsemb.Dataset.from_csv(table, images=files[0].parent)
     assert of_table.fingerprint == data.fingerprint
+    table.write_text(table.read_text() + ",no file\n")
+    with pytest.raises(DataError, match=f"line {COUNT + 2}: "):
+        vsemb.Dataset.from_csv(table, images=files[0].parent)
     # Again is nothing to do; other captions are another dataset.
     before = (data.path / "manifest.json").stat().st_mtime_ns
     vsemb.Dataset.from_pairs(files, captions, tmp_path / "data")

@@ -131,7 +131,8 @@ class Dataset(store.Dataset):
             data = vsemb.Dataset.from_csv("captions.csv", "data/mine", images="pictures")
         """
         source = read("table", path, images=images, **options)
-        return cls._write(source.records, out, described_source(source), source.total, [], on_bad, overwrite)
+        bad = list(getattr(source, "bad", ()))
+        return cls._write(source.records, out, described_source(source), source.total, bad, on_bad, overwrite)
 
     @classmethod
     def from_dataframe(
