@@ -27,7 +27,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Lowest first; a room, a folder or module of the package, imports only rooms of lines above its own, and itself.
 ORDER = [
-    {"errors"},
+    {"errors", "console"},
     {"files", "tables"},
     {"registry"},
     {"parts"},

@@ -1,24 +1,37 @@
-"""What subcommands of the base and of systems are made of: modes, options that systems add, tables.
+"""Parts of subcommands of the base and of systems: modes, options that systems add, tables, and the console.
+
+The console of a command:
+
+- Results are printed to standard output, tables with `table`. Notices go to standard error with `say`, and progress
+  bars with `vsemb.console.progress`, on everything that may take more than two seconds.
+- Each command has `--quiet`, which silences notices and bars. A command that prints a table adds `--json` with
+  `add_json`, and ends with `save_json`. With `--json -` only JSON is printed to standard output. The command does
+  nothing for either: `vsemb.cli` surrounds it with `console_of`.
+- TensorFlow's start-up messages are silenced by `vsemb.cli` before it is imported.
 
 A system names its subcommands, modes and options in `vsemb.registry.System` as `module:object`; their modules import
 nothing heavy outside functions, so that `--help` needs no TensorFlow. A mode is one of the things that a command can
 do, chosen by a flag (`vsemb evaluate --pointing`) or by its first word (`vsemb analyze norms`). Options are added to a
-command whatever its mode (`--parser`).
+command in all of its modes (`--parser`).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import itertools
+import json
 import os
+import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
+from vsemb.console import accented, quieted, say
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, printable
 from vsemb.files import write_json
 
@@ -117,12 +130,12 @@ class Modes:
 
     @property
     def explained(self) -> str:
-        """What `--help` says of the modes beside the help texts of their flags."""
+        """The text of `--help` about modes, beside the help texts of their flags."""
         of_modes = [(name, _described(self.modes[name])[1]) for name in self._names]
         return "".join(f"\n\n{self._shown(name)}:\n{text}" for name, text in of_modes if text)
 
     def chosen(self, arguments: argparse.Namespace) -> str:
-        """Returns the name of the mode that was asked for; `""` for none.
+        """Return the name of the mode that was asked for; `""` for none.
 
         Raises:
             InvalidArgumentError: for two of them.
@@ -135,7 +148,7 @@ class Modes:
         return named[0] if named else ""
 
     def check(self, arguments: argparse.Namespace, name: str) -> None:
-        """Refuses options of other modes.
+        """Refuse options of other modes.
 
         Args:
             arguments: the command's.
@@ -155,7 +168,7 @@ class Modes:
             )
 
     def run(self, arguments: argparse.Namespace, *given: Any) -> Any:
-        """Runs the mode that was asked for, with what else the command gives to its modes.
+        """Run the mode that was asked for, with what else the command gives to its modes.
 
         Raises:
             InvalidArgumentError: for two modes, none where the command needs one, or options of another one.
@@ -172,13 +185,13 @@ class Modes:
 
 
 def _described(mode: Mode) -> tuple[str, str]:
-    """Returns the first line of a mode's docstring, as help texts are written, and the rest."""
+    """Return the first line of a mode's docstring, as help texts are written, and the rest."""
     first, _, rest = (inspect.getdoc(mode.run) or "").partition("\n")
     return first[:1].lower() + first[1:].rstrip("."), rest.strip()
 
 
 def add_options(parser: argparse._ActionsContainer, *groups: str) -> None:
-    """Adds the options that systems bring.
+    """Add the options that systems bring.
 
     Args:
         parser: a command's.
@@ -190,7 +203,7 @@ def add_options(parser: argparse._ActionsContainer, *groups: str) -> None:
 
 
 def apply_options(arguments: argparse.Namespace, run: Run, *groups: str) -> dict[str, Any]:
-    """Applies the options that `add_options` added.
+    """Apply the options that `add_options` added.
 
     Returns:
         Keywords for the command's function; tuples of the same name are joined.
@@ -216,7 +229,7 @@ def _options(groups: Sequence[str]) -> list[Options]:
 
 
 def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Returns some of a command's arguments, as keywords.
+    """Return some of a command's arguments, as keywords.
 
     Example:
 
@@ -227,7 +240,7 @@ def picked(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
-    """Lays out a table.
+    """Lay out a table.
 
     Args:
         header: names of the columns.
@@ -243,34 +256,78 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Collection
     """
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    return "\n".join(
+    first, *others = (
         "  ".join(
             cell.ljust(width) if column in text else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
+    return "\n".join([accented(first), *others])
 
 
-def say(line: str) -> None:
-    """Prints a line of progress to standard error."""
-    print(line, file=sys.stderr)
+def facts(values: Mapping[str, Any]) -> str:
+    """Lay out names and values, one per line.
+
+    Example:
+
+    >>> print(facts({"images": "6,000", "next": "vsemb train"}))
+    images       6,000
+    next         vsemb train
+    """
+    return "\n".join(f"{name:<12} {value}" for name, value in values.items())
+
+
+def command_line(*words: Any) -> str:
+    """Return a command of `vsemb` as it is typed into a shell.
+
+    Example:
+
+    >>> command_line("evaluate", Path("runs/my run"))
+    "vsemb evaluate 'runs/my run'"
+    """
+    return shlex.join(["vsemb", *map(str, words)])
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """Add `--json` to a command that ends with `save_json`."""
+    parser.add_argument("--json", metavar="FILE", help="also write the results to FILE; - prints JSON alone")
 
 
 def save_json(arguments: argparse.Namespace, values: Any) -> None:
-    """Writes what a command prints to the file that `--json` names, if it does."""
-    if arguments.json is not None:
+    """Write the results of a command to where `--json` says; without it, do nothing.
+
+    Args:
+        arguments: the command's.
+        values: the results, JSON-able.
+    """
+    if arguments.json is None:
+        return
+    if (stream := getattr(arguments, "json_stream", None)) is None:
         write_json(arguments.json, values)
+    else:
+        print(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False), file=stream)
+
+
+@contextlib.contextmanager
+def console_of(arguments: argparse.Namespace) -> Iterator[None]:
+    """Set up the console for a command: no notices with `--quiet`, only JSON on standard output with `--json -`."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(quieted(arguments.quiet))
+        if str(getattr(arguments, "json", None)) == "-":
+            arguments.json_stream = sys.stdout
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        yield
 
 
 def say_images(
     command: str, found: Sequence[Any], columns: Sequence[str], cells: Sequence[Iterable[Sequence[str]]]
 ) -> int:
-    """Prints what was found of images, and the errors of those that could not be read.
+    """Print results per image, and the errors of images that could not be read.
 
     Args:
         command: its name.
-        found: per image, an object with `image`, its file or key, and `error`, None where there is none.
+        found: per image, an object with `image`, its file or key, and `error`, None for success.
         columns: names of two columns.
         cells: per image its rows, of two cells each.
 
@@ -291,7 +348,7 @@ def say_images(
 
 
 def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
-    """Prints what was left out, with reasons.
+    """Print what was left out, with reasons.
 
     Args:
         skipped: name -> reason.
@@ -306,7 +363,7 @@ def say_skipped(skipped: Mapping[str, str], most: int = 20) -> None:
 
 
 def say_store(store: Any, **more: str) -> dict[str, Any]:
-    """Prints what was cached of a dataset, such as its features; returns it as values of JSON.
+    """Print what was cached of a dataset, such as its features; return it as values of JSON.
 
     Args:
         store: with `fingerprint`, `shape`, `directory`, `images_computed` and `seconds`.
@@ -320,8 +377,7 @@ def say_store(store: Any, **more: str) -> dict[str, Any]:
         "where": str(store.directory),
         **more,
     }
-    for name, value in lines.items():
-        print(f"{name:<13}{value}")
+    print(facts(lines))
     return {**_store_values(store), "images_computed": store.images_computed, "images_per_second": speed}
 
 
@@ -330,7 +386,7 @@ def _store_values(store: Any) -> dict[str, Any]:
 
 
 def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]:
-    """Prints which caches of a dataset have been read in full; returns it as values of JSON.
+    """Print which caches of a dataset have been read in full; return it as values of JSON.
 
     Args:
         stores: what was opened, each with `fingerprint`, `shape` and `directory`.
@@ -338,7 +394,7 @@ def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]
         data: the dataset.
 
     Raises:
-        DataError: if there are none.
+        DataError: if the dataset has none.
     """
     if not stores:
         raise DataError(f"{data} has no {kind} that could be verified. Make them first: vsemb {kind} {data}")
@@ -349,7 +405,7 @@ def say_verified(stores: Sequence[Any], kind: str, data: Path) -> dict[str, Any]
 
 
 def check_image_files(images: Sequence[str], **written: str | None) -> None:
-    """Refuses to write a picture or JSON over an image that is read, or over each other.
+    """Refuse to write a picture or JSON over an image that is read, or over each other.
 
     Args:
         images: files that are read.
@@ -368,7 +424,7 @@ def check_image_files(images: Sequence[str], **written: str | None) -> None:
 
 
 def open_keys(run: Run, data: str | None, images: Sequence[str]) -> Dataset | None:
-    """Opens the dataset whose keys images may name; None where files need none.
+    """Open the dataset whose keys images may name; None where files need none.
 
     Args:
         run: the run.
@@ -388,7 +444,7 @@ def open_keys(run: Run, data: str | None, images: Sequence[str]) -> Dataset | No
             raise
         if images and not any(map(os.path.isfile, images)):
             raise DataError(
-                f"There is no image file {printable(images[0])!r}, and no dataset whose key it may be "
+                f"No image file {printable(images[0])!r}, and no dataset with such a key "
                 f"(name one with --data): {error}"
             ) from error
     return None

@@ -21,10 +21,9 @@ from pipelines.beam.blocks import BlockSummary, BlockTask, examine_block, write_
 from pipelines.beam.running import run_pipeline
 from pipelines.beam.sharding import ShardTask, plan_shards, write_shard
 from vsemb.data.manifest import MANIFEST, FinishedSplit, write_index_and_manifest
-from vsemb.data.readers import read
 from vsemb.data.readers.source import Source
 from vsemb.data.store import Dataset
-from vsemb.data.writing.prepare import described_source, write_beside
+from vsemb.data.writing.prepare import described_source, open_source, write_beside
 from vsemb.data.writing.shards import WorkArea
 from vsemb.data.writing.writer import BadImageFound, description, holds_dataset, is_prepared
 from vsemb.errors import DataError, invalid_argument
@@ -127,9 +126,7 @@ def prepare(
     out = os.path.realpath(out) if storage.is_local(out) else out.rstrip("/")
     folder, _, base = out.rpartition("/")
     letters = dead_letters or f"{out}-dead-letters.jsonl"
-    opened = read(format, source, **options)
-    for note in opened.notes:
-        report(note)
+    opened = open_source(source, format, on_bad_image, report, **options)
     described = description(name or base, described_source(opened), images_per_shard, max_side)
     layout = Layout(storage.join(folder, f".{base}.partial"))
     with _destination(out, opened) as there:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import subprocess
@@ -38,10 +39,24 @@ def prepare(*arguments: object) -> int:
 def test_success(photos, tmp_path, capsys):
     assert prepare(photos, "--format", "table", "--out", tmp_path / "out", "--name", "noise") == 0
     output = capsys.readouterr().out.splitlines()
-    assert output[0].startswith(f"{tmp_path / 'out'}: noise, fingerprint ")
-    assert output[1].startswith("  train: ")
+    assert output[0].split() == ["split", "images", "captions"] and output[1].startswith("train ")
+    assert output[-1] == (
+        f"next         vsemb train vsepp --data {tmp_path / 'out'} --out runs/noise --backbone MobileNetV2"
+    )
     assert prepare(photos, "--format", "table", "--out", tmp_path / "out", "--name", "noise") == 0
     assert "nothing to do" in capsys.readouterr().err
+
+
+def test_json_stands_alone_on_standard_output(photos, tmp_path, capsys):
+    assert prepare(photos, "--out", tmp_path / "out", "--json", "-") == 0
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert found["splits"]["train"] == {"images": 28, "captions": 28} and found["skipped"] == []
+    assert "has the format table" in printed.err
+    assert prepare(photos, "--out", tmp_path / "out", "--quiet", "--json", tmp_path / "found.json") == 0
+    printed = capsys.readouterr()
+    assert printed.err == "" and printed.out.startswith("split")
+    assert json.loads((tmp_path / "found.json").read_text()) == found
 
 
 def test_disjoint_classes(photos, tmp_path):
@@ -91,7 +106,7 @@ def test_failures_are_one_line_and_leave_nothing(photos, tmp_path, capsys, argum
 
 
 def test_wrong_usage_exits_with_2(photos, tmp_path, capsys):
-    for arguments in (["--format", "nonsense"], ["--format", "table", "--on-bad-image", "guess"], []):
+    for arguments in (["--format", "nonsense"], ["--format", "table", "--on-bad-image", "guess"]):
         with pytest.raises(SystemExit) as caught:
             prepare(photos, "--out", tmp_path / "out", *arguments)
         assert caught.value.code == 2

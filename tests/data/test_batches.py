@@ -20,7 +20,7 @@ from vsemb.data.batches import (
 )
 from vsemb.data.features.store import FeatureStore
 from vsemb.data.sources import FeatureImages
-from vsemb.errors import DataError, InvalidArgumentError
+from vsemb.errors import InvalidArgumentError
 from vsemb.text import Vocabulary, WordTokenizer
 
 
@@ -271,12 +271,13 @@ def test_bad_options(make, options, message: str) -> None:
         make(**options)
 
 
-def test_a_batch_larger_than_the_split(make) -> None:
-    assert make(batch_size=240).steps_per_epoch == 1
-    with pytest.raises(DataError, match="at most 240, the number of pairs of the split 'train'; got 241"):
-        make(batch_size=241)
-    with pytest.raises(DataError, match="at most 48"):
-        make(batch_size=49, captions="one")
+def test_a_batch_larger_than_the_split_is_made_smaller(make, capsys) -> None:
+    assert make(batch_size=240).steps_per_epoch == 1 and capsys.readouterr().err == ""
+    batches = make(batch_size=241)
+    assert (batches.steps_per_epoch, batches.batch_size) == (1, 240)
+    assert "batch size is lowered from 241 to 240, the number of pairs of the split 'train'" in capsys.readouterr().err
+    (batch,) = read(make(batch_size=49, captions="one").dataset(0))
+    assert len(set(batch["image_id"].tolist())) == 48
 
 
 def test_pad_ids() -> None:

@@ -133,7 +133,7 @@ def test_a_remote_images_folder(server: str, tmp_path: Path) -> None:
     (record,) = read("table", tmp_path / "t.csv", images=server).records
     assert record.image == RemoteImage(f"{server}/a%20b.png")
     (tmp_path / "t.csv").write_text("file,caption,split\n../a.png,red,train\n")
-    with pytest.raises(DataError, match="does not lie below"):
+    with pytest.raises(DataError, match="must lie below the images folder"):
         read("table", tmp_path / "t.csv", images=server)
 
 

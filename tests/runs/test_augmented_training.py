@@ -76,7 +76,7 @@ def test_stopped_and_resumed(scenes, tiny_recipe, tmp_path, monkeypatch, capfd) 
         train(recipe, scenes, tmp_path / "stopped", checkpoint_steps=2)
     capfd.readouterr()
     train(recipe, scenes, tmp_path / "stopped")
-    assert "going on at epoch 2, step" in capfd.readouterr().err
+    assert "Resuming at epoch 2, step" in capfd.readouterr().err
     check_same_training(tmp_path / "whole", tmp_path / "stopped")
     # Neither what is validated on nor what is evaluated later is augmented.
     images = run.images_of(scenes, scenes.split("val"))

@@ -88,6 +88,45 @@ def test_a_run_of_another_recipe_is_refused(tiny_run, tiny_recipe, scenes) -> No
     assert (tiny_run.path / "recipe.json").read_bytes() == before
 
 
+def test_a_finished_run_continues_for_more_epochs(tiny_run, tiny_recipe, scenes, tmp_path, capfd) -> None:
+    out = tmp_path / "run"
+    first = train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)
+    assert first.info["status"] == "finished"
+    # As one that was trained for two epochs at once.
+    continued = train(tiny_recipe, scenes, out)
+    rows = [
+        [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+        for run in (continued, tiny_run)
+    ]
+    assert [{**row, "seconds": 0} for row in rows[0]] == [{**row, "seconds": 0} for row in rows[1]]
+    assert continued.recipe == tiny_recipe and continued.info["status"] == "finished"
+    assert "Resuming at epoch 2, step 0" in capfd.readouterr().err
+    with pytest.raises(DataError, match="`epochs` must be at least 2, for which .* was trained; got 1"):
+        train(tiny_recipe.with_overrides(["training.epochs=1"]), scenes, out)
+
+
+def test_an_unfinished_run_is_measured_with_a_notice(run_copy, capfd) -> None:
+    status = json.loads((run_copy / "run.json").read_text())
+    (run_copy / "run.json").write_text(json.dumps(status | {"status": "running"}))
+    assert main(["evaluate", str(run_copy)]) == 0
+    assert f"The training of {run_copy} is not finished" in capfd.readouterr().err
+    assert main(["evaluate", str(run_copy), "--quiet", "--json", "-"]) == 0
+    printed = capfd.readouterr()
+    assert printed.err == "" and json.loads(printed.out)["image_to_text"]["R@10"] > 0
+
+
+def test_few_images_of_validation_are_worth_a_warning(tiny_recipe, tmp_path, capfd) -> None:
+    source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}
+    records = generator.generate({"train": 3, "val": 2}, seed=6, image_size=32)
+    dataset = write_dataset(records, tmp_path / "few", name="few", source=source)
+    write_precomputed(dataset, np.arange(5), np.random.default_rng(0).normal(size=(5, 16)).astype(np.float32))
+    recipe = tiny_recipe.with_overrides(["training.epochs=1", "batches.size=128"])
+    train(recipe, dataset, tmp_path / "run")
+    said = capfd.readouterr().err
+    assert "warning: the split val has 2 images" in said
+    assert "The batch size is lowered from 128 to 15" in said
+
+
 def another_dataset(path: Path, words: str = "") -> Dataset:
     """Scenes of another seed, with features of the same size."""
     source = {"format": "scenes", "path_name": "x", "sha256": {}, "options": {}}

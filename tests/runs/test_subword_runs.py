@@ -103,7 +103,7 @@ def test_stopped_and_resumed(scenes, tiny_recipe, tmp_path, monkeypatch, capfd) 
         train(recipe, scenes, out, checkpoint_steps=2)
     capfd.readouterr()
     train(recipe, scenes, out)
-    assert "going on at epoch 2, step" in capfd.readouterr().err
+    assert "Resuming at epoch 2, step" in capfd.readouterr().err
     check_same_training(out, whole)
 
 

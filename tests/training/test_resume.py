@@ -153,7 +153,7 @@ def test_interrupted_equals_uninterrupted(
     else:
         assert stopped.returncode == -signal.SIGKILL
     assert main(arguments) == 0
-    assert f"going on at epoch {epoch + 1}, step {step} of 60" in capfd.readouterr().err
+    assert f"Resuming at epoch {epoch + 1}, step {step} of 60" in capfd.readouterr().err
     check_same_training(out, whole)
 
 

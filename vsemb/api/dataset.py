@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import secrets
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from vsemb.console import say
 from vsemb.data import store
 from vsemb.data.images import ImageLike, check_image, image_source
 from vsemb.data.readers import read
@@ -351,7 +351,7 @@ class Dataset(store.Dataset):
         # What was written by an earlier call has not been checked yet.
         check(dataset)
         if bad := left_out(dataset):
-            print(f"Left out: {_listed(bad)}.", file=sys.stderr)
+            say(f"Left out: {_listed(bad)}.")
         return cls.open(dataset.path)
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import inspect
 import os
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Sequence
+import types
+from collections.abc import Iterator, Sequence
 
 from vsemb import __version__, registry
-from vsemb.commands import Command, Modes
+from vsemb.commands import Command, Modes, console_of
 from vsemb.errors import VsembError
 
 #: Commands of the base: name -> summary; each is a module of that name, imported when it runs or explains itself.
@@ -39,7 +45,7 @@ _SUMMARIES = {
 
 
 def commands() -> dict[str, tuple[str, str]]:
-    """Returns all commands, name -> (reference, summary): those of the base, then those of systems.
+    """Return all commands, name -> (reference, summary): the base first, then systems.
 
     `annotate` has only modes, and the base none of them: it is left out where no system brings any.
     """
@@ -52,7 +58,7 @@ def commands() -> dict[str, tuple[str, str]]:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the top-level parser; sub-commands parse their own arguments."""
+    """Return the top-level parser; sub-commands parse their own arguments."""
     known = commands()
     width = max(map(len, known))
     listing = "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in known.items())
@@ -70,11 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
-    """Returns the parser of one command, as it configures it."""
+    """Return the parser of one command, as it configures it."""
     command: Command = registry.load(commands()[name][0])
     text, _, examples = (inspect.getdoc(command.run) or "").partition("\n\nExamples:\n")
     parser = argparse.ArgumentParser(prog=f"vsemb {name}", formatter_class=argparse.RawDescriptionHelpFormatter)
     command.configure(parser)
+    parser.add_argument("--quiet", action="store_true", help="print results and errors alone")
     modes: Modes | None = parser.get_default("modes")
     parser.description = text + (modes.explained if modes is not None else "")
     of_systems = [f"  {line}" for system in registry.systems() for line in system.examples.get(name, ())]
@@ -83,15 +90,14 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Returns:
         0 on success, 1 when the command failed (one line on stderr says why), 2 on wrong usage,
         130 when interrupted. `SystemExit` is raised when it is asked to terminate, so that no half-written
         files are left.
     """
-    # Errors that matter are exceptions; what TensorFlow logs at this level is about GPUs it did not find.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    _silence_tensorflow()
     try:
         given = build_parser().parse_args(argv)
         # A text may stand after options too.
@@ -105,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if main_thread else None
     try:
-        return command.run(arguments) or 0
+        with console_of(arguments):
+            return command.run(arguments) or 0
     except KeyboardInterrupt:
         print(f"vsemb {given.command}: interrupted.", file=sys.stderr)
         return 130
@@ -121,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Returns the line that says why a command failed; an error that nothing of the user's explains is raised."""
+    """Return the line that says why a command failed; an error that nothing of the user's explains is raised."""
     if isinstance(error, VsembError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):
@@ -132,6 +139,52 @@ def _reason(error: Exception) -> str:
     if "OpError" not in {kind.__name__ for kind in type(error).__mro__}:
         raise error
     return f"TensorFlow: {str(getattr(error, 'message', error)).splitlines()[0]}"
+
+
+def _silence_tensorflow() -> None:
+    """Keep TensorFlow's start-up messages off the console; errors that matter are exceptions."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "tensorflow" not in sys.modules and not any(isinstance(finder, _QuietImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _QuietImport())
+
+
+class _QuietImport(importlib.abc.MetaPathFinder):
+    """Imports TensorFlow without what its libraries write to standard error before they read the log level."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_quietly(module: types.ModuleType) -> None:
+                with _stderr_aside():
+                    load(module)
+
+            spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
+        return spec
+
+
+@contextlib.contextmanager
+def _stderr_aside() -> Iterator[None]:
+    """Drop what is written to the file descriptor of standard error, unless an exception needs it."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            aside.seek(0)
+            os.write(2, aside.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _terminate(*_: object) -> None:

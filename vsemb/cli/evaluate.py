@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from vsemb.commands import Mode, Modes, add_options, apply_options, picked, save_json
+from vsemb.commands import Mode, Modes, add_json, add_options, apply_options, picked, save_json
 
 if TYPE_CHECKING:
     from vsemb.runs.run import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("run", help="the run directory")
     parser.add_argument("--data", help="the dataset (that of the training)")
     parser.add_argument("--split", default="val", help="the split to measure on (%(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="also write the metrics to FILE as JSON")
+    add_json(parser)
     add_options(parser, "run")
     Modes(parser, "evaluate")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from vsemb.commands import picked, save_json, say_store, say_verified
+from vsemb.commands import add_json, command_line, picked, save_json, say_store, say_verified
 
 _POOLINGS = ("mean", "max", "mean+max", "multilevel", "flat", "pyramid", "token", "embedding")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("data", type=Path, metavar="DATA", help="a prepared dataset")
     parser.add_argument("--backbone", help="a keras.applications network, SmallConvNet, or hub:PRESET (MobileNetV2)")
     parser.add_argument("--weights", help="imagenet, preset, random, a file, or a run (imagenet, or preset)")
@@ -21,49 +21,47 @@ def configure(parser: argparse.ArgumentParser) -> None:
     mirror = "with one crop, also store mirror images for training (yes, without --training-crops)"
     parser.add_argument("--mirror", action=argparse.BooleanOptionalAction, help=mirror)
     parser.add_argument("--size", type=int, help="side of the images in pixels (the network's own)")
-    parser.add_argument("--pooling", choices=_POOLINGS, help="pooling over places (the network's own)")
+    parser.add_argument("--pooling", choices=_POOLINGS, help="pooling over grid cells (the network's own)")
     parser.add_argument("--layer", help="an inner layer in place of the pooled map: fc6 or fc7 of VGG16, VGG19")
-    parser.add_argument("--batch-size", type=int, default=64, help="images at a time (%(default)s)")
-    parser.add_argument("--verify", action="store_true", help="make none, but check all features of DATA in full")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what is printed to FILE")
+    parser.add_argument("--batch-size", type=int, default=64, help="images per batch (%(default)s)")
+    parser.add_argument("--verify", action="store_true", help="compute nothing; read and check all features of DATA")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run a pretrained image network over a dataset once, and cache its features beside it.
+    """Run a pretrained image network over a dataset once, and cache its features.
 
-    The features lie in DATA/features/FINGERPRINT, where the fingerprint names network, weights and preprocessing. An
-    interrupted run goes on where it was when the same command is given again.
+    `vsemb train --backbone NAME` does the same before training. Features are stored in DATA/features/FINGERPRINT. The
+    fingerprint names network, weights and preprocessing. After an interruption, the same command resumes.
 
-    --backbone: With hub:, a preset of keras-hub: its name, a handle or a directory. --weights: imagenet, or preset
-    with a preset of keras-hub, which Keras downloads; a .weights.h5 or .h5 file; or the directory of a run that was
-    trained from pixels, whose network is taken.
+    --backbone: hub: is followed by the name, handle or directory of a keras-hub preset.
 
-    --pooling: multilevel adds the means of inner layers to mean and max of the last; flat keeps all places, which
-    says where things are; pyramid is the largest of the map and of each ninth of it; token is the class token of a
-    transformer; embedding is what CLIP and SigLIP compare with texts.
+    --weights: imagenet and preset are downloaded by Keras; a file ends in .weights.h5 or .h5; a run must be trained
+    from pixels, and its network is used.
 
-    --crops 10 stores the mean of ten crops. --training-crops stores ten crops of each image, of which training draws
-    one each time, in place of the mirror image; this takes eleven times the time.
+    --pooling: multilevel adds the means of inner layers to mean and max of the last, and flat keeps all grid cells.
+    With pyramid, the map and each ninth of it give their maximum. For transformers there are token, the class token,
+    and embedding, the joint embedding of CLIP and SigLIP.
+
+    --crops 10 stores the mean of ten crops. --training-crops also stores ten crops per image, of which training draws
+    one each time; this takes eleven times as long.
 
     Examples:
       vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet --crops 1
       vsemb features data/scenes --weights runs/scenes --pooling flat
     """
-    from vsemb.data.features.compute import cache_features
     from vsemb.data.features.store import FeatureStore
     from vsemb.data.store import Dataset
-    from vsemb.image.presets import is_preset
-    from vsemb.runs.fine_tune import lent_backbone
+    from vsemb.runs.features import make_features
 
     dataset = Dataset.open(arguments.data)
     if arguments.verify:
         return save_json(arguments, say_verified(FeatureStore.verify_all(dataset), "features", arguments.data))
-    mirror = arguments.mirror
-    if mirror is None:
-        mirror = arguments.crops == 1 and not arguments.training_crops
-    weights = arguments.weights or ("preset" if is_preset(arguments.backbone) else "imagenet")
-    network = picked(arguments, "backbone", "size", "pooling", "layer", "crops")
-    with lent_backbone(weights, network) as (config, weights):
-        options = picked(arguments, "batch_size", "keep_crops", "training_crops")
-        store = cache_features(dataset, config, weights=weights, mirror=mirror, **options)
-    save_json(arguments, say_store(store))
+    network = picked(arguments, "backbone", "weights", "size", "pooling", "layer", "crops")
+    options = picked(arguments, "mirror", "batch_size", "keep_crops", "training_crops")
+    store = make_features(dataset, **network, **options)
+    # The fingerprint is needed only to choose among several.
+    one = len(FeatureStore.folders(dataset)) == 1
+    chosen = [] if one else ["--set", f"image.fingerprint={store.fingerprint}"]
+    following = command_line("train", "vsepp", "--data", arguments.data, "--out", f"runs/{dataset.name}", *chosen)
+    save_json(arguments, say_store(store, next=following))

@@ -144,8 +144,7 @@ def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
-    from tqdm import tqdm
-
+    from vsemb.console import progress
     from vsemb.runs.indexing import check_indexable, compare_backends, open_index, open_indexed
     from vsemb.runs.run import Run
     from vsemb.searching import is_index
@@ -175,7 +174,7 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
         index = open_index(opened, dataset, arguments.split or "all", kind)
     with closing(index):
         compared = compare_backends(opened, dataset, index)
-        rows = list(tqdm(compared, "backends", len(COMPARED), unit="backend", disable=None, leave=False))
+        rows = list(progress(compared, "backends", total=len(COMPARED), unit="backend", leave=False))
         best, why = recommended(rows)
         backend, dtype = best.name.split()
         print(f"{len(index):,} {index.source.kind}s of {', '.join(index.source.splits)}, captions as queries")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from vsemb.commands import say
+from vsemb.commands import add_json, command_line, facts, picked, save_json, say, table
 from vsemb.data.readers import formats
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("source", metavar="SOURCE", help="file, folder or (tfds) name to read")
-    parser.add_argument("--format", required=True, choices=formats(), metavar="F", help=", ".join(formats()))
+    listed = f"{', '.join(formats())} (inferred from SOURCE)"
+    parser.add_argument("--format", choices=formats(), metavar="F", help=listed)
     parser.add_argument("--out", required=True, metavar="DATA", help="directory to make")
-    parser.add_argument("--name", help="name of the dataset (default: the last part of DATA)")
-    bad_image = "leave images without captions or readable bytes out, or stop (%(default)s)"
+    parser.add_argument("--name", help="name of the dataset (the last part of DATA)")
+    bad_image = "skip, or fail at, unreadable images, images without captions, malformed rows (%(default)s)"
     parser.add_argument("--on-bad-image", choices=["skip", "fail"], default="skip", help=bad_image)
     parser.add_argument("--overwrite", action="store_true", help="replace the dataset at DATA and its features")
     parser.add_argument("--max-side", type=int, metavar="N", help="shrink images whose longer side exceeds N pixels")
     per_shard = "images in a full shard (%(default)s)"
     parser.add_argument("--images-per-shard", type=int, default=1024, metavar="N", help=per_shard)
+    add_json(parser)
     options = parser.add_argument_group("options of single formats")
     options.add_argument("--images", metavar="DIR", help="images folder or URI (all but tfds, vsepp, wnid)")
     options.add_argument("--uris", action="store_true", default=None, help="let file names be URIs (table)")
@@ -44,33 +46,44 @@ def run(arguments: argparse.Namespace) -> None:
     """Turn images and captions in a common layout into a dataset: sharded TFRecords and a manifest.
 
     formats:
-      karpathy  dataset_*.json (or the folder that holds it) and images/; COCO's restval joins train
+      karpathy  dataset_*.json (or its folder) and images/; COCO's restval joins train
       coco      captions_train2017.json ..., or the COCO folder with annotations/ and train2017/ ...
       flickr    Flickr8k.token.txt or results_20130124.token with their split lists, or their folder
-      table     CSV, TSV or JSON lines with a header: file, caption (or description)[, split, class]; without a
-                split column a hash of the file name decides, or of the class with --disjoint-classes: 80 %
-                train, 10 % val, 10 % test
+      table     CSV, TSV or JSON lines with a header: file (or filepath, image, url), caption (or text, title,
+                description)[, split, class]; columns separated by commas, tabs, semicolons or bars. Without a split
+                column, a hash of the file name decides, or of the class with --disjoint-classes: 80 % train,
+                10 % val, 10 % test
       tfds      the name of a tensorflow-datasets builder that has images and texts
       vsepp     VSE++'s precomputed {train,dev,test}_ims.npy and _caps.txt: features without images
       cub       CUB_200_2011/ with Reed's descriptions (text_c10/) and lists of classes (trainclasses.txt, ...)
       flowers102  Flowers-102's jpg/ with Reed's descriptions and lists of classes
-      wnid      class folders named by WordNet's ids (ImageNet, Tiny ImageNet); WordNet's own texts describe the
-                classes, and the splits share none
+      wnid      class folders named by WordNet ids (ImageNet, Tiny ImageNet), described by WordNet's texts; the splits
+                share no class
 
-    --images may be a URI, https:// or with the extra beam gs:// and s3://, for table, karpathy, coco and flickr; with
-    --uris the file names of a table may be URIs themselves, file:// among them.
+    --images may be a URI, https:// or with the extra beam gs:// and s3://, for table, karpathy, coco and flickr. With
+    --uris the file names of a table may be URIs, also file://.
 
-    Images are decoded once to check them and stored upright, as JPEG or PNG. The output appears whole or not
-    at all; interrupted, the same command continues where it was.
+    Images are decoded once to check them and stored upright, as JPEG or PNG. Bad images and malformed rows are left
+    out and listed; --on-bad-image fail stops instead. After an interruption, the same command resumes.
 
     Examples:
-      vsemb prepare flickr8k/dataset_flickr8k.json --format karpathy --out data/flickr8k
-      vsemb prepare photos.csv --format table --images photos/ --out data/photos
+      vsemb prepare photos.csv --images photos/ --out data/photos
+      vsemb prepare flickr8k/dataset_flickr8k.json --out data/flickr8k
     """
+    from vsemb.data.manifest import ordered_splits
     from vsemb.data.writing.prepare import prepare, summary
 
-    given = {name: value for name, value in vars(arguments).items() if name != "argv"}
-    dataset = prepare(report=say, **given)
-    print(f"{dataset.path}: {dataset.name}, fingerprint {dataset.fingerprint[:16]}")
+    options = set(vars(arguments)) - {"argv", "json", "json_stream", "quiet"}
+    dataset = prepare(report=say, **picked(arguments, *options))
+    splits = {name: dataset.manifest["splits"][name] for name in ordered_splits(dataset.manifest["splits"])}
+    counts = {name: {kind: part[kind] for kind in ("images", "captions")} for name, part in splits.items()}
+    rows = [[name, *map("{:,}".format, row.values())] for name, row in counts.items()]
+    print(table(["split", "images", "captions"], rows))
     for line in summary(dataset.manifest):
-        print(f"  {line}")
+        print(line)
+    following = ["train", "vsepp", "--data", dataset.path, "--out", f"runs/{dataset.name}"]
+    if not any((dataset.path / "features").glob("*/manifest.json")):
+        following += ["--backbone", "MobileNetV2"]
+    print(facts({"dataset": dataset.path, "fingerprint": dataset.fingerprint[:16], "next": command_line(*following)}))
+    described = {"dataset": str(dataset.path), "fingerprint": dataset.fingerprint, "splits": counts}
+    save_json(arguments, described | {"skipped": dataset.manifest["skipped"]})

@@ -12,7 +12,7 @@ _IMAGES = {"train": 4000, "val": 500, "test": 500}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("--out", required=True, type=Path, metavar="DATA", help="directory to make")
     for split, count in _IMAGES.items():
         parser.add_argument(f"--{split}", type=int, metavar="N", help=f"images ({count}; fewer for other modes)")

@@ -8,22 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vsemb import registry
-from vsemb.commands import picked
+from vsemb.commands import add_json, picked, save_json
 
 if TYPE_CHECKING:
     from vsemb.recipes.schema import Recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
+    """Add the command's arguments."""
     parser.add_argument("recipe", metavar="RECIPE", help="a name that `vsemb recipes` lists, or a Python file")
     parser.add_argument("--data", required=True, help="the dataset, or what else the recipe is trained on")
     parser.add_argument("--out", required=True, help="the run directory to write")
     parser.add_argument("--variant", help="variant of the recipe (its first)")
     field = "set a field (text.encoder.units=512) or a part with its defaults (text.encoder=linear)"
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=field)
-    backbone = "train from pixels: a network, a run's, or the features' own"
-    parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=backbone)
+    epochs = "epochs; more continue a finished run (the recipe's)"
+    parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
+    parser.add_argument("--backbone", metavar="NAME", help="network of the image features, computed where missing")
+    weights = "imagenet, preset, random, a file, or a run (imagenet, or preset)"
+    parser.add_argument("--weights", metavar="W", help=f"of the backbone: {weights}")
+    tuned = "train from pixels: a network, a run's, or the features' own"
+    parser.add_argument("--fine-tune", nargs="?", const="", metavar="BACKBONE", help=tuned)
     for name, summary in registry.entries("train_inputs").items():
         parser.add_argument(f"--{name}", metavar="RUN", help=summary)
     service = "grpc://HOST:PORT of a tf.data service that decodes images"
@@ -34,18 +39,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, metavar="N", help="start N workers on this machine (none)")
     seconds = "seconds between checkpoints (%(default)s)"
     parser.add_argument("--checkpoint-seconds", type=float, default=60.0, metavar="S", help=seconds)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train a recipe on a dataset, or resume a training that was stopped.
 
-    The run directory gets the recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After Ctrl-C or
-    a kill, the same command resumes exactly where training stopped. RECIPE is a name, or a Python file that defines
-    RECIPE.
+    With --backbone, missing image features are computed first, as `vsemb features` does. The run directory gets the
+    recipe, the vocabulary, TensorBoard logs, checkpoints and metrics.jsonl. After Ctrl-C or a kill, the same command
+    resumes exactly where training stopped. A finished run continues with a larger --epochs; schedules of the learning
+    rate then span all epochs.
+
+    RECIPE is a name, or a Python file that defines RECIPE.
 
     Examples:
-      vsemb train vsepp --data data/flickr8k --out runs/vsepp
-      vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --set training.epochs=5
+      vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2
+      vsemb train vsepp --data data/flickr8k --out runs/vsepp --backbone MobileNetV2 --epochs 40
+      vsemb train kiros2014 --variant released --data data/flickr8k --out runs/kiros --epochs 5
       vsemb train contrastive --data data/scenes --out runs/scenes --fine-tune SmallConvNet
       vsemb train my_recipe.py --data data/flickr8k --out runs/mine
       vsemb train vsepp --strategy mirrored --devices 2 --data data/flickr8k --out runs/two-devices
@@ -76,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.out,
             inputs=inputs,
             strategy=devices,
-            **picked(arguments, "checkpoint_seconds", "data_service"),
+            **picked(arguments, "backbone", "weights", "checkpoint_seconds", "data_service"),
         )
     except KeyboardInterrupt:
         if (Path(arguments.out) / STATE).exists():
@@ -85,11 +95,19 @@ def run(arguments: argparse.Namespace) -> int:
     if devices.writes:
         lines = recipe.summary(trained.info, arguments.out, arguments.data)
         print(f"run          {arguments.out}", *lines, sep="\n")
+        save_json(arguments, {"run": str(trained.path), **trained.info})
     return 0
 
 
 def _configured(recipe: Recipe, arguments: argparse.Namespace) -> tuple[Recipe, Any]:
-    """Applies --set and --fine-tune, and opens the data."""
+    """Apply --set and --fine-tune, and open the data."""
+    from vsemb.errors import invalid_argument
+
+    for name, value in picked(arguments, "backbone", "weights").items():
+        if value is not None and arguments.fine_tune is not None:
+            raise invalid_argument(name, value, "none with --fine-tune BACKBONE, which reads no cached features")
+    if arguments.epochs is not None:
+        arguments.set.append(f"training.epochs={arguments.epochs}")
     if arguments.fine_tune is None:
         recipe = recipe.with_overrides(arguments.set)
         return recipe, recipe.open_data(arguments.data)
@@ -104,7 +122,7 @@ def _configured(recipe: Recipe, arguments: argparse.Namespace) -> tuple[Recipe, 
 
 
 def _launch_workers(arguments: argparse.Namespace) -> int:
-    """Runs the same command as several workers, and returns its status, see `vsemb.training.cluster.launch`."""
+    """Run the same command as several workers, and return its status, see `vsemb.training.cluster.launch`."""
     from vsemb.training.cluster import launch
 
     launcher = argparse.ArgumentParser(add_help=False)

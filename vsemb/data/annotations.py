@@ -25,7 +25,7 @@ _Value = TypeVar("_Value")
 
 
 class CaptionAnnotation:
-    """Base of the annotations of a dataset's captions: opens, verifies, reads and writes them.
+    """Base of the annotations of a dataset's captions: opens, verifies, reads and write them.
 
     Class attributes:
         kind: name of the annotation, its folder and its manifest, such as `parses`.
@@ -55,10 +55,10 @@ class CaptionAnnotation:
 
     @classmethod
     def open(cls, dataset: Dataset) -> Self:
-        """Opens the annotation of a dataset and verifies its files.
+        """Open the annotation of a dataset and verify its files.
 
         Raises:
-            DataError: if there is none, or it is damaged, of another version or of another dataset.
+            DataError: if it is missing, damaged, of another version or of another dataset.
         """
         path = dataset.path / cls.kind
         manifest = path / f"{cls.kind}.json"
@@ -89,7 +89,7 @@ class CaptionAnnotation:
 
     @classmethod
     def find(cls, dataset: Dataset) -> Self | None:
-        """Opens the annotation of a dataset; None where it has none.
+        """Open the annotation of a dataset; None where it has none.
 
         Raises:
             DataError: if it is damaged, of another version or of another dataset.
@@ -98,7 +98,7 @@ class CaptionAnnotation:
 
     @classmethod
     def check(cls, content: Mapping[str, Any]) -> None:
-        """Checks the manifest's fields of this kind; for subclasses.
+        """Check the manifest's fields of this kind; for subclasses.
 
         Raises:
             TypeError: for a value of another type.
@@ -107,17 +107,17 @@ class CaptionAnnotation:
 
     @classmethod
     def files(cls, split: str, record: Mapping[str, Any]) -> dict[str, str]:
-        """Returns the names of a split's files, with their hex SHA-256 as the manifest records it."""
+        """Return the names of a split's files, with their hex SHA-256 as the manifest records it."""
         raise NotImplementedError
 
     @classmethod
     def unusable(cls, why: str) -> DataError:
-        """Returns the error for an annotation that cannot be read, with the fix."""
+        """Return the error for an annotation that cannot be read, with the fix."""
         return DataError(f"{why}. Make them again with `vsemb annotate {cls.option} --overwrite`.")
 
     @classmethod
     def verify(cls, folder: Path, files: Mapping[str, str]) -> None:
-        """Checks files against their checksums.
+        """Check files against their checksums.
 
         Args:
             folder: where they are.
@@ -135,7 +135,7 @@ class CaptionAnnotation:
                 raise cls.unusable(f"The {cls.kind} are damaged: {folder / name} has other content")
 
     def read(self, split: Split, name: str, parse: Callable[[Path], list[_Value]]) -> list[_Value]:
-        """Reads the annotations of a split's texts from a file of the split, which is read once.
+        """Read the annotations of a split's texts from a file of the split, which is read once.
 
         Args:
             split: of this dataset, also with few of its captions (`Split.with_captions`).
@@ -162,7 +162,7 @@ class CaptionAnnotation:
         return [self._read[name][place] for place in split.caption_places]
 
     def unpacked(self, file: Path) -> str:
-        """Returns the text of a file that is compressed with gzip.
+        """Return the text of a file that is compressed with gzip.
 
         Raises:
             DataError: if it cannot be read.
@@ -172,7 +172,7 @@ class CaptionAnnotation:
 
     @classmethod
     def check_given(cls, dataset: Dataset, given: Mapping[str, Sequence[Any]]) -> None:
-        """Checks that every caption of a dataset has an annotation.
+        """Check that every caption of a dataset has an annotation.
 
         Args:
             dataset: the dataset.
@@ -199,7 +199,7 @@ class CaptionAnnotation:
     def writing(
         cls, dataset: Dataset, described: Mapping[str, Any], overwrite: bool
     ) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """Writes an annotation into the dataset's directory, whole or not at all.
+        """Write an annotation into the dataset's directory, whole or not at all.
 
         Args:
             dataset: the dataset; its annotation of this kind is this one from then on.

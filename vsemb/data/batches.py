@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import tensorflow as tf
 
+from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Split
 from vsemb.errors import DataError, invalid_argument
@@ -29,7 +30,7 @@ ORDER, NEGATIVES, IMAGES, NEGATIVE_IMAGES = range(4)
 
 
 def stream(seed: int, epoch: int, purpose: int) -> np.random.Generator:
-    """Returns the random generator of one purpose in one epoch.
+    """Return the random generator of one purpose in one epoch.
 
     Example: seed 1 does not replay seed 0 one epoch later.
 
@@ -47,15 +48,21 @@ class BatchSource:
     Args:
         lengths: the lengths of all rows, each (n,); rows of a batch are alike in the first, and in the next among
             equals.
-        batch_size: rows per batch; those left over in an epoch are dropped, each time others.
+        batch_size: rows per batch; a smaller training set lowers it. Rows left over in an epoch are dropped, each
+            time others.
         seed: of all draws.
         unit: what a row is called in errors.
         rows: rows of an epoch; None for all.
 
     Raises:
         InvalidArgumentError: for a batch size < 1.
-        DataError: if there are fewer rows than a batch has.
+        DataError: if there are fewer rows than `fewest`.
+
+    Class attributes:
+        fewest: rows that training needs.
     """
+
+    fewest: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -69,30 +76,30 @@ class BatchSource:
         if batch_size < 1:
             raise invalid_argument("batch_size", batch_size, "an integer >= 1")
         self.lengths = tuple(lengths)
-        self.batch_size = batch_size
         self.seed = seed
         count = len(self.lengths[0]) if rows is None else rows
-        self.steps_per_epoch = count // batch_size
-        if self.steps_per_epoch == 0:
-            raise DataError(
-                f"`batches.size` must be at most {count}, the number of {unit}; got {batch_size}. Lower the batch size."
-            )
+        if count < self.fewest:
+            raise DataError(f"Training must have at least {self.fewest} {unit}; got {count}.")
+        if count < batch_size:
+            say(f"The batch size is lowered from {batch_size} to {count}, the number of {unit}.")
+        self.batch_size = min(batch_size, count)
+        self.steps_per_epoch = count // self.batch_size
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
-        """Returns the rows of an epoch in random order."""
+        """Return the rows of an epoch in random order."""
         return generator.permutation(len(self.lengths[0]))
 
     def plan(self, epoch: int) -> np.ndarray:
-        """Returns the rows of an epoch's batches, (steps, batch_size) int64."""
+        """Return the rows of an epoch's batches, (steps, batch_size) int64."""
         generator = stream(self.seed, epoch, ORDER)
         return bucketed(self.rows(generator), generator, self.batch_size, *self.lengths)
 
     def gather(self, rows: np.ndarray) -> Any:
-        """Returns a batch: arrays in the structure of `signature`, for (batch_size,) rows."""
+        """Return a batch: arrays in the structure of `signature`, for (batch_size,) rows."""
         raise NotImplementedError
 
     def signature(self) -> Any:
-        """Returns the specification of a batch, nested `tf.TensorSpec`."""
+        """Return the specification of a batch, nested `tf.TensorSpec`."""
         raise NotImplementedError
 
     def epoch(self, epoch: int, start: int) -> Iterator[Any]:
@@ -100,11 +107,11 @@ class BatchSource:
         yield from map(self.gather, self.plan(epoch)[start:])
 
     def finish(self, batch: Any) -> Any:
-        """Turns a batch into the model's input, in graph."""
+        """Turn a batch into the model's input, in graph."""
         return batch
 
     def dataset(self, epoch: int = 0, step: int = 0) -> tf.data.Dataset:
-        """Returns a dataset that gives the next epoch each time it is iterated.
+        """Return a dataset that gives the next epoch each time it is iterated.
 
         Args:
             epoch: the number of the first epoch.
@@ -137,13 +144,15 @@ class PairBatches(BatchSource):
 
     Raises:
         InvalidArgumentError: for an option that is not allowed.
-        DataError: if the split has fewer captions than a batch.
+        DataError: if the split has fewer than two pairs, none of which would have a negative.
 
     Example:
 
         batches = PairBatches(split, FeatureImages(store, split), tokenizer, batch_size=128)
         model.fit(batches.dataset(), epochs=10)
     """
+
+    fewest = 2
 
     def __init__(
         self,
@@ -178,14 +187,14 @@ class PairBatches(BatchSource):
         )
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
-        """Returns the captions of an epoch in random order."""
+        """Return the captions of an epoch in random order."""
         if self.captions == "all":
             return super().rows(generator)
         drawn = generator.random(len(self.split.ids)) * self._captions_per_image
         return generator.permutation(self._first_caption + drawn.astype(np.int64))
 
     def negative_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""
+        """Return an epoch's sampled negatives: caption numbers and image rows, (steps, batch_size)."""
         generator = stream(self.seed, epoch, NEGATIVES)
         size = self.steps_per_epoch * self.batch_size
         captions = generator.integers(len(self.split.captions), size=size)
@@ -193,7 +202,7 @@ class PairBatches(BatchSource):
         return bucketed(captions, generator, self.batch_size, *self.lengths), rows
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the texts of a batch, and the ids of their images."""
+        """Return the texts of a batch, and the ids of their images."""
         images = self.split.caption_rows[rows]
         return {"text": pad_ids(self._ids, self._offsets, rows), "image_id": self.split.ids[images]}
 
@@ -224,7 +233,7 @@ class PairBatches(BatchSource):
             yield {"image": image, "seed": seed}
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specification of a batch."""
+        """Return the specification of a batch."""
         size, spec = self.batch_size, self.images.spec
         image = tf.TensorSpec((size, *spec.shape), spec.dtype)
         text = tf.TensorSpec((size, None, *self._ids.shape[1:]), tf.int32)
@@ -235,7 +244,7 @@ class PairBatches(BatchSource):
         return signature
 
     def finish(self, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Augments and decodes the images of a batch, in graph."""
+        """Augment and decode the images of a batch, in graph."""
         batch = dict(batch)
         for name, seed in (("image", "seed"), ("negative_image", "negative_seed")):
             if name in batch:
@@ -261,7 +270,7 @@ class BatchesPart(Part, family="batches"):
     captions_per_image: Count | None = None
 
     def build(self, split: Split, images: ImageSource, tokenizer: Tokenizer, seed: int) -> PairBatches:
-        """Returns the batches of a split.
+        """Return the batches of a split.
 
         Raises:
             DataError: if the split has too few pairs.
@@ -269,7 +278,7 @@ class BatchesPart(Part, family="batches"):
         raise NotImplementedError
 
     def advice(self, views: int) -> str | None:
-        """Returns a line about stored features that do not suit the batches.
+        """Return a line about stored features that do not suit the batches.
 
         Args:
             views: stored views of each training image.
@@ -306,7 +315,7 @@ class Pairs(BatchesPart, kind="pairs"):
 
 
 def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int, *lengths: np.ndarray) -> np.ndarray:
-    """Makes batches of nearly one length out of rows in random order.
+    """Make batches of nearly one length out of rows in random order.
 
     Args:
         order: the rows, shuffled; those left over at the end are dropped.
@@ -327,7 +336,7 @@ def bucketed(order: np.ndarray, generator: np.random.Generator, batch_size: int,
 
 
 def pad_ids(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Gathers ragged rows of token ids, padded with 0 to the longest, at least one step.
+    """Gather ragged rows of token ids, padded with 0 to the longest, at least one step.
 
     Args:
         ids: (tokens, ...) int32, all texts one behind the other.

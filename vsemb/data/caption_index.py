@@ -77,7 +77,7 @@ class CaptionIndex:
         self._place_by_number = dict(zip(numbered, range(len(names)), strict=True))
 
     def find(self, name: str) -> int | None:
-        """Returns the place of the caption that an id names, or None where none is called so.
+        """Return the place of the caption that an id names, or None where none is called so.
 
         Args:
             name: the id that the caption has in the dataset's source, or `KEY#NUMBER` with the image's key
@@ -100,7 +100,7 @@ class CaptionIndex:
         return self._place_by_number.get(caption_id(key.strip(), int(number)))
 
     def match(self, items: Iterable[_Named], unit: str, report: Callable[[str], None], hint: str = "") -> list[_Named]:
-        """Finds the entry of each caption in a file.
+        """Find the entry of each caption in a file.
 
         Args:
             items: entries of the file in any order; read once.
@@ -156,11 +156,11 @@ class CaptionIndex:
         return message.rstrip()
 
     def split_of(self, place: int) -> str:
-        """Returns the name of the split of the caption at a place."""
+        """Return the name of the split of the caption at a place."""
         ends = np.cumsum([len(split.captions) for split in self.splits])
         return self.splits[int(np.searchsorted(ends, place, "right"))].name
 
     def by_split(self, values: Sequence[_Value]) -> dict[str, list[_Value]]:
-        """Returns what belongs to all captions, by the name of their split."""
+        """Return what belongs to all captions, by the name of their split."""
         rest = iter(values)
         return {split.name: list(itertools.islice(rest, len(split.captions))) for split in self.splits}

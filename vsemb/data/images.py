@@ -1,7 +1,7 @@
 """Source images made safe to store: fully decoded once, upright, JPEG or PNG, 8 bits, no alpha.
 
-Whatever reads a dataset later (in graph, in TensorFlow Serving, on another machine) then meets only
-files that every decoder agrees on. Bytes that already satisfy this are kept untouched.
+Later readers of a dataset (in graph, in TensorFlow Serving, on another machine) meet only files that all decoders
+agree on. Bytes that already satisfy this are kept untouched.
 """
 
 from __future__ import annotations
@@ -64,13 +64,12 @@ class StoredImage:
 
 
 def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
-    """Checks an encoded image by decoding all of it, and converts it where needed.
+    """Check an encoded image by decoding all of it, and convert it where needed.
 
     Kept byte for byte: 8-bit grey or RGB JPEG and PNG that are upright and not larger than `max_side`.
-    Everything else is re-encoded: EXIF orientation is applied; palettes, alpha (on white) and whatever was
-    a PNG or GIF become RGB or grey PNG; other formats (BMP, WebP, TIFF, PPM, CMYK JPEG) become JPEG of
-    quality 95 without chroma subsampling; 16-bit samples keep their upper 8 bits; of an animation the
-    first frame is kept.
+    Everything else is re-encoded. EXIF orientation is applied. Palettes, alpha (on white), PNG and GIF become RGB or
+    grey PNG. Other formats (BMP, WebP, TIFF, PPM, CMYK JPEG) become JPEG of quality 95 without chroma subsampling.
+    16-bit samples keep their upper 8 bits, and an animation its first frame.
 
     Args:
         data: the encoded image.
@@ -80,7 +79,7 @@ def sanitise_image(data: bytes, max_side: int | None = None) -> StoredImage:
         The image to store.
 
     Raises:
-        BadImage: if it is no image, truncated, broken, or has more than 50 million pixels.
+        BadImage: if it is not an image, is truncated or broken, or has more than 50 million pixels.
 
     Example:
 
@@ -216,7 +215,7 @@ def _sanitise(data: bytes, max_side: int | None) -> StoredImage:
 
 
 def _orientation(image: Image.Image) -> int:
-    """Returns the EXIF orientation, 1 where there is none or the EXIF block is broken."""
+    """Return the EXIF orientation, 1 where there is none or the EXIF block is broken."""
     try:
         value = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # A picture is not worse for a broken EXIF block; viewers show it as it is.
@@ -234,7 +233,7 @@ def _storable(image: Image.Image, data: bytes) -> bool:
 
 
 def _flattened(image: Image.Image) -> tuple[Image.Image, bool]:
-    """Returns (a grey or RGB image of 8 bits without alpha, whether it should be stored without loss)."""
+    """Return (a grey or RGB image of 8 bits without alpha, whether it should be stored without loss)."""
     mode = image.mode
     if mode == "1":
         return image.convert("L"), True

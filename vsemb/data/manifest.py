@@ -22,7 +22,7 @@ _USUAL_ORDER = {"train": 0, "val": 1, "test": 2}
 
 
 def check_split_name(name: str) -> str:
-    """Returns `name` if it can be part of a file name.
+    """Return `name` if it can be part of a file name.
 
     Raises:
         InvalidArgumentError: if it cannot.
@@ -33,7 +33,7 @@ def check_split_name(name: str) -> str:
 
 
 def ordered_splits(names: Iterable[str]) -> list[str]:
-    """Returns split names as train, val, test, then the others by alphabet.
+    """Return split names as train, val, test, then the others by alphabet.
 
     Example:
 
@@ -44,7 +44,7 @@ def ordered_splits(names: Iterable[str]) -> list[str]:
 
 
 def shard_name(split: str, number: int, count: int | None = None) -> str:
-    """Returns the file name of a shard; without `count` the name it has while the count is unknown.
+    """Return the file name of a shard; without `count` the name it has while the count is unknown.
 
     Example:
 
@@ -56,17 +56,17 @@ def shard_name(split: str, number: int, count: int | None = None) -> str:
 
 
 def index_name(split: str) -> str:
-    """Returns the file name of a split's index."""
+    """Return the file name of a split's index."""
     return f"{split}.index.jsonl"
 
 
 def index_line(entry: Mapping[str, Any]) -> str:
-    """Returns one line of an index file, newline included."""
+    """Return one line of an index file, newline included."""
     return json.dumps(entry, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def fingerprint(index_sha256: Mapping[str, str]) -> str:
-    """Returns the fingerprint of a dataset.
+    """Return the fingerprint of a dataset.
 
     The index files hold ids, keys, captions, the source's own ids of captions and the SHA-256 of every
     image's bytes, and no path or time,
@@ -83,13 +83,13 @@ def fingerprint(index_sha256: Mapping[str, str]) -> str:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Reads and checks the manifest of the dataset at `path`.
+    """Read and check the manifest of the dataset at `path`.
 
     Raises:
-        DataError: if there is none, it is broken, or it was written by another version.
+        DataError: if it is missing, broken, or written by another version.
     """
     if not path.is_dir():
-        raise DataError(f"No dataset at {path}: there is no such directory. Make one with `vsemb prepare`.")
+        raise DataError(f"No dataset at {path}: no such directory. Make one with `vsemb prepare`.")
     if not (path / MANIFEST).exists():
         raise DataError(
             f"No dataset at {path}: it holds no {MANIFEST}, which is written last. "
@@ -121,7 +121,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_files(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Checks that the index files have the fingerprint's content and that every shard has its size.
+    """Check that the index files have the fingerprint's content and that every shard has its size.
 
     Raises:
         DataError: naming the file that is missing or damaged.
@@ -167,12 +167,12 @@ def write_index_and_manifest(
     skipped: Sequence[Mapping[str, str]],
     dropped: int,
 ) -> None:
-    """Writes the index files and then the manifest.
+    """Write the index files and then the manifest.
 
     Args:
         directory: the dataset's.
         described: its name, source and writing options, see `vsemb.data.writing.writer.description`.
-        splits: those that have images.
+        splits: the splits that have images.
         skipped: `key` and `reason` of the images left out, in source order.
         dropped: empty captions left out.
     """

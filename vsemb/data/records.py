@@ -11,14 +11,14 @@ from vsemb.data.uris import RemoteImage
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """One image, its captions and whatever else is known about it.
+    """One image, its captions and its annotations.
 
     Args:
         key: the name of the image in its source, unique there, e.g. a file name.
         captions: 1 to N captions.
         split: the split that the image belongs to, e.g. `"train"`.
-        image: a file, one that a URI names, encoded JPEG or PNG bytes, or `None` where there are only
-            features.
+        image: a file, one that a URI names, encoded JPEG or PNG bytes, or `None` for features without
+            images.
         class_name: the class of the image, for class-labelled data.
         objects: one dictionary an object, with at least `"label"` and `"box"` (`[x, y, w, h]` in pixels).
         alignments: for each caption, the `(word_index, object_index)` pairs of the words that name an object;
@@ -44,7 +44,7 @@ class ImageRecord:
 
 
 def caption_id(key: str, number: int) -> str:
-    """Returns the id that a caption has where its source gives it none.
+    """Return the id of a caption whose source has none.
 
     Args:
         key: of the image.

@@ -3,10 +3,10 @@
 An image source hands out rows of one split: `gather` runs in NumPy on the row numbers of a batch,
 `finish` adds what belongs in the tf.data graph.
 
-With a tf.data service, which pairs make a batch is decided here, in NumPy, as without one; what workers get is
-the places of a batch's images in the shards, and its seed. A batch is therefore the same, bit for bit, whoever
-made it and whenever: training with a service, without one, resumed, or with workers that come and go gives the
-same weights. Batches arrive in any order and carry their step; those that do not arrive are made here.
+With a tf.data service, the pairs of a batch are still chosen here, in NumPy. Workers get the places of a batch's
+images in the shards, and its seed. A batch is therefore the same, bit for bit, on any worker: training with a service,
+without one, resumed, or with workers that come and go gives the same weights. Batches arrive in any order and carry
+their step; missing ones are made here.
 
 Reference: https://www.tensorflow.org/api_docs/python/tf/data/experimental/service
 """
@@ -48,11 +48,11 @@ class ImageSource:
         raise NotImplementedError
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the images of the given rows of the split, (len(rows), ...)."""
+        """Return the images of the given rows of the split, (len(rows), ...)."""
         raise NotImplementedError
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """Turns gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
+        """Turn gathered rows into the model's input; `seed` (2,) int32 is None outside training."""
         return images
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Iterator[np.ndarray]:
@@ -173,27 +173,27 @@ class PixelImages(ImageSource):
         return tf.image.resize(images, (self._size, self._size), antialias=True)
 
     def _decode(self, encoded: tf.Tensor) -> tf.Tensor:
-        """Decodes images, float32 (batch, side, side, 3); in graph, an image that does not decode is an error."""
+        """Decode images, float32 (batch, side, side, 3); in graph, an image that does not decode is an error."""
         images, valid = decode_images(encoded, self._decoded)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), ["an image is broken"])]):
             return tf.identity(images)
 
     def _augmented(self, images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Returns images, whole numbers in 0..255, as training sees them, of the same dtype."""
+        """Return images, whole numbers in 0..255, as training sees them, of the same dtype."""
         if self._augment:
             images = random_crop_flip(images, self._size, seed)
         return images if self._distort is None else self._distort(images, seed)
 
 
 def service_address(given: str) -> str:
-    """Returns the address of a dispatcher, after a look whether there is one.
+    """Return the address of a dispatcher, after a look whether there is one.
 
     Args:
         given: `grpc://host:port`.
 
     Raises:
         InvalidArgumentError: for anything else.
-        DataError: if nobody answers there.
+        DataError: if the service does not answer.
     """
     host, _, port = given.removeprefix(_PREFIX).rpartition(":")
     if not given.startswith(_PREFIX) or not host or not port.isdecimal() or int(port) > 65535:
@@ -225,8 +225,8 @@ class ServicePixels(PixelImages):
         made_here: batches that did not arrive in time.
 
     Raises:
-        InvalidArgumentError: for an address that is none.
-        DataError: if nobody answers there, or the dataset has features only.
+        InvalidArgumentError: for a malformed address.
+        DataError: if the service does not answer, or the dataset has features only.
 
     Example:
 
@@ -257,12 +257,12 @@ class ServicePixels(PixelImages):
         return tf.TensorSpec((self._size, self._size, 3), tf.uint8)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Decodes images here, without augmentation."""
+        """Decode images here, without augmentation."""
         images = super().finish(tf.constant(super().gather(rows)), None)
         return np.rint(images.numpy()).astype(np.uint8)
 
     def finish(self, images: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """Turns what `stream` gives into the model's input."""
+        """Turn what `stream` gives into the model's input."""
         return tf.cast(images, tf.float32)
 
     def stream(self, rows: np.ndarray, seeds: np.ndarray) -> Generator[np.ndarray, None, None]:
@@ -309,7 +309,7 @@ class ServicePixels(PixelImages):
         )
 
     def _make(self, encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Makes a batch, here as workers do, in uint8: pixels are whole numbers, and a quarter of float32's bytes."""
+        """Make a batch, here as workers do, in uint8: pixels are whole numbers, and a quarter of float32's bytes."""
         return self._augmented(tf.cast(tf.round(self._decode(encoded)), tf.uint8), seed)
 
     def _distributed(self, rows: np.ndarray, seeds: np.ndarray) -> tf.data.Dataset:
@@ -373,7 +373,7 @@ class _Arrivals:
         return False
 
     def next(self, seconds: float) -> tuple[int, np.ndarray] | None:
-        """Returns the next batch to arrive, None if none does in time or ever."""
+        """Return the next batch to arrive, None if none does in time or ever."""
         if self.ended:
             return None
         try:
@@ -384,5 +384,5 @@ class _Arrivals:
         return item
 
     def close(self) -> None:
-        """Lets the thread end with the batch that it waits for."""
+        """Let the thread end with the batch that it waits for."""
         self._closed.set()

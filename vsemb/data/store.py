@@ -54,7 +54,7 @@ class Dataset:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Opens a dataset; its index files are verified, its images are not read.
+        """Open a dataset; its index files are verified, its images are not read.
 
         Raises:
             DataError: if it is missing, unfinished, damaged or of another version.
@@ -69,7 +69,7 @@ class Dataset:
         return cls(path, manifest)
 
     def split(self, name: str) -> Split:
-        """Returns a split.
+        """Return a split.
 
         Raises:
             InvalidArgumentError: if the dataset has no such split.
@@ -84,7 +84,7 @@ class Dataset:
         return self._open_splits[name]
 
     def annotation(self, name: str) -> Any:
-        """Returns what a system keeps of the dataset beside its images and captions, such as dependency trees.
+        """Return what a system keeps of the dataset beside its images and captions, such as dependency trees.
 
         Args:
             name: one of `vsemb.registry.System.annotations`: `parses`, `tags`, `attributes` and so on.
@@ -104,7 +104,7 @@ class Dataset:
         return self._annotations[name]
 
     def forget_annotation(self, name: str) -> None:
-        """Lets `annotation` open a system's files anew, after they were written."""
+        """Let `annotation` open a system's files anew, after they were written."""
         self._annotations.pop(name, None)
 
     @functools.cached_property
@@ -113,7 +113,7 @@ class Dataset:
         return np.sort(np.concatenate([self.split(name).ids for name in self.splits]))
 
     def name_images(self, ids: np.ndarray) -> str:
-        """Names up to five images: `key (id 7)`."""
+        """Name up to five images: `key (id 7)`."""
         splits = map(self.split, self.splits)
         keys = {
             int(split.ids[row]): split.keys[row]
@@ -124,7 +124,7 @@ class Dataset:
         return named + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
 
     def refuse_undecodable(self, ids: np.ndarray) -> None:
-        """Refuses images that do not decode, by their ids.
+        """Refuse images that do not decode, by their ids.
 
         Raises:
             DataError: if there are any.
@@ -133,7 +133,7 @@ class Dataset:
             raise DataError(f"Images of {self.path} do not decode: {self.name_images(ids)}.")
 
     def encoded_images(self) -> tf.data.Dataset:
-        """Returns (id, bytes) of every image, as `Split.encoded_images`, of all splits one behind the other."""
+        """Return (id, bytes) of every image, as `Split.encoded_images`, of all splits one behind the other."""
         parts = (self.split(name).encoded_images() for name in self.splits)
         return functools.reduce(lambda first, second: first.concatenate(second), parts)
 
@@ -166,14 +166,14 @@ class Split:
 
     Attributes:
         name: e.g. `"train"`.
-        entries: the index lines, one dict an image.
+        entries: the index lines, one dict per image.
         ids: int64 (n,), unique in the whole dataset, ascending.
         keys: n source names.
         captions: m captions, flat, image by image.
         caption_rows: int64 (m,), the row of the image that each caption describes.
         caption_places: int64 (m,), the place of each caption among all that the dataset holds of the split;
             None where other texts stand in place of the captions.
-        class_names: n class names, None where there is none.
+        class_names: n class names; None for an image without a class.
         has_images: whether image bytes are stored (a precomputed dataset has features only).
         dataset: what it is a split of, where a `Dataset` opened it.
     """
@@ -233,7 +233,7 @@ class Split:
         return [self._stored_ids[place] for place in self.caption_places]
 
     def class_ids(self) -> tuple[list[str], np.ndarray]:
-        """Returns the classes of the images.
+        """Return the classes of the images.
 
         Returns:
             names: of the split's classes, by alphabet.
@@ -252,7 +252,7 @@ class Split:
         return names.tolist(), ids.astype(np.int64)
 
     def with_captions(self, captions: Sequence[Sequence[str]]) -> Split:
-        """Returns the split with other captions; images, ids and classes are the same.
+        """Return the split with other captions; images, ids and classes are the same.
 
         Args:
             captions: for each image at least one. Where they all are captions of their images, in order, as
@@ -271,7 +271,7 @@ class Split:
         return other
 
     def _places_of(self, captions: Sequence[Sequence[str]]) -> np.ndarray | None:
-        """Finds texts among the captions that the dataset holds; None unless all are found in order."""
+        """Find texts among the captions that the dataset holds; None unless all are found in order."""
         places = []
         first = 0
         for entry, texts in zip(self.entries, captions, strict=True):
@@ -290,7 +290,7 @@ class Split:
             raise DataError(f"The split {self.name!r} of {self._path} holds no image bytes, only precomputed features.")
 
     def encoded_images(self) -> tf.data.Dataset:
-        """Returns (id int64 scalar, JPEG or PNG bytes as a string scalar) for every image, in index order.
+        """Return (id int64 scalar, JPEG or PNG bytes as a string scalar) for every image, in index order.
 
         Raises:
             DataError: if the dataset holds precomputed features only.
@@ -312,7 +312,7 @@ class Split:
         return images.apply(tf.data.experimental.assert_cardinality(len(self)))
 
     def image_places(self) -> tuple[list[Path], np.ndarray, np.ndarray]:
-        """Returns where the images lie.
+        """Return where the images lie.
 
         Returns:
             shards: their files.
@@ -328,11 +328,11 @@ class Split:
         return [shard.resolve() for shard in self._shards], numbers, offsets
 
     def read_image(self, row: int) -> bytes:
-        """Returns the JPEG or PNG bytes of the image at `row`, checked against the index.
+        """Return the JPEG or PNG bytes of the image at `row`, checked against the index.
 
         Raises:
             DataError: if the shard is damaged, or the dataset holds precomputed features only.
-            IndexError: if there is no such row.
+            IndexError: if the row does not exist.
         """
         import tensorflow as tf
 

@@ -28,7 +28,7 @@ _CHUNK = 1 << 16
 
 
 def scheme(name: str | os.PathLike[str]) -> str:
-    """Returns the scheme of a URI in lower case, `""` for a path.
+    """Return the scheme of a URI in lower case, `""` for a path.
 
     Example:
 
@@ -44,7 +44,7 @@ class RemoteImage:
     """An image that a URI names, in place of a `Path` in an `ImageRecord`.
 
     `http` and `https` are read with the standard library: three attempts, no answer longer than `MAX_BYTES`
-    or slower than `DEADLINE` seconds. Other schemes (`gs`, `s3`, `hdfs`, ...) are those of Apache Beam's file
+    or slower than `DEADLINE` seconds. Other schemes (`gs`, `s3`, `hdfs`, ...) are read by Apache Beam's file
     systems and need the extra `beam`, with Beam's own for the store, e.g. `apache-beam[gcp]`.
 
     Args:
@@ -58,7 +58,7 @@ class RemoteImage:
     uri: str
 
     def read_bytes(self) -> bytes:
-        """Reads the image.
+        """Read the image.
 
         Raises:
             FileNotFoundError: if the server or store has no such image.
@@ -71,7 +71,7 @@ class RemoteImage:
 
 @dataclass(frozen=True)
 class RemoteFolder:
-    """What image names are relative to, where that is a URI; images in it are taken on trust.
+    """A URI that image names are relative to; its images are not checked for existence.
 
     Example:
 
@@ -90,7 +90,7 @@ class RemoteFolder:
 
 
 def images_folder(images: str | os.PathLike[str]) -> Path | RemoteFolder:
-    """Returns the folder that a reader's option `images` names, by path or URI."""
+    """Return the folder that a reader's option `images` names, by path or URI."""
     kind = scheme(images)
     if kind == "file":
         return _local_path(str(images))
@@ -98,7 +98,7 @@ def images_folder(images: str | os.PathLike[str]) -> Path | RemoteFolder:
 
 
 def located(name: str) -> Path | RemoteImage:
-    """Returns the image that an absolute URI names; one of the scheme `file` is a `Path`.
+    """Return the image that an absolute URI names; one of the scheme `file` is a `Path`.
 
     Raises:
         DataError: for a URI without a host or bucket, or a file of another machine.
@@ -186,7 +186,7 @@ def _all_of(answer: IO[bytes], end: float) -> bytes:
 
 
 def _read_stored(uri: str) -> bytes:
-    """Reads through Beam's file systems; what the clients of stores raise, each its own kind, becomes `OSError`."""
+    """Read through Beam's file systems; what the clients of stores raise, each its own kind, becomes `OSError`."""
     with needs_extra("apache_beam", "beam"):
         from apache_beam.io.filesystem import CompressionTypes
         from apache_beam.io.filesystems import FileSystems

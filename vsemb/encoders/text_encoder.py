@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from vsemb.configured import Configured
+from vsemb.console import say
 from vsemb.errors import invalid_argument
 from vsemb.parts import Part, Positive, Share, Size, at_least
 
@@ -269,7 +269,7 @@ class WordVectors(Part):
                 raise invalid_argument("words.vectors", self.vectors, allowed, fix)
             vectors, found = read_word_vectors(self.vectors, corpus.vocabulary, corpus.seed)
             layer.set_vectors(vectors)
-            print(f"word vectors for {found} of {len(corpus.vocabulary.words)} words", file=sys.stderr)
+            say(f"word vectors for {found} of {len(corpus.vocabulary.words)} words")
 
 
 @dataclass(frozen=True)

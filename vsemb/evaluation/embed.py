@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from vsemb.console import progress
 from vsemb.data.batches import image_batches, text_batches
 from vsemb.data.sources import ImageSource
 from vsemb.models.dual_encoder import DualEncoder
@@ -33,7 +34,7 @@ class Embedder:
         self.model = model
         self._compiled: dict[str, Any] = {}
 
-    def _run(self, name: str, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
+    def _run(self, name: str, count: int, batches: Any, order: np.ndarray | None = None) -> np.ndarray:
         """Embeds batches; `order` says where each row belongs."""
         if name not in self._compiled:
             encode = getattr(self.model, f"encode_{name}s")
@@ -43,7 +44,12 @@ class Embedder:
                 encode = tf.function(encode, input_signature=[batches.element_spec[name]])
             self._compiled[name] = encode
         encode = self._compiled[name]
-        return _padded([keras.ops.convert_to_numpy(encode(batch[name])) for batch in batches], order)
+        parts = []
+        with progress(desc=f"embed {name}s", total=count, unit=name, leave=False) as bar:
+            for batch in batches:
+                parts.append(keras.ops.convert_to_numpy(encode(batch[name])))
+                bar.update(len(parts[-1]))
+        return _padded(parts, order)
 
     def images(self, images: ImageSource, rows: int | np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embeds images of a source, in order.
@@ -57,7 +63,7 @@ class Embedder:
             (count, dim) float32, of sets (count, items, dim).
         """
         rows = np.arange(rows) if isinstance(rows, int) else rows
-        return self._run("image", image_batches(images, rows, batch_size))
+        return self._run("image", len(rows), image_batches(images, rows, batch_size))
 
     def texts(self, ids: np.ndarray, offsets: np.ndarray, batch_size: int = 256) -> np.ndarray:
         """Embeds tokenized texts (as `Tokenizer.encode` returns them), in order.
@@ -65,7 +71,7 @@ class Embedder:
         Returns:
             (texts, dim) float32, of sets (texts, items, dim).
         """
-        return self._run("text", *text_batches(ids, offsets, batch_size))
+        return self._run("text", len(offsets) - 1, *text_batches(ids, offsets, batch_size))
 
 
 def _padded(parts: list[np.ndarray], order: np.ndarray | None) -> np.ndarray:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.errors import DataError, invalid_argument, one_line
 from vsemb.exporting.contract import Contract, Golden, contract_path, differences, hashes, version_contract_path
 from vsemb.exporting.probe import decode, encode
@@ -116,7 +116,7 @@ def verify_model(
     directory = _version(Path(base), version)
     path, agreed, checks = _contract(Path(base), directory, contract)
     checks += [_files(agreed, directory)]
-    for name, script in tqdm(probes.items(), desc="verify", unit="probe", disable=None, leave=False):
+    for name, script in progress(probes.items(), desc="verify", unit="probe", leave=False):
         checks += _probe(name, script, agreed, directory, timeout)
     return Verification(directory, path, checks)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import keras
 
+from vsemb.console import say
 from vsemb.data.batches import BatchesPart, PairBatches, Pairs
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import invalid_argument
@@ -24,6 +24,9 @@ from vsemb.similarities import Cosine, Similarity
 from vsemb.training.callbacks import CollapseWarning
 from vsemb.training.initialization import Initialization, Random
 from vsemb.training.validation import RecallSum, ValidationPart
+
+# Recall at 10 is 1 with so many images, whatever the model.
+_FEW = 10
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,11 @@ class RetrievalJob(Job):
         said = part.describe(dataset)
         self.train = first_captions(part.select(dataset.split("train")), recipe.batches.captions_per_image)
         self.val = part.select(dataset.split("val"))
+        if len(self.val.ids) <= _FEW:
+            say(
+                f"warning: the split val has {len(self.val.ids)} images, too few to tell epochs apart: recall at 10 is "
+                "100 % with 10 images. Prepare a dataset with 100 or more."
+            )
         self.store = recipe.image.open(dataset)
         self.vocabulary = part.learn(self.train.captions, dataset)
         self.info = {**described(dataset), **recipe.image.describe(self.store), **said}
@@ -168,7 +176,7 @@ class RetrievalJob(Job):
         views = getattr(self.store, "training_views", None)
         advice = None if views is None else recipe.batches.advice(len(views))
         if advice is not None:
-            print(advice, file=sys.stderr)
+            say(advice)
         return recipe.batches.build(self.train, images, self.tokenizer, recipe.training.seed)
 
     def model(self, recipe: Any, dtype: str) -> DualEncoder:

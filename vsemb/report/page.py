@@ -14,9 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from vsemb import __version__, registry
+from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import replacing
@@ -183,7 +182,7 @@ def write_report(
         raise invalid_argument("out", str(out), "a file, not a directory")
     template = page_template(__package__, "page.html.jinja")
     pieces = page_template(__package__, "pieces.html.jinja").module
-    with tqdm(unit="step", disable=None) as bar:
+    with progress(unit="step") as bar:
 
         def step(name: str) -> None:
             bar.update(1)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.features.files import FeatureWriter
 from vsemb.errors import DataError, needs_extra
 from vsemb.evaluation import Embedder
@@ -153,7 +153,7 @@ def _embedded(
     fingerprint = sha256_bytes(state.encode())
     made_of: dict[str, Any] = {"run": run.fingerprint, kind: fingerprint}
     with FeatureWriter(Path(out), rows, (run.embedding_dim,), made_of, beside={"valid": ()}) as writer:
-        with tqdm(total=len(rows), initial=writer.done, desc=f"{kind}s", unit=kind, disable=None) as bar:
+        with progress(total=len(rows), initial=writer.done, desc=f"{kind}s", unit=kind) as bar:
             for vectors, valid in blocks(writer.done) if writer.done < len(rows) else ():
                 writer.write(rows[writer.done : writer.done + len(vectors)], vectors, valid=valid)
                 bar.update(len(vectors))

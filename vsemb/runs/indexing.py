@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, VsembError
 from vsemb.evaluation import Embedder
@@ -389,7 +389,7 @@ def captions_read(run: Run, split: Split) -> list[str]:
 
 def _embed_captions(run: Run, dataset: Dataset, split: Split, encoders: ServedModel | None) -> Iterator[np.ndarray]:
     captions, embedder = captions_read(run, split), Embedder(run.model)
-    with tqdm(total=len(captions), desc=f"captions of {split.name}", unit="caption", disable=None) as bar:
+    with progress(total=len(captions), desc=f"captions of {split.name}", unit="caption") as bar:
         for start in range(0, len(captions), _TEXTS):
             texts = captions[start : start + _TEXTS]
             yield embedder.texts(*run.encode(texts))
@@ -402,7 +402,7 @@ def _embed_images(run: Run, dataset: Dataset, split: Split, encoders: ServedMode
         return
     encoders = encoders or run_encoders(run)
     keys = iter(split.keys)
-    with tqdm(total=len(split), desc=f"images of {split.name}", unit="image", disable=None) as bar:
+    with progress(total=len(split), desc=f"images of {split.name}", unit="image") as bar:
         for _, encoded in split.encoded_images().batch(_IMAGES).prefetch(1):
             yield embed_image_bytes(encoders, encoded, list(itertools.islice(keys, len(encoded))))
             bar.update(len(encoded))

@@ -29,7 +29,7 @@ _BLOCK = 100
 
 
 def evaluate_run(run: Run, dataset: Dataset, split: str = "val", **protocol: Any) -> RetrievalMetrics:
-    """Measures image-sentence retrieval on a split.
+    """Measure image-sentence retrieval on a split.
 
     Args:
         run: the run.
@@ -66,7 +66,7 @@ class LengthAnalysis:
     longer_ranks: np.ndarray
 
     def to_json(self) -> dict[str, float]:
-        """Returns the mean ranks; a caption counts once in each, in however many pairs it is."""
+        """Return the mean ranks; a caption counts once in each, in however many pairs it is."""
         return {
             "image_all": float(self.image_ranks.mean()),
             "image_pairs": self._mean(self.pairs),
@@ -80,7 +80,7 @@ class LengthAnalysis:
 
 
 def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100) -> np.ndarray:
-    """Finds the pairs of captions of one image that differ most in length.
+    """Find the pairs of captions of one image that differ most in length.
 
     Args:
         words: (captions,) int, the length of each caption.
@@ -89,7 +89,7 @@ def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100
 
     Returns:
         (count, 2) int64, rows of the shorter and of the longer caption, the biggest difference first, equal
-        ones in the order of the data; fewer where there are fewer pairs of different lengths.
+        ones in the order of the data; at most the number of pairs of different lengths.
 
     Raises:
         InvalidArgumentError: for count < 1.
@@ -110,7 +110,7 @@ def length_pairs(words: np.ndarray, text_image_ids: np.ndarray, count: int = 100
         if words[pair[0]] != words[pair[1]]
     ]
     if not found:
-        raise DataError("No image has two captions of different lengths, so there are no pairs to compare.")
+        raise DataError("An image must have two captions of different lengths, to compare them; got none.")
     pairs = np.array(found, np.int64)
     lengths = np.asarray(words)[pairs]
     order = np.argsort(-np.abs(lengths[:, 0] - lengths[:, 1]), kind="stable")[:count]
@@ -126,7 +126,7 @@ def analyse_lengths(
     pairs: np.ndarray,
     similarity: Similarity,
 ) -> LengthAnalysis:
-    """Ranks images and captions for captions of very different lengths.
+    """Rank images and captions for captions of very different lengths.
 
     The shorter caption finds the longer one as a text finds images: with an order, E(candidate, query), so
     that the query is the general side.
@@ -167,7 +167,7 @@ class LengthComparison:
         caption_rows: (captions,) int64, the row of each caption's image.
         words: (captions,) int64, their lengths.
         pairs: (pairs, 2) int64, rows of the shorter and of the longer caption.
-        runs: one analysis a run.
+        runs: one analysis per run.
     """
 
     split: str
@@ -184,7 +184,7 @@ class LengthComparison:
         return self.words[self.pairs[:, 1]] - self.words[self.pairs[:, 0]]
 
     def examples(self, count: int) -> list[dict[str, Any]]:
-        """Returns the most dramatic pairs, as figure 3 shows some.
+        """Return the most dramatic pairs, as figure 3 shows some.
 
         Those where the runs differ most in the rank that the shorter caption gives its image, whichever run
         is the better one; for a single run, where the ranks of the two captions differ most. An image is

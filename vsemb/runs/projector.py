@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
@@ -122,7 +122,7 @@ def _images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray) -> Projec
     thumbnails = None
     if part.has_images:
         side = thumbnail_side(len(rows))
-        bar = tqdm(rows.tolist(), desc=f"thumbnails of {part.name}", unit="image", disable=None)
+        bar = progress(rows.tolist(), desc=f"thumbnails of {part.name}", unit="image")
         thumbnails = [square_thumbnail(part, row, side) for row in bar]
     return ProjectorTensor("images", embedded, {"caption": captions, **_columns(part, rows)}, thumbnails)
 

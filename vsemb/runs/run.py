@@ -2,7 +2,7 @@
 
 recipe.json          the recipe, complete
 run.json             dataset, features, versions, status, the selected epoch
-vocabulary.txt       one token a line, the line number is the id
+vocabulary.txt       one token per line; the line number is the id
 metrics.jsonl        one line per epoch
 logs/                TensorBoard
 checkpoints/best.weights.h5    selected on validation
@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -31,6 +31,7 @@ import keras
 import numpy as np
 
 from vsemb import registry
+from vsemb.console import say
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, one_line, unknown_name
@@ -51,7 +52,7 @@ _PRECISIONS = ("float32", "mixed_bfloat16")
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Returns the recipe of a run directory.
+    """Return the recipe of a run directory.
 
     Raises:
         DataError: if it is not a run directory.
@@ -65,7 +66,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def read_status(path: Path, needed: Collection[str]) -> dict[str, Any]:
-    """Returns the `run.json` of a run directory.
+    """Return the `run.json` of a run directory.
 
     Raises:
         DataError: if it lacks a field of `needed`.
@@ -112,7 +113,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], task: str | None = None) -> Self:
-        """Opens a run directory.
+        """Open a run directory.
 
         Args:
             path: the directory.
@@ -135,10 +136,12 @@ class Run:
         info = read_status(path, (*FIELDS, *recipe.run_fields))
         if not (path / BEST).exists():
             raise DataError(f"{path} has no selected weights yet; let `vsemb train` finish an epoch.")
+        if info["status"] != "finished":
+            say(f"The training of {path} is not finished. The best weights so far are used.")
         return cls(path, rebuilt(recipe, methodcaller("localized", path)), info)
 
     def computed_in(self, precision: str) -> Self:
-        """Returns the run with a model that computes in another precision, from the same weights.
+        """Return the run with a model that computes in another precision, from the same weights.
 
         The text tower does, and what stands behind an image network; the network itself stays in float32. In
         bfloat16 large batches of texts take less time where the processor multiplies it by itself, single texts more,
@@ -198,7 +201,7 @@ class Run:
 
     @cached_property
     def reader(self) -> TextReader:
-        """What turns raw texts into those that the tokenizer reads."""
+        """The reader of raw texts, whose results the tokenizer reads."""
         return self.recipe.text.tokenizer.reader(self.vocabulary, self.path)
 
     @cached_property
@@ -220,7 +223,7 @@ class Run:
         return path
 
     def open_data(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Opens data of the run's task.
+        """Open data of the run's task.
 
         Args:
             path: None for the data of the training.
@@ -254,7 +257,7 @@ class Run:
         return self.recipe.image.image_input(self.path) if self.sees_images else None
 
     def features_of(self, dataset: Dataset) -> Any:
-        """Opens the cached features that the run reads of a dataset's images; None where it decodes them.
+        """Open the cached features that the run reads of a dataset's images; None where it decodes them.
 
         Raises:
             DataError: if the dataset lacks them, or has others.
@@ -269,7 +272,7 @@ class Run:
         return self.recipe.image.has_cache(dataset, self.info, self.path)
 
     def images_of(self, dataset: Dataset, split: Split) -> ImageSource:
-        """Returns a split's images as the model wants them.
+        """Return a split's images as inputs of the model.
 
         Raises:
             DataError: if the dataset's features are not of the backbone the run was trained with.
@@ -277,7 +280,7 @@ class Run:
         return self.recipe.image.images(split, self.features_of(dataset))
 
     def encode(self, raw: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Tokenizes any number of raw texts, or of those that `texts_of` returns.
+        """Tokenize any number of raw texts, or texts that `texts_of` returned.
 
         Returns:
             ids and offsets, as `vsemb.text.tokenizers.Tokenizer.encode`.
@@ -288,7 +291,7 @@ class Run:
         return self.tokenizer.encode(self.reader(raw))
 
     def texts_of(self, split: Split) -> tuple[list[str], np.ndarray]:
-        """Returns a split's texts as the model reads them: its captions, or what stands in their place.
+        """Return a split's texts as the model reads them: its captions, or what stands in their place.
 
         Returns:
             texts: m of them.
@@ -302,12 +305,12 @@ class Run:
         return read.captions, read.caption_rows
 
     def shown_texts_of(self, split: Split) -> list[str]:
-        """Returns what `texts_of` returns as people write it: captions, not their parses."""
+        """Return what `texts_of` returns as people write it: captions, not their parses."""
         return split.captions if self.recipe.text.tokenizer.per_caption else self.texts_of(split)[0]
 
 
 def check_out(out: Path) -> None:
-    """Refuses a directory that holds something else than a run.
+    """Refuse a directory that holds something else than a run.
 
     Raises:
         DataError: if it does.
@@ -319,7 +322,7 @@ def check_out(out: Path) -> None:
 def enter_run(
     recipe: Recipe, info: dict[str, Any], out: Path, vocabulary: Vocabulary, keep: Callable[[Path], None]
 ) -> dict[str, Any]:
-    """Makes or re-enters a run directory.
+    """Make a run directory, or enter one again, also to train a finished run for more epochs.
 
     Args:
         recipe: the recipe.
@@ -334,14 +337,18 @@ def enter_run(
     Raises:
         DataError: if `out` holds something else, or a run of another recipe or dataset.
     """
+    if (out / RECIPE).exists():
+        status = check_same(recipe, info | {"vocabulary": vocabulary.fingerprint}, out)
+        if read_recipe(out).training.epochs != recipe.training.epochs:
+            write_json(out / STATUS, status)
+            write_json(out / RECIPE, recipe.to_json())
+        return status
     info = info | {
         "vocabulary": vocabulary.fingerprint,
         "vocabulary_size": len(vocabulary),
         "versions": {name: version(name) for name in ("vsemb", "tensorflow", "keras", "numpy")},
         "status": "running",
     }
-    if (out / RECIPE).exists():
-        return _check_same(recipe, info, out)
     check_out(out)
     # Whole or not at all: half of it would be refused when the same command comes again.
     with replacing_directory(out) as folder:
@@ -355,8 +362,24 @@ def enter_run(
     return info
 
 
-def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, Any]:
-    differences = _differences(read_recipe(out).to_json(), recipe.to_json())
+def check_same(recipe: Recipe, info: Mapping[str, Any], out: Path) -> dict[str, Any]:
+    """Check that a run directory holds a run of a recipe, for as many epochs or others.
+
+    Args:
+        recipe: the recipe.
+        info: what `run.json` says about the data, as far as it is known.
+        out: the directory.
+
+    Returns:
+        The contents of `run.json`, with the status `running` for a finished run that the recipe trains for more epochs.
+
+    Raises:
+        DataError: for a run of another recipe or dataset, or a finished one of more epochs.
+    """
+    there = read_recipe(out)
+    epochs, before = recipe.training.epochs, there.training.epochs
+    differences = _differences(there.to_json(), recipe.to_json())
+    differences = [each for each in differences if each[0] != "training.epochs"]
     if differences:
         path, old, new = differences[0]
         raise DataError(
@@ -372,11 +395,15 @@ def _check_same(recipe: Recipe, info: dict[str, Any], out: Path) -> dict[str, An
                 f"{out} was trained on {other} ({str(status[name])[:12]} there, "
                 f"{str(info[name])[:12]} now). Choose another --out."
             )
-    return status
+    if status["status"] != "finished" or epochs == before:
+        return status
+    if epochs < before:
+        raise DataError(f"`epochs` must be at least {before}, for which {out} was trained; got {epochs}.")
+    return {**status, "status": "running"}
 
 
 def _made_of(recipe: Recipe) -> dict[str, str]:
-    """Returns the names of fingerprints in `run.json`, and what other ones are called."""
+    """Return the names of fingerprints in `run.json`, and what other ones are called."""
     classes = [cls for part in walk(recipe) for cls in reversed(type(part).__mro__)]
     return {name: other for cls in classes for name, other in vars(cls).get("made_of", {}).items()}
 

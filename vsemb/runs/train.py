@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
 import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,12 +13,14 @@ from typing import Any
 
 import keras
 
+from vsemb.console import say
 from vsemb.data.batches import BatchSource
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import write_json
 from vsemb.recipes.schema import Job, Recipe
+from vsemb.runs.features import with_features
 from vsemb.runs.fine_tune import starting_weights
-from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, enter_run
+from vsemb.runs.run import BEST, LOGS, METRICS, RECIPE, STATE, STATUS, Run, check_out, check_same, enter_run
 from vsemb.training import MetricsLog, ProgressBar, SelectBest, StepCallbacks, TrainingState
 from vsemb.training.callbacks import RefuseNaN
 from vsemb.training.strategies import DistributionContext, FirstWorkerValidation, open_distribution
@@ -30,18 +31,25 @@ def train(
     data: Any,
     out: str | os.PathLike[str],
     *,
+    backbone: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
     inputs: Mapping[str, Run] | None = None,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
     data_service: str | None = None,
     strategy: str | DistributionContext = "none",
 ) -> Run:
-    """Trains a recipe; a training that was stopped goes on where it stopped.
+    """Train a recipe, or resume a training that was stopped.
+
+    A finished run continues where the recipe has more epochs than the run was trained for.
 
     Args:
         recipe: what to train, of any task.
         data: what the recipe is trained on, as its `open_data` returns it, or its path.
         out: the run directory.
+        backbone: network of the image features, such as `MobileNetV2`; they are computed first where the dataset lacks
+            them. Default: the features that the dataset has.
+        weights: of the backbone, see `vsemb.runs.features.make_features`; they suffice where they are a run.
         inputs: runs that the recipe starts from, by name, such as `{"encoder": Run.open("runs/kiros")}`.
         checkpoint_seconds: time between stored states.
         checkpoint_steps: store after so many steps instead.
@@ -71,16 +79,20 @@ def train(
         check_out(out)
     if isinstance(data, str | os.PathLike):
         data = recipe.open_data(data)
+    if backbone is not None or weights is not None:
+        recipe = devices.first_worker_first(lambda: with_features(recipe, data, backbone, weights))
     if data_service is not None and not (recipe.image_tower and recipe.image_tower.from_pixels):
         fix = "Train from pixels with --fine-tune."
         raise invalid_argument("data_service", data_service, "null for a recipe that decodes no images", fix)
     job = recipe.prepare(data, out, inputs)
     job.data_service = data_service
     enter = functools.partial(enter_run, recipe, job.info, out, job.vocabulary, job.keep)
-    if (out / RECIPE).exists() and enter()["status"] == "finished":
-        print(f"{out} is finished already.", file=sys.stderr)
+    if (out / RECIPE).exists() and check_same(recipe, job.info, out)["status"] == "finished":
+        say(f"{out} is finished already. Train it for more epochs with --epochs.")
         return _finished(recipe, data, out, devices)
     batches = job.batches()
+    # A small training set has smaller batches.
+    devices.check_batch_size(batches.batch_size)
     steps = batches.steps_per_epoch
     with devices.scope():
         with starting_weights(recipe) as starting:
@@ -123,7 +135,7 @@ def fit_run(
     checkpoint_seconds: float,
     checkpoint_steps: int | None,
 ) -> None:
-    """Trains a compiled model in its run directory, from where an earlier call stopped.
+    """Train a compiled model in its run directory, from where an earlier call stopped.
 
     Args:
         job: what the recipe made of its data; the best value of its `monitor` is kept in `run.json` under the same
@@ -154,7 +166,7 @@ def fit_run(
         epoch, step = state.restore(model)
     _check_shared(devices, out, epoch, step)
     if (epoch, step) != (0, 0) and devices.writes:
-        print(f"going on at epoch {epoch + 1}, step {step} of {steps}", file=sys.stderr)
+        say(f"Resuming at epoch {epoch + 1}, step {step} of {steps}.")
     validation = job.validation()
     shown = getattr(validation, "shown", None)
     if devices.workers > 1:
@@ -191,6 +203,8 @@ def fit_run(
                 )
             if model.stop_training:
                 break
+        if select.out_of_patience(training.epochs - 1) and devices.writes:
+            say(f"Early stopping: no better {monitor} for {training.patience} epochs.")
     finally:
         state.on_train_end()
     if select.best is None:
@@ -211,7 +225,7 @@ def fit_run(
 
 
 def _check_shared(devices: DistributionContext, out: Path, epoch: int, step: int) -> None:
-    """Refuses workers that do not see the same run directory."""
+    """Refuse workers that do not see the same run directory."""
     if devices.workers == 1:
         return
     there = [devices.of_first_worker(epoch), devices.of_first_worker(step)]

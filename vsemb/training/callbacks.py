@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from typing import Any
 
 import keras
 from keras import ops
-from tqdm import tqdm
 
 from vsemb import losses
+from vsemb.console import progress, say
 from vsemb.errors import DataError
 from vsemb.files import replacing, require_space
 
@@ -114,14 +113,13 @@ class ProgressBar(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         done = self.start[1] if epoch == self.start[0] else 0
         self._started = time.monotonic()
-        self._bar = tqdm(
+        self._bar = progress(
             total=self.steps * self.pairs,
             initial=done * self.pairs,
             desc=f"epoch {epoch + 1}/{self.epochs}",
-            unit=f" {self.unit}",
+            unit=self.unit,
             unit_scale=True,
             leave=False,
-            disable=None,
         )
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -135,7 +133,7 @@ class ProgressBar(keras.callbacks.Callback):
         parts = [f"epoch {epoch + 1}/{self.epochs}", f"loss {float(logs['loss']):.4g}"]
         parts += [self.shown(logs)] if self.shown is not None else []
         parts.append(f"{time.monotonic() - self._started:.0f} s")
-        print("  ".join(parts), file=sys.stderr, flush=True)
+        say("  ".join(parts))
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._bar is not None:
@@ -164,10 +162,9 @@ class CollapseWarning(keras.callbacks.Callback):
         plateau *= (self.model.image_weight + self.model.text_weight) / 2
         self.collapsed = abs(float(logs["loss"]) - plateau) < _TOLERANCE * plateau
         if self.collapsed:
-            print(
+            say(
                 f"warning: the loss is {float(logs['loss']):.3f}, that of a model whose embeddings are one "
-                "point. Lower optimizer.learning_rate, or raise loss.negatives.warmup_epochs where there is one.",
-                file=sys.stderr,
+                "point. Lower optimizer.learning_rate, or raise loss.negatives.warmup_epochs where there is one."
             )
 
 

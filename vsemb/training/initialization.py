@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import keras
 import numpy as np
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.encoders.text_encoder import TextCorpus
 from vsemb.errors import DataError, invalid_argument
 from vsemb.models import DualEncoder
@@ -100,7 +100,7 @@ def canonical_correlation(
     text_cov, cross = np.zeros((size, size), np.float64), np.zeros((features.shape[1], size), np.float64)
     text_mean = np.zeros(size)
     starts = range(0, count, _CHUNK)
-    for start in tqdm(starts, desc="canonical correlation", unit="block", leave=False, disable=None):
+    for start in progress(starts, desc="canonical correlation", unit="block", leave=False):
         end = min(start + _CHUNK, count)
         bags = _bags(ids, offsets, start, end, rarity[:size])
         text_mean += bags.sum(0)

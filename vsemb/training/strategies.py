@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from vsemb.console import say
 from vsemb.errors import WorkerError, invalid_argument, unknown_name
 from vsemb.parts import Count, require
 from vsemb.training.cluster import Task, read_task
@@ -256,7 +257,7 @@ def _mirrored(count: int | None) -> DistributionContext:
 @functools.cache
 def _multiworker() -> DistributionContext:
     task = read_task()
-    print(f"worker {task.number} of {task.workers} waits for the others", file=sys.stderr, flush=True)
+    say(f"worker {task.number} of {task.workers} waits for the others")
     with task.waiting(START_SECONDS):
         try:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -89,7 +89,7 @@ def test_images_beside_and_missing_ones(tmp_path, pictures, json_file):
         ({"images": [entry(0, "train"), {"filename": "x", "split": 3}]}, "image 1 is not a Karpathy entry"),
         ({"images": [entry(0, "train"), entry(0, "val")]}, "filename '0.jpg' occurs twice"),
         ({"images": [entry(0, "train"), entry(0, "val", filename="b.jpg")]}, "imgid 0 occurs twice"),
-        ({"images": [entry(0, "train", filename="../0.jpg")]}, "does not lie below"),
+        ({"images": [entry(0, "train", filename="../0.jpg")]}, "must lie below the images folder"),
         ({"images": [entry(7, "train")]}, "No image of the source, e.g. '7.jpg'.*--images"),
     ],
 )

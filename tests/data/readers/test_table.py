@@ -102,19 +102,18 @@ def test_a_caption_over_two_lines(tmp_path, pictures):
     [
         ("t.csv", "", "is empty"),
         ("t.csv", "file,caption\n", "has no rows"),
-        ("t.csv", "name,caption\na.jpg,x\n", "no column file. Received: name, caption"),
+        ("t.csv", "name,caption\na.jpg,x\n", "no column file; got name, caption"),
         ("t.csv", "file,image,caption\na.jpg,a.jpg,x\n", "several columns could be the file: file, image"),
-        ("t.csv", "file,caption\na.jpg,x,y\n", "line 2: 3 columns instead of 2"),
-        ("t.csv", "file,caption\n,x\n", "line 2: no file name"),
+        ("t.csv", "file,caption\na.jpg,x,y\n", "line 2: the row must have 2 columns; got 3"),
+        ("t.csv", "file,caption\n,x\n", "line 2: the file name is empty"),
         ("t.csv", 'file,caption\na.jpg,"x\n', "line"),
         ("t.csv", "file,caption,split\na.jpg,x,\n", "line 2: the split is empty"),
-        ("t.csv", "file,caption,split\na.jpg,x,train\na.jpg,y,val\n", "line 3: a.jpg has split and class"),
-        ("t.csv", "file,caption\n/etc/passwd,x\n", "does not lie below"),
+        ("t.csv", "file,caption\n/etc/passwd,x\n", "must lie below the images folder .*; got '/etc/passwd'"),
         ("t.csv", "file,caption\nnone.jpg,x\n", "No image of the source, e.g. 'none.jpg'"),
         ("t.jsonl", "{\n", "line 1: not JSON"),
-        ("t.jsonl", "[1]\n", "line 1: expected a JSON object"),
-        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: no file name"),
-        ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1: the split is not text"),
+        ("t.jsonl", "[1]\n", "line 1: the line must be a JSON object"),
+        ("t.jsonl", '{"file": 3, "caption": "x"}\n', "line 1: the file name is empty"),
+        ("t.jsonl", '{"file": "a.jpg", "caption": "x", "split": 1}\n', "line 1: the split must be text; got 1"),
     ],
 )
 def test_broken_tables(tmp_path, pictures, name, text, message):
@@ -122,6 +121,77 @@ def test_broken_tables(tmp_path, pictures, name, text, message):
     pictures(tmp_path, "a.jpg")
     with pytest.raises(DataError, match=message):
         read("table", tmp_path)
+
+
+def test_malformed_rows_are_named_with_their_lines_and_left_out(tmp_path, pictures):
+    rows = [
+        "file,caption,split",
+        "a.jpg,one,train",
+        ",no name,train",
+        "../b.jpg,outside,train",
+        f"b.jpg,{'x' * 140_000},train",
+        'b.jpg,"a" b,train',
+        "b.jpg,x,y,z",
+        "a.jpg,other split,val",
+        'a.jpg,"two\nlines",train',
+        "b.jpg,last,",
+        "b.jpg,good,val",
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    pictures(tmp_path, "a.jpg", "b.jpg")
+    source = read("table", tmp_path)
+    assert {record.key: record.captions for record in source.records} == {
+        "a.jpg": ("one", "two\nlines"),
+        "b.jpg": ("good",),
+    }
+    found = [line.removeprefix(f"{tmp_path / 't.csv'}, ") for line in source.bad]
+    assert [line.partition(":")[0] for line in found] == [f"line {number}" for number in (3, 4, 5, 6, 7, 8, 11)]
+    assert "field larger than field limit" in found[2] and "must lie below" in found[1]
+
+
+def test_malformed_lines_of_json(tmp_path, pictures):
+    (tmp_path / "t.jsonl").write_text('{"file": "a.jpg", "caption": "x"}\n{\n{"file": "a.jpg"}\n')
+    pictures(tmp_path, "a.jpg")
+    source = read("table", tmp_path)
+    assert [record.captions for record in source.records] == [("x",)]
+    assert ["line 2: not JSON" in source.bad[0], "line 3: no column caption" in source.bad[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "layout"),
+    [
+        ("t.csv", "filepath;title\na.jpg;A dog, running\n", "separated by semicolons, quoted fields"),
+        ("t.csv", 'image_name| comment\na.jpg|"A dog, running"\n', "separated by bars, quoted fields"),
+        ("t.csv", "filepath\ttitle\na.jpg\tA dog, running\n", "separated by tabs, no quoting"),
+        ("t.tsv", '"filepath"\t"title"\n"a.jpg"\t"A dog, running"\n', "separated by tabs, quoted fields"),
+    ],
+)
+def test_other_separators_and_columns(tmp_path, pictures, name, text, layout):
+    (tmp_path / name).write_text(text)
+    pictures(tmp_path, "a.jpg")
+    source = read("table", tmp_path)
+    assert [(record.key, record.captions) for record in source.records] == [("a.jpg", ("A dog, running",))]
+    assert layout in source.notes[0]
+
+
+def test_escaped_quotation_marks_in_tsv_mean_quoting(tmp_path, pictures):
+    (tmp_path / "t.tsv").write_text('file\tcaption\na.jpg\t"A ""big"" dog"\na.jpg\t"a\ttab"\na.jpg\t"open\n')
+    pictures(tmp_path, "a.jpg")
+    source = read("table", tmp_path)
+    assert source.records[0].captions == ('A "big" dog', "a\ttab")
+    assert "line 4: unexpected end of data" in source.bad[0] and "quoted fields" in source.notes[0]
+
+
+def test_absolute_paths_below_the_images_folder(tmp_path, pictures):
+    pictures(tmp_path / "photos", "sub/a.jpg", "b.jpg")
+    (tmp_path / "link").symlink_to(tmp_path / "photos")
+    rows = [f"{tmp_path / 'photos' / 'sub' / 'a.jpg'},one", "b.jpg,two", f"{tmp_path / 'none.jpg'},three"]
+    (tmp_path / "t.csv").write_text("\n".join(["url,text", *rows]))
+    for folder in ("photos", "link"):
+        source = read("table", tmp_path / "t.csv", images=tmp_path / folder)
+        assert [record.key for record in source.records] == ["sub/a.jpg", "b.jpg"]
+        assert all(record.image.exists() for record in source.records)
+        assert f"must lie below the images folder ({tmp_path / folder})" in source.bad[0]
 
 
 def test_folders_with_none_or_several(tmp_path):
@@ -166,7 +236,6 @@ def test_the_hash_of_the_class_makes_disjoint_splits(tmp_path, pictures, classes
     ("text", "message"),
     [
         ("file,caption\na.jpg,x\n", "line 2: a.jpg has no class"),
-        ("file,caption,class\na.jpg,x,dog\nb.jpg,x,\n", "line 3: b.jpg has no class"),
         (
             "file,caption,class,split\na.jpg,x,dog,train\n",
             "line 2: splits by class need a table without splits",

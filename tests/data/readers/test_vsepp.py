@@ -91,7 +91,7 @@ class Payload:
     [
         (FEATURES, 13, "6 rows and there are 13 captions"),
         (FEATURES, 3, "6 rows and there are 3 captions"),
-        (FEATURES, 0, "no captions"),
+        (FEATURES, 0, "must have captions"),
         (np.where(np.arange(24).reshape(6, 4) == 14, np.nan, FEATURES), 30, "row 3 is not finite"),
         (np.where(np.arange(24).reshape(6, 4) == 2, np.inf, FEATURES), 30, "row 0 is not finite"),
         (FEATURES.astype(np.int32), 30, "expected float"),

@@ -49,10 +49,9 @@ def test_missing_files_make_one_line(photos, tmp_path):
     (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     dataset = prepare(photos, tmp_path / "out", format="table", name="bears")
     lines = summary(dataset.manifest)
-    assert lines[:2] == ["train: 8 images, 8 captions", "val: 1 images, 1 captions"]
-    assert lines[2] == ("left out 1000 images: no such file (missing0.jpg, missing1.jpg, missing2.jpg, ...)")
-    assert "left out 1 images: " in lines[3] and "(broken.jpg)" in lines[3]
-    assert lines[4:] == ["all 1001 that were left out are listed in the manifest."]
+    assert lines[0] == ("left out 1,000 images: no such file (missing0.jpg, missing1.jpg, missing2.jpg, ...)")
+    assert "left out 1 images: " in lines[1] and "(broken.jpg)" in lines[1]
+    assert lines[2:] == ["manifest.json lists all images that were left out."]
     assert len(dataset.manifest["skipped"]) == 1001
     with pytest.raises(DataError, match="'missing0.jpg': no such file.*--on-bad-image skip"):
         prepare(photos, tmp_path / "other", format="table", on_bad_image="fail")
@@ -95,3 +94,15 @@ def test_a_split_that_loses_all_its_images_is_not_there(photos, tmp_path):
     (photos / "bär 8.jpg").write_bytes(b"")
     dataset = prepare(photos, tmp_path / "out", format="table")
     assert dataset.splits == ("train",)
+
+
+def test_malformed_rows_are_left_out_or_refused_all_at_once(photos, tmp_path):
+    with open(photos / "table.csv", "a", encoding="utf-8") as file:
+        file.write("\n,no name,train\n../outside.jpg,x,train\n")
+    with pytest.raises(DataError, match="2 malformed rows: .*line 11: .*line 12: .*--on-bad-image skip"):
+        prepare(photos, tmp_path / "out", on_bad_image="fail")
+    lines: list[str] = []
+    assert len(prepare(photos, tmp_path / "out", report=lines.append).split("train")) == 8
+    assert lines[0] == f"{photos} has the format table. Choose another with --format."
+    assert [line.split(": ")[0] for line in lines[1:3]] == ["left out", "left out"]
+    assert "line 11: the file name is empty" in lines[1] and "line 12: " in lines[2]

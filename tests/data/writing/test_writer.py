@@ -382,8 +382,8 @@ def test_finished_shards_survive_a_fatal_image(tiny, tmp_path):
         (lambda r: [replace(r[0], captions=(3,))], "not text"),
         (lambda r: [replace(r[1], alignments=((),))], "2 captions and 1 alignments"),
         (lambda r: [replace(r[1], caption_ids=("1",))], "2 captions and 1 ids"),
-        (lambda r: [replace(r[0], caption_ids=(" ",))], "no text or empty"),
-        (lambda r: [replace(r[0], caption_ids=(3,))], "no text or empty"),
+        (lambda r: [replace(r[0], caption_ids=(" ",))], "text that is not empty"),
+        (lambda r: [replace(r[0], caption_ids=(3,))], "text that is not empty"),
         (lambda r: [r[0], replace(r[1], image=None)], "some records have image bytes"),
     ],
 )

@@ -44,7 +44,7 @@ def stopped_and_resumed(monkeypatch: pytest.MonkeyPatch, capfd: Any, train: Any)
             train(checkpoint_steps=2)
     capfd.readouterr()
     train()
-    assert "going on at epoch 2, step" in capfd.readouterr().err
+    assert "Resuming at epoch 2, step" in capfd.readouterr().err
 
 
 def test_a_run_knows_the_words_and_what_it_was_selected_on(scenes, caption_run: Run) -> None:

@@ -110,7 +110,7 @@ GOOD = concept_line("00000001", ["top"], [])
         (GOOD + "00000002 03 n 01 low 0 002 @ 00000001 n 0000 | gloss\n", "2 pointers announced, 4"),
         (GOOD + "00000002 03 n zz low 0 000 | gloss\n", "line 2 .* 'zz'"),
         (GOOD + "00000002 03 n 00 000 | gloss\n", "line 2 .* without a word"),
-        (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .* no offset of eight digits"),
+        (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .* not an offset of eight digits"),
         (GOOD + "00000002 03 v 01 run 0 000 | gloss\n", "line 2 .* expected a noun"),
         (GOOD + GOOD, "line 2: the offset 00000001 stands there a second time"),
         (GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]), "line 2 points to 00000009"),

@@ -119,7 +119,7 @@ def test_interrupted_equals_uninterrupted(scenes, tmp_path: Path, monkeypatch, c
     assert epoch == 1 and 0 < step <= 30
     capfd.readouterr()
     train(recipe, scenes, out)
-    assert f"going on at epoch 2, step {step} of 30" in capfd.readouterr().err
+    assert f"Resuming at epoch 2, step {step} of 30" in capfd.readouterr().err
     check_same_training(out, whole)
 
 

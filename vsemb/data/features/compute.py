@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress, say
 from vsemb.data.features.files import WEIGHTS_NAME, FeatureWriter, blocks, check_ids
 from vsemb.data.features.store import FeatureFolder, FeatureStore, feature_fingerprint, refuse_not_finite, views_kept
 from vsemb.data.store import Dataset
@@ -37,7 +37,7 @@ def cache_features(
     mirror: bool = False,
     training_crops: bool = False,
 ) -> FeatureStore:
-    """Runs a backbone over all images of a dataset once, or opens what an earlier run left.
+    """Runs a backbone over all images of a dataset once, or open what an earlier run left.
 
     Atomic and restartable: an interrupted run is taken up where it was by the next one with the same
     arguments, and the files come out byte for byte as if it had not been interrupted.
@@ -116,7 +116,7 @@ def fill_folder(
     batch_size: int,
     **options: Any,
 ) -> _Folder:
-    """Computes what a folder of cached features lacks, or opens it where it is complete.
+    """Compute what a folder of cached features lacks, or open it where it is complete.
 
     Args:
         kind: what the folder holds.
@@ -142,7 +142,9 @@ def fill_folder(
     with FeatureWriter(directory, ids, shape, state, kind=kind.format, **options) as writer:
         computed = len(ids) - writer.done
         encoded = dataset.encoded_images().skip(writer.done).batch(batch_size)
-        with tqdm(total=len(ids), initial=writer.done, desc=kind.plural(), unit="image", disable=None) as bar:
+        name = manifest["backbone"]["name"]
+        say(f"Computing the {kind.plural()} of {computed:,} images with {name}. They are cached in {directory}.")
+        with progress(desc=kind.plural(), total=len(ids), initial=writer.done, unit="image") as bar:
             for batch_ids, rows, beside in compute(encoded):
                 writer.write(batch_ids, rows, **beside)
                 bar.update(len(batch_ids))
@@ -154,7 +156,7 @@ def fill_folder(
 
 
 def write_precomputed(dataset: Dataset, ids: np.ndarray, rows: np.ndarray | Iterable[np.ndarray]) -> FeatureStore:
-    """Stores features that were computed elsewhere, such as VSE++'s `*_ims.npy`.
+    """Store features that were computed elsewhere, such as VSE++'s `*_ims.npy`.
 
     Args:
         dataset: the dataset that they describe.

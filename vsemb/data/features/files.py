@@ -26,7 +26,7 @@ _COMMIT_SECONDS = 2.0
 class FeatureWriter:
     """Fills a features folder in a hidden work folder beside it, which becomes it when complete.
 
-    A context manager. What was committed is kept when the process dies, and taken up by the next
+    A context manager. Committed batches are kept when the process dies, and taken up by the next
     writer of the same folder if its `state` is the same; otherwise the next one starts afresh.
 
     Args:
@@ -111,7 +111,7 @@ class FeatureWriter:
                     os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
     def write(self, ids: np.ndarray, rows: np.ndarray, **beside: np.ndarray) -> None:
-        """Writes the rows of some images; every couple of seconds, commits what was written.
+        """Write the rows of some images; every couple of seconds, commits what was written.
 
         Args:
             ids: int64 (n,), the images.
@@ -126,18 +126,18 @@ class FeatureWriter:
             self.commit()
 
     def array(self, name: str) -> np.ndarray:
-        """Returns what was written so far: `features`, or an array beside them; rows not written yet are zeros."""
+        """Return what was written so far: `features`, or an array beside them; rows not written yet are zeros."""
         return self._arrays[name]
 
     def commit(self) -> None:
-        """Makes sure that the rows written so far survive a crash."""
+        """Make sure that the rows written so far survive a crash."""
         for array in self._arrays.values():
             array.flush()
         write_json(self.work / "progress.json", {"state": self._state, "done": self.done})
         self._committed_at = time.monotonic()
 
     def finish(self, manifest: dict[str, Any]) -> None:
-        """Completes the manifest and turns the work folder into the features folder."""
+        """Complete the manifest and turn the work folder into the features folder."""
         if self.done != len(self._ids):
             raise DataError(f"{self.done} of {len(self._ids)} rows of features were written to {self.work}.")
         whole = {
@@ -165,7 +165,7 @@ class FeatureWriter:
 
 
 def load_array(path: Path, mmap: bool = False) -> np.ndarray:
-    """Loads a .npy file without unpickling anything; raises DataError where it cannot be read."""
+    """Load a .npy file without unpickling anything; raises DataError where it cannot be read."""
     try:
         return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -180,13 +180,13 @@ def blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def not_finite(rows: np.ndarray) -> np.ndarray:
-    """Returns the numbers of the rows that hold NaN or infinity."""
+    """Return the numbers of the rows that hold NaN or infinity."""
     finite = [np.isfinite(block).all(axis=tuple(range(1, block.ndim))) for block in blocks(rows)]
     return np.flatnonzero(~np.concatenate([np.zeros(0, bool), *finite]))
 
 
 def check_ids(ids: np.ndarray, expected: np.ndarray, what: str) -> None:
-    """Refuses ids that are not exactly the expected ones in their order, saying in which way.
+    """Refuse ids that are not exactly the expected ones in their order, saying in which way.
 
     Args:
         ids: int64 (n,), as found.

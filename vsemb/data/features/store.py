@@ -8,8 +8,8 @@
       .verified.json       sizes and times of the arrays when they were last read in full
       backbone.weights.h5  the weights that were used (absent for precomputed features)
 
-The fingerprint names backbone, weights and preprocessing; opening checks that the rows are those of the
-dataset at hand, so features of another dataset, or in another order, are refused and not silently used.
+The fingerprint names backbone, weights and preprocessing. Opening compares the ids of the rows with the dataset's, so
+features of another dataset, or in another order, are refused.
 
 Reading a cache in full takes as long as the disk needs, which memory-mapping is there to avoid. It is done when a cache
 is opened for the first time, and again where an array's size or time of change is another, or when it is asked for.
@@ -72,7 +72,7 @@ class FeatureFolder:
 
     @classmethod
     def open(cls, directory: str | Path, dataset: Dataset, *, verify: bool = False) -> Self:
-        """Opens cached features and checks that they belong to `dataset`.
+        """Open cached features and check that they belong to `dataset`.
 
         Args:
             directory: a folder of this kind in the dataset.
@@ -99,10 +99,10 @@ class FeatureFolder:
 
     @classmethod
     def find(cls, dataset: Dataset, fingerprint: str | None = None) -> Self:
-        """Opens the dataset's folder of this fingerprint (or its beginning); the only one, if None.
+        """Open the dataset's folder of this fingerprint (or its beginning); the only one, if None.
 
         Raises:
-            DataError: if there is none, several fit, or `open` refuses it.
+            DataError: if none or several fit, or `open` refuses it.
         """
         folder, found = dataset.path / cls.plural(), cls.folders(dataset)
         fitting = [path for path in found if path.name.startswith(fingerprint or "")]
@@ -120,7 +120,7 @@ class FeatureFolder:
 
     @classmethod
     def verify_all(cls, dataset: Dataset) -> list[Self]:
-        """Opens all folders of a dataset and reads them in full.
+        """Open all folders of a dataset and read them in full.
 
         Raises:
             DataError: if `open` refuses one.
@@ -129,33 +129,33 @@ class FeatureFolder:
 
     @classmethod
     def folders(cls, dataset: Dataset) -> list[Path]:
-        """Returns all folders of this kind of a dataset."""
+        """Return all folders of this kind of a dataset."""
         return sorted(path.parent for path in (dataset.path / cls.plural()).glob("[!.]*/manifest.json"))
 
     @classmethod
     def plural(cls) -> str:
-        """Returns what messages call several features; the name of their folder in a dataset."""
+        """Return what messages call several features; the name of their folder in a dataset."""
         return f"{cls.singular}s"
 
     @classmethod
     def unusable(cls, directory: Path, why: str) -> DataError:
-        """Returns the error for a folder whose features cannot be used, with the fix."""
+        """Return the error for a folder whose features cannot be used, with the fix."""
         return DataError(
             f"{cls.called(directory)} {why}. Remove the folder and make them again with `vsemb {cls.plural()}`."
         )
 
     @classmethod
     def called(cls, directory: Path) -> str:
-        """Returns what messages call the features of a folder."""
+        """Return what messages call the features of a folder."""
         return f"{cls.plural().capitalize()} in {directory}"
 
     @classmethod
     def _describe(cls, directory: Path) -> str:
-        """Returns the name of a folder and what is in it, for a list of several."""
+        """Return the name of a folder and what is in it, for a list of several."""
         raise NotImplementedError
 
     def expected_fingerprint(self) -> str | None:
-        """Returns the fingerprint that the manifest's contents have today; None where that is not known.
+        """Return the fingerprint that the manifest's contents have today; None where that is not known.
 
         Raises:
             DataError: for contents that have none.
@@ -163,7 +163,7 @@ class FeatureFolder:
         raise NotImplementedError
 
     def check(self, dataset: Dataset) -> None:
-        """Refuses values that cannot be, reading the arrays in full.
+        """Refuse values that cannot be, reading the arrays in full.
 
         Raises:
             DataError: naming the images.
@@ -193,7 +193,7 @@ class FeatureFolder:
         return int(self._features.shape[-1])
 
     def positions(self, ids: np.ndarray) -> np.ndarray:
-        """Returns the row of each image id, int64 (n,).
+        """Return the row of each image id, int64 (n,).
 
         Raises:
             DataError: if an id is not there.
@@ -207,7 +207,7 @@ class FeatureFolder:
 
     @classmethod
     def _read_manifest(cls, directory: Path, dataset: Dataset) -> dict[str, Any]:
-        """Reads the manifest of a folder and checks that it is of this kind and of `dataset`."""
+        """Read the manifest of a folder and check that it is of this kind and of `dataset`."""
         manifest = read_json(directory / "manifest.json", f"{cls.singular} manifest")
         name, version = cls.format
         if not isinstance(manifest, dict) or manifest.get("format") != name:
@@ -224,7 +224,7 @@ class FeatureFolder:
         return manifest
 
     def check_rows(self, dataset: Dataset) -> None:
-        """Checks that there is a row for each image of the dataset, made as it would be today.
+        """Check that there is a row for each image of the dataset, made as it would be today.
 
         Raises:
             DataError: if not.
@@ -240,7 +240,7 @@ class FeatureFolder:
             raise self.unusable(self.directory, "were made with other preprocessing")
 
     def _verify(self, dataset: Dataset, again: bool) -> None:
-        """Checks that the arrays are those that were written, unless that was done since they last changed."""
+        """Check that the arrays are those that were written, unless that was done since they last changed."""
         found = {}
         for array in self.arrays:
             status = (self.directory / f"{array}.npy").stat()
@@ -259,7 +259,7 @@ class FeatureFolder:
 
 
 def refuse_not_finite(rows: np.ndarray, ids: np.ndarray, dataset: Dataset, what: str) -> None:
-    """Refuses features with NaN or infinity, naming the images.
+    """Refuse features with NaN or infinity, naming the images.
 
     Raises:
         DataError: if there are any.
@@ -314,14 +314,14 @@ class FeatureStore(FeatureFolder):
     def training_views(self) -> range:
         """The views to draw from in training, where view 0 is the image as it is measured and served.
 
-        The image and its mirror image (0 and 1), or ten crops (1 to 10); empty where there are none.
+        The image and its mirror image (0 and 1), or ten crops (1 to 10); empty without either.
         """
         if self.views_count == 1 or self.manifest["crops"] != 1:
             return range(0)
         return range(0 if self.views_count == 2 else 1, self.views_count)
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
-        """Gathers the features of images, averaged over crops where those are kept.
+        """Gather the features of images, averaged over crops where those are kept.
 
         Views that are for training alone take no part.
 
@@ -340,7 +340,7 @@ class FeatureStore(FeatureFolder):
         return features.mean(axis=1) if features.ndim == 3 else features
 
     def views(self, ids: np.ndarray, view: int | np.ndarray) -> np.ndarray:
-        """Gathers one view (crop) of each image.
+        """Gather one view (crop) of each image.
 
         Args:
             ids: int64 (n,).
@@ -357,12 +357,12 @@ class FeatureStore(FeatureFolder):
 
 
 def views_kept(crops: int, views: int) -> bool | str:
-    """Returns what a fingerprint says of the views: whether they are kept, or `"training crops"`."""
+    """Return what a fingerprint says of the views: whether they are kept, or `"training crops"`."""
     return "training crops" if crops == 1 and views > 2 else views > 1
 
 
 def feature_fingerprint(backbone: BackboneConfig, weights_sha256: str, keep_views: bool | str = False) -> str:
-    """Returns the name of the features that a backbone with these weights makes: 16 hex digits.
+    """Return the name of the features that a backbone with these weights makes: 16 hex digits.
 
     Covers the configuration, the values of the weights, the version of the preprocessing, and
     `views_kept`.

@@ -1,4 +1,7 @@
-"""Readers of foreign dataset layouts, one file a format."""
+"""Readers of foreign dataset layouts, one file per format.
+
+Beside its function `read`, a module may have `recognises`, by which the format of a source is inferred.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import os
 from typing import Any
 
 from vsemb import registry
-from vsemb.data.readers.source import Source
-from vsemb.errors import invalid_argument, unknown_name
+from vsemb.data.readers.source import Source, existing
+from vsemb.errors import DataError, invalid_argument, unknown_name
 
 
 def formats() -> list[str]:
-    """Returns the formats that `read` reads, those of the base first.
+    """Return the formats that `read` reads, the base's first.
 
     Example:
 
@@ -22,8 +25,39 @@ def formats() -> list[str]:
     return list(registry.entries("readers"))
 
 
+def infer_format(source: str | os.PathLike[str]) -> str:
+    """Return the format of a source, by the names and first lines of its files.
+
+    Args:
+        source: the file or folder.
+
+    Raises:
+        DataError: if the file is missing, or not exactly one format fits it.
+
+    Example:
+
+    ```python
+    infer_format("photos.csv")  # "table"
+    ```
+    """
+    try:
+        path = existing(source)
+    except DataError as error:
+        raise DataError(f"{error} Pass --format tfds if it is a name of tensorflow-datasets.") from error
+    found = []
+    for name, reference in registry.entries("readers").items():
+        module, _, function = reference.partition(":")
+        recognises = getattr(registry.load(module), function.replace("read", "recognises", 1), None)
+        if recognises is not None and recognises(path):
+            found.append(name)
+    if len(found) != 1:
+        fits = f"fits several formats: {', '.join(found)}" if found else "has no known format"
+        raise DataError(f"{path} {fits}. Name one with --format: {', '.join(found or formats())}.")
+    return found[0]
+
+
 def read(format: str, source: str | os.PathLike[str], **options: Any) -> Source:
-    """Reads a source.
+    """Read a source.
 
     Args:
         format: one of `formats()`.

@@ -1,7 +1,7 @@
 """COCO captions: `captions_*.json` with image folders.
 
 Format: https://cocodataset.org/#format-data - `{"images": [{"id", "file_name"}], "annotations":
-[{"id", "image_id", "caption"}]}`, one file a split.
+[{"id", "image_id", "caption"}]}`, one file per split.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, split_name
+from vsemb.data.readers.source import Source, existing, find_images, head, image_folders, image_path, split_name
 from vsemb.data.records import ImageRecord
 from vsemb.data.uris import RemoteFolder
 from vsemb.errors import DataError
@@ -21,13 +21,20 @@ from vsemb.files import read_json
 _FILE_NAME = re.compile(r"captions_([a-z]+?)_?(\d{4})?\.json")
 
 
+def recognises(path: Path) -> bool:
+    """Return whether a path is a COCO captions file, or a folder that holds some."""
+    if path.is_dir():
+        return bool(_named_files(path))
+    return path.suffix == ".json" and any(name in head(path) for name in ('"file_name"', '"image_id"'))
+
+
 def read(
     source: str | os.PathLike[str],
     *,
     images: str | os.PathLike[str] | None = None,
     split: str | None = None,
 ) -> Source:
-    """Reads COCO captions.
+    """Read COCO captions.
 
     Args:
         source: a captions JSON file, or a folder that holds `captions_*.json` of one year, itself or in
@@ -58,9 +65,14 @@ def read(
     return Source("coco", path.resolve().name, records, tuple(files), options, notes)
 
 
-def _caption_files(folder: Path) -> list[Path]:
+def _named_files(folder: Path) -> dict[Path, str | None]:
+    """Return the caption files of a folder -> their year."""
     found = sorted(folder.glob("annotations/captions_*.json")) or sorted(folder.glob("captions_*.json"))
-    years = {file: match[2] for file in found if (match := _FILE_NAME.fullmatch(file.name))}
+    return {file: match[2] for file in found if (match := _FILE_NAME.fullmatch(file.name))}
+
+
+def _caption_files(folder: Path) -> list[Path]:
+    years = _named_files(folder)
     files = list(years)
     if not files:
         raise DataError(f"{folder} holds no captions_*.json, neither itself nor in annotations/.")

@@ -1,20 +1,30 @@
 """Flickr8k and Flickr30k: a token file (`NAME.jpg#N<tab>caption`) and split lists.
 
 Sources: Hodosh, Young, Hockenmaier 2013 (Flickr8k); Young et al. 2014 (Flickr30k). Known dirt: the token
-file of Flickr8k also describes `2258277193_586949ec62.jpg.1`, of which there is no image and which no
-split list names.
+file of Flickr8k also describes `2258277193_586949ec62.jpg.1`, which has neither an image nor a place in a split list.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Container
 from pathlib import Path
 
-from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, numbered_lines, the_file
+from vsemb.data.readers.source import (
+    Source,
+    existing,
+    find_images,
+    head,
+    image_folders,
+    image_path,
+    numbered_lines,
+    the_file,
+)
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError
 
+_LABELLED = re.compile(r"[^\t\n]+#\d+[ ]*\t")
 _LISTS = {
     "train": ("Flickr_8k.trainImages.txt", "train.txt", "flickr30k_train.txt"),
     "val": ("Flickr_8k.devImages.txt", "val.txt", "dev.txt", "flickr30k_val.txt"),
@@ -30,13 +40,18 @@ _IMAGE_FOLDERS = (
 )
 
 
+def recognises(path: Path) -> bool:
+    """Return whether a path is a token file, or a folder that holds one."""
+    return bool(_token_files(path)) if path.is_dir() else _LABELLED.match(head(path)) is not None
+
+
 def read(
     source: str | os.PathLike[str],
     *,
     images: str | os.PathLike[str] | None = None,
     split: str | None = None,
 ) -> Source:
-    """Reads Flickr8k or Flickr30k.
+    """Read Flickr8k or Flickr30k.
 
     Args:
         source: the token file, or a folder that holds it, itself or one level down.
@@ -93,18 +108,22 @@ def read(
     )
 
 
-def _token_file(folder: Path) -> Path:
+def _token_files(folder: Path) -> list[Path]:
     for below in ("", "*/"):
         found = sorted({*folder.glob(f"{below}*.token.txt"), *folder.glob(f"{below}*.token")})
         # Flickr8k ships a lemmatised copy beside the original.
         found = [file for file in found if "lemma" not in file.name]
         if found:
-            break
-    return the_file(found, folder, "token files (*.token.txt or *.token)")
+            return found
+    return []
+
+
+def _token_file(folder: Path) -> Path:
+    return the_file(_token_files(folder), folder, "token files (*.token.txt or *.token)")
 
 
 def _captions(token: Path) -> dict[str, dict[str, str]]:
-    """Returns image name -> label -> caption, in the order of the file."""
+    """Return image name -> label -> caption, in the order of the file."""
     captions: dict[str, dict[str, str]] = {}
     for where, line in numbered_lines(token):
         if not line.strip():
@@ -123,7 +142,7 @@ def _captions(token: Path) -> dict[str, dict[str, str]]:
 
 
 def _members(lists: dict[str, Path], captions: Container[str]) -> dict[str, str]:
-    """Returns image name -> split, in the order of the lists."""
+    """Return image name -> split, in the order of the lists."""
     members: dict[str, str] = {}
     for split, path in lists.items():
         for where, line in numbered_lines(path):

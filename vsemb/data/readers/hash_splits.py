@@ -12,7 +12,7 @@ SPLITS = ("train", "val", "test")
 
 
 def ranked(names: Iterable[str]) -> list[str]:
-    """Returns distinct names in the order of their SHA-256: arbitrary, and the same everywhere.
+    """Return distinct names in the order of their SHA-256: arbitrary, and the same everywhere.
 
     Example:
 
@@ -27,7 +27,7 @@ def _digest(name: str) -> bytes:
 
 
 def hash_split(name: str) -> str:
-    """Returns train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
+    """Return train (80 %), val (10 %) or test (10 %) by the SHA-256 of a file name.
 
     The name alone decides, so an image keeps its split when others come or go.
 
@@ -40,13 +40,13 @@ def hash_split(name: str) -> str:
 
 
 def split_of_digest(digest: bytes) -> str:
-    """Returns train for 80 % of digests, val for 10 % and test for 10 %."""
+    """Return train for 80 % of digests, val for 10 % and test for 10 %."""
     tenth = int.from_bytes(digest[:8], "big") % 10
     return "train" if tenth < 8 else "val" if tenth == 8 else "test"
 
 
 def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
-    """Deals classes to train, val and test in the order of their hashes.
+    """Deal classes to train, val and test in the order of their hashes.
 
     Args:
         names: the classes.
@@ -60,7 +60,7 @@ def dealt(names: Iterable[str], counts: Sequence[int]) -> dict[str, str]:
 
 
 def shares(classes: int, val: float, test: float) -> tuple[int, int, int]:
-    """Returns how many classes go to train, val and test, none of them empty.
+    """Return how many classes go to train, val and test, none of them empty.
 
     Args:
         classes: the number of classes, 3 or more.

@@ -11,10 +11,28 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from vsemb.data.readers.source import Source, existing, find_images, image_folders, image_path, split_name, the_file
+from vsemb.data.readers.source import (
+    Source,
+    existing,
+    find_images,
+    head,
+    image_folders,
+    image_path,
+    split_name,
+    the_file,
+)
 from vsemb.data.records import ImageRecord
 from vsemb.errors import DataError, invalid_argument
 from vsemb.files import read_json
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a Karpathy JSON file, or a folder that holds one."""
+    return bool(_files(path)) if path.is_dir() else path.suffix == ".json" and '"sentences"' in head(path)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("dataset_*.json")) or sorted(folder.glob("dataset.json"))
 
 
 def read(
@@ -39,8 +57,7 @@ def read(
         raise invalid_argument("restval", restval, "train, keep or drop")
     path = existing(source)
     if path.is_dir():
-        found = sorted(path.glob("dataset_*.json")) or sorted(path.glob("dataset.json"))
-        path = the_file(found, path, "files dataset_*.json")
+        path = the_file(_files(path), path, "files dataset_*.json")
     content = read_json(path, "Karpathy JSON file")
     entries = content.get("images") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries:
@@ -78,7 +95,7 @@ def read(
 
 
 def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str, ...]]:
-    """Returns (file name, folder, split, captions) of one image."""
+    """Return (file name, folder, split, captions) of one image."""
     try:
         name, folder, split = entry["filename"], entry.get("filepath") or "", entry["split"]
         captions = tuple(sentence["raw"] for sentence in entry.get("sentences", ()))
@@ -93,7 +110,7 @@ def _entry(path: Path, place: int, entry: Any) -> tuple[str, str, str, tuple[str
 
 
 def _sentence_ids(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Returns the ids of an image's captions, from the sentences or the image; empty unless all have one."""
+    """Return the ids of an image's captions, from the sentences or the image; empty unless all have one."""
     sentences = entry.get("sentences", ())
     listed = entry.get("sentids")
     for ids in ([sentence.get("sentid") for sentence in sentences], listed):

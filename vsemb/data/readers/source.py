@@ -1,4 +1,4 @@
-"""What every reader returns, and how readers open text files and find images."""
+"""The result of all readers, and how they open text files and find images."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.records import ImageRecord
 from vsemb.data.store import Dataset
 from vsemb.data.uris import RemoteFolder, RemoteImage, images_folder
@@ -33,6 +33,7 @@ class Source:
         files: the annotation files read; their SHA-256 goes into the manifest.
         options: the reader's options that decided the result, JSON-able.
         notes: lines worth showing about what was left out or repaired.
+        bad: lines of the annotation files that cannot be used and were left out, each with the reason.
         rows: for precomputed features: (split, its keys) -> float32 (len(keys), dim), maybe memory-mapped.
     """
 
@@ -42,6 +43,7 @@ class Source:
     files: tuple[Path, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
     rows: Callable[[str, Sequence[str]], np.ndarray] | None = None
 
     @property
@@ -55,7 +57,7 @@ class Source:
         return self.rows is not None
 
     def finish(self, dataset: Dataset) -> None:
-        """Writes what the source knows beyond its records into the dataset's directory; for subclasses.
+        """Write content beyond the records into the dataset's directory; for subclasses.
 
         Args:
             dataset: the finished dataset, before it moves to its place.
@@ -63,7 +65,7 @@ class Source:
 
 
 def split_name(name: str) -> str:
-    """Returns vsemb's name of a split: dev, valid and validation are `val`.
+    """Return vsemb's name of a split: dev, valid and validation are `val`.
 
     Example:
 
@@ -75,19 +77,25 @@ def split_name(name: str) -> str:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """Returns `path` if there is something.
+    """Return `path` if there is something.
 
     Raises:
         DataError: if there is not.
     """
     path = Path(path)
     if not path.exists():
-        raise DataError(f"No source at {path}: there is no such file or directory.")
+        raise DataError(f"No source at {path}. Check the path.")
     return path
 
 
+def head(path: Path) -> str:
+    """Return the first 64 KiB of a text file, from which its format is inferred."""
+    with reading(path), open(path, "rb") as file:
+        return file.read(1 << 16).decode(errors="replace")
+
+
 def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, str]]:
-    """Reads a UTF-8 file, with or without byte order mark, line by line.
+    """Read a UTF-8 file, with or without byte order mark, line by line.
 
     Only line feeds end a line: captions may hold the other characters that `str.splitlines` breaks at.
 
@@ -104,13 +112,13 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
     with (
         reading(path),
         open(path, "rb") as file,
-        tqdm(
+        progress(
             total=path.stat().st_size,
             desc=f"{desc}, {path.name}",
             unit="B",
             unit_scale=True,
             leave=False,
-            disable=None if desc else True,
+            disable=not desc,
         ) as bar,
     ):
         for number, data in enumerate(file, 1):
@@ -123,16 +131,28 @@ def numbered_lines(path: Path, desc: str | None = None) -> Iterator[tuple[str, s
             yield where, line.removesuffix("\n").removesuffix("\r")
 
 
+def listed(bad: Sequence[str], most: int = 20) -> str:
+    """Return lines that cannot be used as one sentence, the first of many.
+
+    Example:
+
+    >>> listed(["t.csv, line 2: the file name is empty.", "t.csv, line 7: the split is empty."])
+    't.csv, line 2: the file name is empty; t.csv, line 7: the split is empty.'
+    """
+    more = f"; and {len(bad) - most} more" if len(bad) > most else ""
+    return f"{'; '.join(line.rstrip('.') for line in bad[:most])}{more}."
+
+
 def text_lines(path: Path) -> list[str]:
-    """Returns the lines of a UTF-8 file, see `numbered_lines`."""
+    """Return the lines of a UTF-8 file, see `numbered_lines`."""
     return [line for _, line in numbered_lines(path)]
 
 
 def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
-    """Returns the only file of a kind in a folder.
+    """Return the only file of a kind in a folder.
 
     Raises:
-        DataError: if there is none, or several.
+        DataError: if there are not exactly one.
     """
     if len(found) != 1:
         names = f" ({', '.join(file.name for file in found)})" if found else ""
@@ -141,10 +161,10 @@ def the_file(found: Sequence[Path], folder: Path, what: str) -> Path:
 
 
 def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[Path | RemoteFolder]:
-    """Returns where to look for images: in the folder that the option `images` names, or where they usually are.
+    """Return where to look for images: in the folder that the option `images` names, or where they usually are.
 
     Raises:
-        DataError: if there is no such folder.
+        DataError: if the folder is missing.
     """
     if images is None:
         return list(usual)
@@ -154,8 +174,32 @@ def image_folders(images: str | os.PathLike[str] | None, *usual: Path) -> list[P
     return [folder]
 
 
+def below(folder: Path | RemoteFolder, name: str) -> str | None:
+    """Return an image's name relative to a folder; None if it leads out of it.
+
+    Args:
+        folder: the images folder.
+        name: a relative name, or an absolute path.
+
+    Example:
+
+    >>> below(Path("/photos"), "/photos/2024/dog.jpg"), below(Path("/photos"), "../dog.jpg")
+    ('2024/dog.jpg', None)
+    """
+    path = PurePosixPath(name)
+    if path.is_absolute() and isinstance(folder, Path):
+        for root in (Path(os.path.abspath(folder)), folder.resolve()):
+            if path.is_relative_to(root):
+                path = path.relative_to(root)
+                break
+    if not name or "\0" in name or path.is_absolute() or ".." in path.parts:
+        return None
+    # A relative name stays as it is written, for it is the image's key.
+    return str(path) if PurePosixPath(name).is_absolute() else name
+
+
 def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
-    """Returns the path of an image that an annotation names; it need not exist.
+    """Return the path of an image that an annotation names; it need not exist.
 
     Names written in another Unicode normal form than the file's are found as well (archives made on
     macOS decompose accents).
@@ -163,22 +207,22 @@ def image_path(folder: Path | RemoteFolder, name: str) -> Path | RemoteImage:
     Raises:
         DataError: if the name leads out of `folder`.
     """
-    pure = PurePosixPath(name)
-    if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts:
-        raise DataError(f"The image name {name!r} does not lie below the images folder; use relative names.")
+    relative = below(folder, name)
+    if relative is None:
+        raise DataError(f"The image must lie below the images folder {folder}; got {name!r}.")
     if isinstance(folder, RemoteFolder):
-        return folder / name
-    path = folder / name
-    if not name.isascii() and not path.exists():
+        return folder / relative
+    path = folder / relative
+    if not relative.isascii() and not path.exists():
         for form in ("NFC", "NFD"):
-            other = folder / unicodedata.normalize(form, name)
+            other = folder / unicodedata.normalize(form, relative)
             if other.exists():
                 return other
     return path
 
 
 def find_images(names: Sequence[str], candidates: Sequence[Path | RemoteFolder]) -> Path | RemoteFolder:
-    """Returns the candidate folder that holds most of a sample of the named images, or the first remote one.
+    """Return the candidate folder that holds most of a sample of the named images, or the first remote one.
 
     Raises:
         DataError: if none holds any, naming the folders tried.

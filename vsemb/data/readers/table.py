@@ -1,39 +1,54 @@
-"""A CSV, TSV or JSON-lines table of (file, caption[, split, class]); one row a caption."""
+"""A CSV, TSV or JSON-lines table of (file, caption[, split, class]); one row per caption."""
 
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vsemb.data.readers.hash_splits import dealt, hash_split, shares
 from vsemb.data.readers.source import (
     Source,
+    below,
     existing,
     find_images,
     image_folders,
     image_path,
+    listed,
     numbered_lines,
     split_name,
     the_file,
 )
 from vsemb.data.records import ImageRecord
-from vsemb.data.uris import located, scheme
+from vsemb.data.uris import RemoteFolder, located, scheme
 from vsemb.errors import DataError, invalid_argument
 
-_DESCRIPTIONS = ("description", "descriptions")
+# Names that count only where no other name of the column is there.
+_WEAK = ("description", "descriptions", "title", "url")
 COLUMNS = {
-    "file": ("file", "file_name", "filename", "image", "image_path", "path"),
-    "caption": ("caption", "captions", "text", "sentence", *_DESCRIPTIONS),
+    "file": ("file", "file_name", "filename", "filepath", "image", "image_name", "image_path", "path", "url"),
+    "caption": ("caption", "captions", "text", "sentence", "comment", "description", "descriptions", "title"),
     "split": ("split",),
     "class": ("class", "class_name", "label"),
 }
 _SUFFIXES = (".csv", ".tsv", ".jsonl")
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+# A field that is quoted as in CSV and has quotation marks within.
+_ESCAPED = re.compile(r'(?:^|\t)"(?:[^"]|"")*""(?:[^"]|"")*"(?:\t|$)')
+
+
+def recognises(path: Path) -> bool:
+    """Return whether a path is a table, or a folder that holds one."""
+    return bool(_tables(path)) if path.is_dir() else path.suffix.lower() in _SUFFIXES
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES)
 
 
 def read(
@@ -44,7 +59,7 @@ def read(
     disjoint_classes: bool = False,
     uris: bool = False,
 ) -> Source:
-    """Reads a table.
+    """Read a table.
 
     The first line of a CSV or TSV file names the columns; see `COLUMNS` for the names that are understood.
     Several rows for one file are several captions of it; in JSON lines a caption may also be a list.
@@ -52,7 +67,7 @@ def read(
     Args:
         source: the table, or a folder that holds exactly one `.csv`, `.tsv` or `.jsonl` file.
         images: the folder that file names are relative to, a path or URI; default: the table's own, or
-            `images/` in it.
+            `images/` in it. Absolute paths below it are allowed.
         split: put all images into this split. By default the column `split` decides; without one, a hash
             of the file name does (`hash_split`).
         disjoint_classes: without a column `split`, let the classes decide, so that train, val and test share
@@ -61,30 +76,35 @@ def read(
         uris: let file names be URIs, see `vsemb.data.uris`; whoever wrote the table then decides what is
             asked for its images.
 
+    Returns:
+        The source. Malformed rows are left out and named in `Source.bad`.
+
     Raises:
         InvalidArgumentError: for `disjoint_classes` together with `split`.
-        DataError: naming the line, if the table is malformed or contradicts itself, or no image is found.
+        DataError: if a column is missing, no row can be used, or no image is found.
     """
     if disjoint_classes and split is not None:
         raise invalid_argument("split", split, "nothing with disjoint_classes, which makes three splits")
     path = table = existing(source)
     if path.is_dir():
-        tables = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
-        table = the_file(tables, path, "tables .csv, .tsv or .jsonl")
+        table = the_file(_tables(path), path, "tables .csv, .tsv or .jsonl")
+    folders = image_folders(images, table.parent, table.parent / "images")
     captions: dict[str, list[str]] = {}
     facts: dict[str, tuple[str, str | None]] = {}
-    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_DESCRIPTIONS):
+    bad: list[str] = []
+
+    def add(where: str, row: dict[str, Any]) -> None:
         name = row.get("file")
         if not isinstance(name, str) or not name.strip():
-            raise DataError(f"{where}: no file name.")
+            raise DataError(f"{where}: the file name is empty.")
         name = name.strip()
-        if scheme(name) and not uris:
-            raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
+        if not scheme(name):
+            name = _relative(where, name, folders)
         named = _text(where, "split", row.get("split"))
         if split is None and "split" in row and not named:
             raise DataError(f"{where}: the split is empty.")
         if disjoint_classes and named:
-            raise DataError(f"{where}: splits by class need a table without splits. Received: {named!r}.")
+            raise DataError(f"{where}: splits by class need a table without splits; got {named!r}.")
         part = split or (split_name(named) if named else hash_split(name))
         fact = (part, _text(where, "class", row.get("class")))
         if disjoint_classes and fact[1] is None:
@@ -93,15 +113,27 @@ def read(
             raise DataError(f"{where}: {name} has split and class {fact}, and {facts[name]} in an earlier row.")
         found = row.get("caption")
         captions.setdefault(name, []).extend(found if isinstance(found, list) else ["" if found is None else found])
+
+    def leave_out(error: DataError) -> None:
+        bad.append(str(error))
+
+    for where, row in read_rows(table, COLUMNS, ("file", "caption"), weak=_WEAK, bad=leave_out):
+        name = str(row.get("file")).strip()
+        if scheme(name) and not uris:
+            # A decision about the table, and not about a row.
+            raise DataError(f"{where}: {name!r} is a URI. If the table may name any, allow it with --uris.")
+        try:
+            add(where, row)
+        except DataError as error:
+            leave_out(error)
     if not captions:
-        raise DataError(f"{table} has no rows.")
+        raise DataError(f"{table} has no rows that can be used: {listed(bad, 3)}" if bad else f"{table} has no rows.")
     if disjoint_classes:
         classes = {str(kind) for _, kind in facts.values()}
         by_class = dealt(classes, shares(len(classes), 0.1, 0.1))
         facts = {name: (by_class[str(kind)], kind) for name, (_, kind) in facts.items()}
-    folders = image_folders(images, table.parent, table.parent / "images")
-    below = [name for name in captions if not scheme(name)]
-    folder = find_images(below, folders) if below else folders[0]
+    local = [name for name in captions if not scheme(name)]
+    folder = find_images(local, folders) if local else folders[0]
     records = [
         ImageRecord(
             name,
@@ -114,14 +146,23 @@ def read(
     ]
     given = {"split": split, "disjoint_classes": disjoint_classes, "uris": uris}
     options = {name: value for name, value in given.items() if value}
-    return Source("table", path.resolve().name, records, (table,), options)
+    return Source("table", path.resolve().name, records, (table,), options, _layout(table).notes, bad=tuple(bad))
+
+
+def _relative(where: str, name: str, folders: Sequence[Path | RemoteFolder]) -> str:
+    """Return an image's name relative to the folder it lies in."""
+    for place in folders:
+        if (found := below(place, name)) is not None:
+            return found
+    allowed = "; ".join(map(str, folders))
+    raise DataError(f"{where}: the image must lie below the images folder ({allowed}); got {name!r}.")
 
 
 def _text(where: str, column: str, value: Any) -> str | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if not isinstance(value, str):
-        raise DataError(f"{where}: the {column} is not text. Received: {value!r}.")
+        raise DataError(f"{where}: the {column} must be text; got {value!r}.")
     return value.strip()
 
 
@@ -132,44 +173,54 @@ def read_rows(
     *,
     weak: Collection[str] = (),
     desc: str | None = None,
+    bad: Callable[[DataError], None] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Reads the rows of a file.
+    """Read the rows of a file.
 
     Args:
-        path: `.jsonl`, or a table whose first line names the columns, `.csv` with quoting or tab-separated without.
+        path: `.jsonl`, or a table whose first line names the columns. Columns are separated by commas, semicolons or
+            bars with quoting as in CSV, or by tabs, with quoting where the file has quoted fields.
         columns: our columns -> the names, in lower case, that are understood.
-        required: those of our columns that there must be.
+        required: our columns that the file must have.
         weak: names that count only where no other name of the column is there.
-        desc: what the progress bar says, before the file's name; None for no bar.
+        desc: label of the progress bar, before the file's name; None for no bar.
+        bad: called with the error of a malformed row, which is then left out; None raises it.
 
     Yields:
         where a row stands, for messages, and {our column: value} of the columns that are there.
 
     Raises:
-        DataError: naming the line, if it is malformed or lacks a column.
+        DataError: if the first line lacks a column; naming the line, if a row is malformed.
     """
+
+    def refuse(error: DataError) -> None:
+        if bad is None:
+            raise error
+        bad(error)
+
     lines = numbered_lines(path, desc)
     if path.suffix.lower() in (".jsonl", ".json"):
         for where, line in lines:
             if line.strip():
-                row = _object(where, line)
-                yield (
-                    where,
-                    {ours: row[name] for ours, name in _named(where, list(row), columns, required, weak).items()},
-                )
+                try:
+                    row = _object(where, line)
+                    named = _named(where, list(row), columns, required, weak)
+                except DataError as error:
+                    refuse(error)
+                else:
+                    yield where, {ours: row[name] for ours, name in named.items()}
         return
-    rows = ((where, cells) for where, cells in _cells(path, lines) if any(cell.strip() for cell in cells))
+    rows = ((where, cells) for where, cells in _cells(path, lines, refuse) if any(cell.strip() for cell in cells))
     where, header = next(rows, ("", []))
     if not header:
         raise DataError(f"{path} is empty.")
     places = {ours: header.index(name) for ours, name in _named(where, header, columns, required, weak).items()}
     for where, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(
-                f"{where}: {len(cells)} columns instead of {len(header)}. Put text with commas in quotation marks "
-                "(.csv), and have no tabs in text (.tsv)."
-            )
-        yield where, {ours: cells[place] for ours, place in places.items()}
+        if len(cells) == len(header):
+            yield where, {ours: cells[place] for ours, place in places.items()}
+        else:
+            fix = "Put text with the separator in quotation marks."
+            refuse(DataError(f"{where}: the row must have {len(header)} columns; got {len(cells)}. {fix}"))
 
 
 def _object(where: str, line: str) -> dict[str, Any]:
@@ -178,24 +229,64 @@ def _object(where: str, line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({error}).") from error
     if not isinstance(row, dict):
-        raise DataError(f"{where}: expected a JSON object. Received: {line[:60]!r}.")
+        raise DataError(f"{where}: the line must be a JSON object; got {line[:60]!r}.")
     return row
 
 
-def _cells(path: Path, lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    first = next(lines, ("", ""))
-    lines = itertools.chain([first], lines)
-    delimiter = _DELIMITERS.get(path.suffix.lower()) or ("\t" if "\t" in first[1] else ",")
-    if delimiter == "\t":
-        # Tables with tabs are written without quoting; a quotation mark in them is just that.
-        yield from ((where, line.split(delimiter)) for where, line in lines)
+@dataclass(frozen=True)
+class _Layout:
+    """How the columns of a table are separated.
+
+    Attributes:
+        delimiter: the character between columns.
+        quoted: whether fields may be quoted as in CSV.
+        notes: a line about a layout that the file's ending does not promise.
+    """
+
+    delimiter: str
+    quoted: bool
+    notes: tuple[str, ...] = ()
+
+
+def _layout(path: Path) -> _Layout:
+    """Return the layout that the header and the quotation marks of a table have."""
+    if path.suffix.lower() in (".jsonl", ".json"):
+        return _Layout("", quoted=False)
+    lines = (line for _, line in numbered_lines(path))
+    header = next(lines, "")
+    usual = "\t" if path.suffix.lower() == ".tsv" else ","
+    # The usual one where several are as frequent.
+    delimiter = max((usual, *_DELIMITERS), key=header.count)
+    # Most tables with tabs have no quoting, and a mark in them is just that. Quoted ones have a mark that is escaped
+    # within quoted text, or quoted names of columns.
+    quoted = delimiter != "\t" or header.startswith('"')
+    quoted = quoted or any('""' in line and _ESCAPED.search(line) is not None for line in lines)
+    if (delimiter, quoted) == (usual, usual == ","):
+        return _Layout(delimiter, quoted)
+    how = "quoted fields" if quoted else "no quoting"
+    return _Layout(delimiter, quoted, (f"{path.name}: columns separated by {_DELIMITERS[delimiter]}, {how}.",))
+
+
+def _cells(
+    path: Path, lines: Iterator[tuple[str, str]], refuse: Callable[[DataError], None]
+) -> Iterator[tuple[str, list[str]]]:
+    layout = _layout(path)
+    if not layout.quoted:
+        yield from ((where, line.split(layout.delimiter)) for where, line in lines)
         return
-    reader = csv.reader((f"{line}\n" for _, line in lines), strict=True)
-    try:
-        for cells in reader:
-            yield f"{path}, line {reader.line_num}", cells
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: {error}.") from error
+    reader = csv.reader((f"{line}\n" for _, line in lines), strict=True, delimiter=layout.delimiter)
+    while True:
+        first = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            # The reader goes on with the next line; an unclosed quotation mark may have taken many.
+            last = f" to {reader.line_num}" if reader.line_num > first else ""
+            refuse(DataError(f"{path}, line {first}{last}: {error}."))
+        else:
+            yield f"{path}, line {first}", cells
 
 
 def _named(
@@ -205,7 +296,7 @@ def _named(
     required: Sequence[str],
     weak: Collection[str],
 ) -> dict[str, str]:
-    """Returns our column names -> the header's."""
+    """Return our column names -> the header's."""
     named: dict[str, str] = {}
     for ours, names in columns.items():
         found = [theirs for theirs in header if theirs.strip().lower() in names]
@@ -216,7 +307,7 @@ def _named(
             named[ours] = found[0]
     if missing := [ours for ours in required if ours not in named]:
         raise DataError(
-            f"{where}: no column {' and no column '.join(missing)}. Received: {', '.join(header)[:120]}. "
-            f"Expected: names such as {', '.join(columns[missing[0]])}."
+            f"{where}: no column {' and no column '.join(missing)}; got {', '.join(header)[:120]}. "
+            f"Names that are understood: {', '.join(columns[missing[0]])}."
         )
     return named

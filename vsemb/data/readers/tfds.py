@@ -40,7 +40,7 @@ def read(
 
     Raises:
         MissingExtraError: if tensorflow-datasets is not installed.
-        DataError: if there is no such dataset or it was not downloaded.
+        DataError: if the dataset is unknown or was not downloaded.
         InvalidArgumentError: if a feature is missing or ambiguous.
     """
     with needs_extra("tensorflow_datasets", "tfds"):

@@ -1,7 +1,7 @@
 """VSE++'s precomputed files: `{train,dev,test}_ims.npy` and `{train,dev,test}_caps.txt`.
 
 Source: https://github.com/fartashf/vsepp - features without images. Either every image's row is repeated
-once per caption (the files inherited from Kiros), or there is one row an image and five captions a row.
+once per caption (the files inherited from Kiros), or each image has one row, and each row five captions.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ _SPLITS = {"train": "train", "dev": "val", "test": "test"}
 _BLOCK = 1024
 
 
+def recognises(path: Path) -> bool:
+    """Return whether a path is a folder of precomputed features."""
+    return any((path / f"{split}_ims.npy").exists() for split in _SPLITS)
+
+
 def read(source: str | os.PathLike[str]) -> Source:
-    """Reads a VSE++ folder, e.g. `f8k_precomp`.
+    """Read a VSE++ folder, e.g. `f8k_precomp`.
 
     Args:
         source: the folder.
@@ -81,9 +86,9 @@ def _load(path: Path) -> np.ndarray:
 
 
 def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, int, str]:
-    """Returns (one row an image, captions an image, what was found)."""
+    """Return (one row an image, captions an image, what was found)."""
     if not captions:
-        raise DataError(f"{path}: there are no captions for it.")
+        raise DataError(f"{path} must have captions in the file beside it; got none.")
     if captions != len(rows):
         per_image, rest = divmod(captions, len(rows))
         if rest or per_image < 1:
@@ -98,7 +103,7 @@ def _grouped(path: Path, rows: np.ndarray, captions: int) -> tuple[np.ndarray, i
 
 
 def _repetition(rows: np.ndarray) -> int:
-    """Returns how often each image's row is repeated, one after the other.
+    """Return how often each image's row is repeated, one after the other.
 
     That is the greatest common divisor of the lengths of the runs of equal rows: two different images
     with equal features next to each other make one run twice as long, and do not disturb it.

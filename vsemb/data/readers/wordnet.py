@@ -38,7 +38,7 @@ class Synset:
 
 
 def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Finds the folder that holds `data.noun`.
+    """Find the folder that holds `data.noun`.
 
     Args:
         folder: where it is; without it, `$WNHOME/dict` and `/usr/share/wordnet` are tried.
@@ -81,7 +81,7 @@ class NounFile:
         self.lines = {n: line for n, line in enumerate(lines, 1) if line.strip() and not line.startswith(b"  ")}
 
     def synset(self, number: int) -> Synset:
-        """Parses a line.
+        """Parse a line.
 
         Raises:
             DataError: if it is not in the format.
@@ -98,7 +98,7 @@ def _parsed(line: str) -> Synset:
     fields = head.split()
     offset, kind, words = fields[0], fields[2], int(fields[3], 16)
     if len(offset) != 8 or not offset.isdecimal():
-        raise ValueError(f"{offset!r} is no offset of eight digits")
+        raise ValueError(f"{offset!r} is not an offset of eight digits")
     if kind != "n":
         raise ValueError(f"expected a noun (n), received {kind!r}")
     if words < 1:

@@ -2,8 +2,8 @@
 
 Each image shows 1 to 4 objects of 8 shapes, 8 colours and 3 sizes on a plain background. Its five captions
 go from abstract ("two shapes on a grey background") to complete ("a large red circle above a small blue
-square on a white background"); boxes and word alignments are known exactly, and so is the answer to image
-arithmetic: `dataclasses.replace` an object's colour in a `Scene` and `encode` it again.
+square on a white background"). Boxes and word alignments are exact. The answer to image arithmetic is computed:
+`dataclasses.replace` an object's colour in a `Scene` and `encode` it again.
 
 `vsemb.systems.zero_shot.flowers` generates fine-grained classes with descriptions and attributes instead.
 """
@@ -34,7 +34,7 @@ def generate(
     image_size: int = 64,
     class_zero_shot_splits: bool = False,
 ) -> Iterator[ImageRecord]:
-    """Generates scenes, one at a time.
+    """Generate scenes, one at a time.
 
     An image depends on the seed, its split, its index there and the options alone: asking for more images
     of one split changes no image of any other.
@@ -47,8 +47,8 @@ def generate(
             val and test share no class at all (40, 8 and 16 of the 64 combinations), for zero-shot recognition.
 
     Returns:
-        an iterator of records: `image` is PNG bytes, RGB; `class_name` is the colour and shape of the main
-        object, the first and largest one; `captions` are five, in the order of `grammar.LEVELS`; each of `objects`
+        an iterator of records. `image` is PNG bytes, RGB. `class_name` is the colour and shape of the main
+        object, the first and largest one. `captions` are five, in the order of `grammar.LEVELS`. Each of `objects`
         has `label`, `shape`, `colour`, `size`, `box` `[x, y, w, h]` and `centre` `[x, y]`, both in pixels.
 
     Raises:
@@ -72,7 +72,7 @@ def generate(
 
 
 def scene_at(split: str, index: int, seed: int, pools: world.Pools) -> world.Scene:
-    """Returns the scene behind one image of `generate`, for changing it and drawing it again.
+    """Return the scene behind one image of `generate`, for changing it and drawing it again.
 
     Args:
         split: the split.

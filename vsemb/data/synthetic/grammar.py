@@ -49,7 +49,7 @@ _SYNONYMS = {
 
 
 def captions(scene: Scene, rng: random.Random) -> tuple[Caption, ...]:
-    """Writes the five captions of a scene, one for each of `LEVELS`.
+    """Write the five captions of a scene, one for each of `LEVELS`.
 
     Args:
         scene: the scene.
@@ -75,7 +75,7 @@ def _finished(phrase: Phrase) -> Caption:
 
 
 def relation(first: SceneObject, second: SceneObject) -> str:
-    """Returns how `first` lies to `second`: `"left"`, `"right"`, `"above"` or `"below"`.
+    """Return how `first` lies to `second`: `"left"`, `"right"`, `"above"` or `"below"`.
 
     The relation holds for the whole objects: an object left of another ends before the other begins. Where
     two relations hold, the one along which the centres are further apart is returned.
@@ -87,7 +87,7 @@ def relation(first: SceneObject, second: SceneObject) -> str:
 
 
 def place(item: SceneObject) -> tuple[str, ...]:
-    """Returns the phrases that say truly where in the image an object is, the most telling first."""
+    """Return the phrases that say truly where in the image an object is, the most telling first."""
     across = _third(item.x, "left", "right")
     down = _third(item.y, "top", "bottom")
     if across and down:
@@ -106,7 +106,7 @@ def _third(value: float, low: str, high: str) -> str | None:
 
 
 class _Speaker:
-    """Writes one caption, and calls the same thing by the same word throughout."""
+    """Write one caption, and call the same thing by the same word throughout."""
 
     def __init__(self, scene: Scene, rng: random.Random) -> None:
         self.scene = scene
@@ -251,7 +251,7 @@ class _Speaker:
         return sum(item.label == self.objects[index].label for item in self.objects) == 1
 
     def _groups(self, *names: str) -> list[Group]:
-        """Returns the objects that agree in some attributes, together."""
+        """Return the objects that agree in some attributes, together."""
         groups: dict[object, list[int]] = {}
         for index, item in enumerate(self.objects):
             groups.setdefault(attrgetter(*names)(item), []).append(index)

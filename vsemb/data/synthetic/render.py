@@ -18,20 +18,20 @@ SUPERSAMPLING = 4
 
 
 def placed(points: Iterable[Point], x0: float, y0: float, angle: float, scale: float) -> list[Point]:
-    """Returns points turned by an angle (radians), scaled, and moved from the origin to (x0, y0)."""
+    """Return points turned by an angle (radians), scaled, and moved from the origin to (x0, y0)."""
     cosine, sine = math.cos(angle) * scale, math.sin(angle) * scale
     return [(x0 + cosine * x - sine * y, y0 + sine * x + cosine * y) for x, y in points]
 
 
 def tinted(colour: Colour, *tint: float) -> Colour:
-    """Returns a colour with each channel brighter or darker by a factor; one factor is for all three."""
+    """Return a colour with each channel brighter or darker by a factor; one factor is for all three."""
     factors = tint * 3 if len(tint) == 1 else tint
     red, green, blue = (min(255, round(channel * by)) for channel, by in zip(colour, factors, strict=True))
     return red, green, blue
 
 
 def pixel_box(points: Sequence[Point], image_size: int, before: float, behind: float) -> list[int]:
-    """Returns the smallest whole-pixel box `[x, y, w, h]` that holds points, cut at the image's edge.
+    """Return the smallest whole-pixel box `[x, y, w, h]` that holds points, cut at the image's edge.
 
     Args:
         points: in pixels.
@@ -44,7 +44,7 @@ def pixel_box(points: Sequence[Point], image_size: int, before: float, behind: f
 
 
 def png(image: Image.Image) -> bytes:
-    """Returns an image as PNG bytes.
+    """Return an image as PNG bytes.
 
     The pixels are the same everywhere; the bytes are too as long as the zlib of Pillow is.
     """
@@ -54,7 +54,7 @@ def png(image: Image.Image) -> bytes:
 
 
 def draw(scene: Scene, image_size: int = 64) -> Image.Image:
-    """Draws a scene, anti-aliased.
+    """Draw a scene, anti-aliased.
 
     Args:
         scene: the scene.
@@ -75,12 +75,12 @@ def draw(scene: Scene, image_size: int = 64) -> Image.Image:
 
 
 def encode(scene: Scene, image_size: int = 64) -> bytes:
-    """Draws a scene and returns it as PNG bytes, see `png`."""
+    """Draw a scene and return it as PNG bytes, see `png`."""
     return png(draw(scene, image_size))
 
 
 def box(item: SceneObject, image_size: int = 64) -> list[int]:
-    """Returns the smallest whole-pixel box `[x, y, w, h]` that holds all of an object.
+    """Return the smallest whole-pixel box `[x, y, w, h]` that holds all of an object.
 
     Args:
         item: the object.

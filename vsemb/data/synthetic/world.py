@@ -99,27 +99,27 @@ class Scene:
 
 @dataclass(frozen=True)
 class Pools:
-    """What a split may show: combinations for the main object and for the others."""
+    """Contents of a split: combinations for the main object and for the others."""
 
     main: tuple[Combination, ...]
     others: tuple[Combination, ...]
 
 
 def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
-    """Returns one item, each as likely as the next."""
+    """Return one item, each as likely as the next."""
     return items[int(rng.random() * len(items))]
 
 
 def shuffled(rng: random.Random, items: Iterable[_Item]) -> list[_Item]:
-    """Returns the items in random order."""
+    """Return the items in random order."""
     return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
 
 
 def whole(name: str, value: int) -> int:
-    """Returns an argument that has to be a whole number.
+    """Return an argument that has to be a whole number.
 
     Raises:
-        InvalidArgumentError: if it is none.
+        InvalidArgumentError: for another one.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise invalid_argument(name, value, "a whole number")
@@ -127,7 +127,7 @@ def whole(name: str, value: int) -> int:
 
 
 def requested(images: Mapping[str, int], splits: Collection[str], image_size: int) -> Iterator[tuple[str, int]]:
-    """Checks what is asked of a generator.
+    """Check what is asked of a generator.
 
     Args:
         images: split -> number of images.
@@ -151,7 +151,7 @@ def requested(images: Mapping[str, int], splits: Collection[str], image_size: in
 
 
 def compositional_pools() -> dict[str, Pools]:
-    """Returns the pools of splits that test compositional generalisation: split -> pools.
+    """Return the pools of splits that test compositional generalisation: split -> pools.
 
     Only `compositional` shows the combinations of `HOLD_OUT`, where the main object is always one of them.
     """
@@ -161,11 +161,11 @@ def compositional_pools() -> dict[str, Pools]:
 
 
 def zero_shot_pools(seed: int) -> dict[str, Pools]:
-    """Returns the pools of class-disjoint splits: 40 classes in train, 8 in val, 16 in test.
+    """Return the pools of class-disjoint splits: 40 classes in train, 8 in val, 16 in test.
 
-    A class is a combination. No combination of one split occurs in another, in any object; still each
-    colour and each shape occurs in every split equally often, because the classes of a split are whole
-    diagonals of the colour x shape table, whose rows and columns `seed` shuffles.
+    A class is a combination. No combination of one split occurs in another, in any object. Each colour
+    and each shape occurs in every split equally often, because the classes of a split are whole diagonals of the
+    colour x shape table. `seed` shuffles its rows and columns.
 
     Args:
         seed: decides which classes go where.
@@ -180,7 +180,7 @@ def zero_shot_pools(seed: int) -> dict[str, Pools]:
 
 
 def sample_scene(rng: random.Random, pools: Pools) -> Scene:
-    """Draws one scene.
+    """Draw one scene.
 
     Args:
         rng: the source of all chance.
@@ -215,7 +215,7 @@ def sample_scene(rng: random.Random, pools: Pools) -> Scene:
 
 
 def _layout(rng: random.Random, count: int) -> tuple[list[str], list[float], list[tuple[float, float]]]:
-    """Draws sizes and places until they fit, which four objects may need a few attempts for."""
+    """Draw sizes and places until they fit, which four objects may need a few attempts for."""
     names = tuple(SIZES)
     for attempt in range(_ATTEMPTS):
         main = int(rng.random() * 3) if count == 1 else 1 + int(rng.random() * 2)

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vsemb.data.manifest import ordered_splits
-from vsemb.data.readers import read
-from vsemb.data.readers.source import Source
+from vsemb.data.readers import infer_format, read
+from vsemb.data.readers.source import Source, listed
 from vsemb.data.store import Dataset
 from vsemb.data.writing.writer import write_dataset
 from vsemb.errors import DataError
@@ -26,7 +25,7 @@ def prepare(
     source: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    format: str,
+    format: str | None = None,
     name: str | None = None,
     on_bad_image: Literal["skip", "fail"] = "skip",
     max_side: int | None = None,
@@ -35,14 +34,14 @@ def prepare(
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Dataset:
-    """Turns a common layout of images and captions into a dataset on disk.
+    """Turn a common layout of images and captions into a dataset on disk.
 
     Args:
         source: the file, folder or (tfds) name to read.
         out: the directory to make; see `write_dataset` for what happens when interrupted.
-        format: one of `vsemb.data.readers.formats()`.
+        format: one of `vsemb.data.readers.formats()`; default: the one that the source has.
         name: the dataset's name; default: the last part of `out`.
-        on_bad_image: whether an unreadable or caption-less image is left out or an error.
+        on_bad_image: whether an unreadable or caption-less image, or a malformed row, is left out or an error.
         max_side: if given, larger images are shrunk to this many pixels on their longer side.
         images_per_shard: images in a full shard.
         overwrite: whether another dataset at `out` is replaced, its cached features and parses included.
@@ -53,19 +52,16 @@ def prepare(
         The dataset, opened.
 
     Raises:
-        DataError: for a broken source, and whatever `write_dataset` refuses.
+        DataError: for a broken source, and as `write_dataset`.
         InvalidArgumentError: for an unknown format or option.
 
     Example:
 
     ```python
-    dataset = prepare("flickr8k", "data/flickr8k", format="karpathy", report=print)
+    dataset = prepare("flickr8k", "data/flickr8k", report=print)
     ```
     """
-    say = report or (lambda line: None)
-    opened = read(format, source, **options)
-    for note in opened.notes:
-        say(note)
+    opened = open_source(source, format, on_bad_image, report or (lambda line: None), **options)
     return write_dataset(
         opened.records,
         out,
@@ -81,8 +77,34 @@ def prepare(
     )
 
 
+def open_source(
+    source: str | os.PathLike[str], format: str | None, on_bad_image: str, report: Callable[[str], None], **options: Any
+) -> Source:
+    """Read a source, and report its format where that is inferred, its notes, and malformed rows.
+
+    Args:
+        source, format, on_bad_image, **options: as `prepare`.
+        report: called with each line.
+
+    Raises:
+        DataError: for a broken source, or malformed rows that are not skipped; all of them are named.
+    """
+    if format is None:
+        format = infer_format(source)
+        report(f"{source} has the format {format}. Choose another with --format.")
+    opened = read(format, source, **options)
+    for line in opened.notes:
+        report(line)
+    if opened.bad and on_bad_image == "fail":
+        fix = "Correct them, or leave them out with --on-bad-image skip."
+        raise DataError(f"{source} has {len(opened.bad)} malformed rows: {listed(opened.bad)} {fix}")
+    for line in opened.bad:
+        report(f"left out: {line}")
+    return opened
+
+
 def described_source(source: Source) -> dict[str, Any]:
-    """Returns what a manifest says of its source.
+    """Return what a manifest says of its source.
 
     Where its images are a list, that includes a SHA-256 over their keys and the sizes of their files, by which a later
     call sees that images came, went or changed; of images behind URIs over the keys alone.
@@ -111,7 +133,7 @@ def described_source(source: Source) -> dict[str, Any]:
 
 
 def write_beside(dataset: Dataset, source: Source) -> None:
-    """Writes what a source knows beyond its records: what its `finish` writes, and precomputed features."""
+    """Write content of a source beyond its records: the result of its `finish`, and precomputed features."""
     source.finish(dataset)
     if source.rows is None:
         return
@@ -123,7 +145,7 @@ def write_beside(dataset: Dataset, source: Source) -> None:
 
 
 def summary(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the lines that `vsemb prepare` ends with: what was written and what was left out, why.
+    """Return the lines that `vsemb prepare` ends with: how many images and captions were left out, and why.
 
     Example:
 
@@ -132,16 +154,13 @@ def summary(manifest: Mapping[str, Any]) -> list[str]:
     ```
     """
     lines = []
-    for name in ordered_splits(manifest["splits"]):
-        split = manifest["splits"][name]
-        lines.append(f"{name}: {split['images']} images, {split['captions']} captions")
     reasons = Counter(item["reason"] for item in manifest["skipped"])
     for reason, count in reasons.most_common():
         keys = [item["key"] for item in manifest["skipped"] if item["reason"] == reason]
         more = ", ..." if count > _NAMES_SHOWN else ""
-        lines.append(f"left out {count} images: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
+        lines.append(f"left out {count:,} images: {reason} ({', '.join(keys[:_NAMES_SHOWN])}{more})")
     if reasons:
-        lines.append(f"all {sum(reasons.values())} that were left out are listed in the manifest.")
+        lines.append("manifest.json lists all images that were left out.")
     if manifest["dropped_captions"]:
-        lines.append(f"left out {manifest['dropped_captions']} empty captions")
+        lines.append(f"left out {manifest['dropped_captions']:,} empty captions")
     return lines

@@ -1,4 +1,4 @@
-"""What is on the disk while a dataset is written: finished shards, and a journal that lets a later run keep them.
+"""The files of a dataset while it is written: finished shards, and a journal that lets a later run keep them.
 
 It lies in a directory beside the unfinished dataset, and publishing the dataset is one rename.
 """
@@ -44,7 +44,7 @@ class WorkArea:
         return locked(self.root, f"Another process is writing {self.out}; wait for it or stop it.")
 
     def begin(self, plan: dict[str, Any]) -> bool:
-        """Makes the work area ready for `plan`; finished shards of the same plan stay.
+        """Make the work area ready for `plan`; finished shards of the same plan stay.
 
         Returns:
             Whether there were finished shards of another plan, which are gone.
@@ -69,7 +69,7 @@ class WorkArea:
             path.unlink()
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
-        """Returns the journal of finished shards of an interrupted run, split name -> shards in order.
+        """Return the journal of finished shards of an interrupted run, split name -> shards in order.
 
         A shard counts only if its file has the size in the journal and all shards before it count.
         """
@@ -83,14 +83,14 @@ class WorkArea:
         return {split: shards for split, shards in found.items() if shards}
 
     def shard_file(self, split: str, number: int) -> Path | None:
-        """Returns the file of a finished shard, under its working name or its final one."""
+        """Return the file of a finished shard, under its working name or its final one."""
         working = self.dataset / shard_name(split, number)
         if working.exists():
             return working
         return next(self.dataset.glob(f"{split}-{number:05d}-of-*.tfrecord"), None)
 
     def clear(self) -> None:
-        """Removes everything in the work area but the lock."""
+        """Remove everything in the work area but the lock."""
         # The plan goes last: whatever is interrupted here is cleared again, never taken for finished work.
         for path in (self.dataset, self.journal, self.root / "old"):
             if path.exists():
@@ -98,7 +98,7 @@ class WorkArea:
         (self.root / "plan.json").unlink(missing_ok=True)
 
     def publish(self) -> None:
-        """Renames the finished dataset to its final path and removes the work area."""
+        """Rename the finished dataset to its final path and remove the work area."""
         sync_tree(self.dataset)
         if self.out.exists():
             os.replace(self.out, self.root / "old")
@@ -110,23 +110,23 @@ class WorkArea:
         """After an error: removes what cannot be continued.
 
         Args:
-            keep: whether finished shards stay; if there is none, or not, everything goes.
+            keep: whether finished shards stay; without any, everything is removed.
         """
         self._remove_unfinished()
         if not keep or not self.finished():
             self.remove()
 
     def remove(self) -> None:
-        """Removes the work area."""
+        """Remove the work area."""
         shutil.rmtree(self.root, ignore_errors=True)
 
 
 def example_bytes(entry: dict[str, Any], encoded: bytes | None) -> bytes:
-    """Returns one image as a serialised `tf.train.Example`, the same bytes for the same content.
+    """Return one image as a serialised `tf.train.Example`, the same bytes for the same content.
 
     Args:
         entry: the index entry, id included.
-        encoded: JPEG or PNG bytes, or None where there are only features.
+        encoded: JPEG or PNG bytes, or None for features without images.
     """
     import tensorflow as tf
 
@@ -169,7 +169,7 @@ class ShardWriter:
         self._writer = tf.io.TFRecordWriter(str(path))
 
     def add(self, entry: dict[str, Any], encoded: bytes | None) -> None:
-        """Writes an image.
+        """Write an image.
 
         Args:
             entry: its index entry, which receives `shard` and `offset` here.
@@ -182,7 +182,7 @@ class ShardWriter:
         self.images += 1
 
     def finish(self) -> tuple[int, str]:
-        """Brings the shard to the disk.
+        """Bring the shard to the disk.
 
         Returns:
             Its size in bytes, and its hex SHA-256.
@@ -198,7 +198,7 @@ class ShardWriter:
         return size, sha256_file(self.path)
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Let go of the file."""
         self._writer.close()
 
 
@@ -225,15 +225,15 @@ class SplitWriter:
 
     @property
     def covered(self) -> int:
-        """The last source position that a finished shard covers, -1 if there is none."""
+        """The last source position that a finished shard covers, or -1."""
         return self.finished[-1]["records"][-1]["position"] if self.finished else -1
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns what became of every record so far, in source order."""
+        """Return what became of every record so far, in source order."""
         return [record for shard in self.finished for record in shard["records"]] + self._records
 
     def add(self, record: dict[str, Any], encoded: bytes | None) -> None:
-        """Writes an image, or notes that it is left out.
+        """Write an image, or notes that it is left out.
 
         Args:
             record: the journal record; its `entry`, if any, receives `shard` and `offset` here.
@@ -250,7 +250,7 @@ class SplitWriter:
             self.finish_shard()
 
     def finish_shard(self) -> None:
-        """Closes the current shard, if there is one."""
+        """Close the current shard, if there is one."""
         if self._writer is None:
             return
         number, path = len(self.finished), self._writer.path
@@ -263,6 +263,6 @@ class SplitWriter:
         self._records = []
 
     def close(self) -> None:
-        """Lets go of an unfinished shard; its temporary file is left for the next run to remove."""
+        """Let go of an unfinished shard; its temporary file is left for the next run to remove."""
         if self._writer is not None:
             self._writer.close()

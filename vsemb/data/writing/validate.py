@@ -27,7 +27,7 @@ Outcome = tuple[dict[str, Any], bytes | None]
 
 
 def clean_caption(text: Any, key: str) -> str:
-    """Returns a caption on one line: runs of white space, line breaks too, become one space.
+    """Return a caption on one line: runs of white space, line breaks too, become one space.
 
     Raises:
         DataError: if it is not text.
@@ -44,7 +44,7 @@ def clean_caption(text: Any, key: str) -> str:
 
 
 def signature(record: ImageRecord) -> str:
-    """Returns a short hash of a record, by which a resumed run sees that its source changed.
+    """Return a short hash of a record, by which a resumed run sees that its source changed.
 
     That an image changed behind its URI is not seen.
     """
@@ -64,7 +64,7 @@ def signature(record: ImageRecord) -> str:
 
 
 def examine(record: ImageRecord, max_side: int | None) -> Outcome:
-    """Cleans the captions of a record and checks and converts its image.
+    """Clean the captions of a record and check and convert its image.
 
     Returns:
         line: what is kept of the record until its dataset is whole. `signature` changes when the record or its image
@@ -121,7 +121,7 @@ def examine(record: ImageRecord, max_side: int | None) -> Outcome:
 def _clean_ids(ids: list[Any], key: str) -> list[str]:
     for item in ids:
         if not isinstance(item, str) or not item.strip():
-            raise DataError(f"The id of a caption of image {key!r} is no text or empty. Received: {item!r}.")
+            raise DataError(f"The id of a caption of image {key!r} must be text that is not empty; got {item!r}.")
     return [item.strip().encode("utf-8", "replace").decode("utf-8") for item in ids]
 
 
@@ -146,7 +146,7 @@ def _read(image: Path | RemoteImage | bytes) -> bytes:
 def examine_all(
     records: Iterable[ImageRecord], known: Collection[int], max_side: int | None, workers: int = _WORKERS
 ) -> Generator[tuple[int, ImageRecord, Outcome | None], None, None]:
-    """Examines records on a few threads and yields them in their order.
+    """Examine records on a few threads and yield them in their order.
 
     Args:
         records: the source.

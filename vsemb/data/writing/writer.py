@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import PIL
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.manifest import (
     MANIFEST,
     VERSION,
@@ -137,7 +137,7 @@ def _complete(
     on_bad_image: str,
     say: Callable[[str], None],
 ) -> None:
-    """Writes the files of the dataset to the work area."""
+    """Write the files of the dataset to the work area."""
     per_shard = described["writing"]["images_per_shard"]
     writers = {split: SplitWriter(split, area, per_shard, shards) for split, shards in area.finished().items()}
     if writers:
@@ -166,7 +166,7 @@ def _write_shards(
     position = -1
     images: bool | None = None
     with contextlib.closing(examine_all(records, known, writing["max_side"])) as examined:
-        for position, record, outcome in tqdm(examined, desc="prepare", total=total, unit="image", disable=None):
+        for position, record, outcome in progress(examined, desc="prepare", total=total, unit="image"):
             if record.key in seen:
                 raise DataError(f"The key {record.key!r} occurs twice in the source; keys must be unique.")
             seen.add(record.key)
@@ -207,7 +207,7 @@ def _write_shards(
 
 
 def _write_index(area: WorkArea, writers: dict[str, SplitWriter], described: dict[str, Any]) -> None:
-    """Gives the shards their final names and writes the index files and the manifest."""
+    """Give the shards their final names and write the index files and the manifest."""
     splits: dict[str, FinishedSplit] = {}
     everything: list[dict[str, Any]] = []
     for split, writer in writers.items():
@@ -278,7 +278,7 @@ def _comparable(part: str, described: dict[str, Any]) -> Any:
 
 
 def description(name: str, source: dict[str, Any], images_per_shard: int, max_side: int | None) -> dict[str, Any]:
-    """Returns what decides whether two datasets are the same, as it stands in a manifest.
+    """Return what decides whether two datasets are the same, as it stands in a manifest.
 
     Args:
         name: the dataset's.
@@ -304,7 +304,7 @@ def description(name: str, source: dict[str, Any], images_per_shard: int, max_si
 
 @contextlib.contextmanager
 def _disk_errors(area: WorkArea) -> Iterator[None]:
-    """Turns what the file system and TensorFlow's writer raise into one clear error."""
+    """Turn what the file system and TensorFlow's writer raise into one clear error."""
     try:
         yield
     except Exception as error:

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.batches import image_batches
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
@@ -194,7 +194,7 @@ def caption_split(
     # Where many candidates are written for an image, images are taken one after another anyway.
     size = _RANKED if run.recipe.ranks_candidates else _SEARCHED
     found: list[list[Written]] = []
-    with tqdm(total=len(rows), desc="captions", unit="image", disable=None, leave=False) as bar:
+    with progress(total=len(rows), desc="captions", unit="image", leave=False) as bar:
         for batch in image_batches(source, rows, size):
             found += writer.of_rows(batch["image"])
             bar.update(len(found) - bar.n)
@@ -250,7 +250,7 @@ def caption_images(
     """
     writer = CaptionWriter(run, options)
     found = []
-    for image in tqdm(images, desc="captions", unit="image", disable=None, leave=False):
+    for image in progress(images, desc="captions", unit="image", leave=False):
         try:
             found.append(ImageCaptions(image, tuple(_captions_of(writer, image, dataset))))
         except DataError as error:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress, say
 from vsemb.data.batches import pad_ids
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
@@ -250,7 +249,7 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
     if affinity is None:
         affinity = _choose_affinity(aligner, dataset)
     rows, regions, texts = [], [], []
-    with tqdm(total=len(part.captions), desc="snippets", unit="caption", disable=None) as bar:
+    with progress(total=len(part.captions), desc="snippets", unit="caption") as bar:
         for captions, words, path in aligner.paths(part, affinity):
             for caption, of_caption, chosen in zip(captions.tolist(), words, path, strict=True):
                 for region, start, length in phrases(chosen):
@@ -270,10 +269,9 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
         aligner.store.fingerprint,
         fingerprint,
     )
-    print(
+    say(
         f"snippets     {len(found):,} of {found.mean_words:.1f} words, "
-        f"{100 * found.whole_images:.0f} % of whole images; affinity {found.affinity:g}",
-        file=sys.stderr,
+        f"{100 * found.whole_images:.0f} % of whole images; affinity {found.affinity:g}"
     )
     return found
 

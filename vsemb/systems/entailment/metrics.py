@@ -8,8 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
 from vsemb.systems.entailment.data import CLASSES, EntailmentSplit
 from vsemb.systems.entailment.model import EntailmentModel
@@ -69,7 +69,7 @@ class EnergyMeasure:
         energies = np.empty(len(split), np.float32)
         # Pairs of one length together: less padding.
         order = np.lexsort((split.hypotheses.lengths, split.premises.lengths))
-        with tqdm(total=len(order), desc=split.name, unit="pair", leave=False, disable=None) as bar:
+        with progress(total=len(order), desc=split.name, unit="pair", leave=False) as bar:
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
                 inputs = {

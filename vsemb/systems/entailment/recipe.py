@@ -47,7 +47,6 @@ training.epochs=7 --set training.patience=null`.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,6 +56,7 @@ from typing import Any, ClassVar, Literal
 import keras
 import numpy as np
 
+from vsemb.console import say
 from vsemb.encoders.recurrent import Recurrent
 from vsemb.encoders.text_encoder import TextCorpus, WordVectors
 from vsemb.errors import DataError, invalid_argument
@@ -193,8 +193,8 @@ class EntailmentJob(Job):
         self.info["dropped"] = {name: split.dropped for name, split in splits.items()}
         counts = ", ".join(f"{count:,} {name}" for name, count in self.info["pairs"].items())
         dropped = sum(self.info["dropped"].values())
-        print(f"pairs        {counts} ({dropped:,} without gold label dropped)", file=sys.stderr)
-        print(f"splits       {self.data.protocol}", file=sys.stderr)
+        say(f"pairs        {counts} ({dropped:,} without gold label dropped)")
+        say(f"splits       {self.data.protocol}")
         return splits
 
     def batches(self) -> SentencePairBatches:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from keras import ops
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.evaluation.binary import accuracy, average_precision, find_threshold, roc_auc
 from vsemb.systems.hypernymy.model import HypernymModel
@@ -168,7 +168,7 @@ def reconstruct(
     edges, closure = (pairs[np.argsort(pairs[:, 0], kind="stable")] for pairs in (edges, closure))
     hyponyms = np.unique(edges[:, 0])
     ranks, precisions = [], []
-    for start in tqdm(range(0, len(hyponyms), block), desc=name, unit="block", disable=None, leave=False):
+    for start in progress(range(0, len(hyponyms), block), desc=name, unit="block", leave=False):
         queries = hyponyms[start : start + block]
         energies = np.asarray(energies_to_all(queries))  # (queries, concepts)
         if np.isnan(energies).any():

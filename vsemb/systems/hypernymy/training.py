@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.errors import DataError, unknown_name
 from vsemb.evaluation.binary import accuracy, find_threshold
 from vsemb.losses.max_margin import MaxMargin
@@ -195,7 +195,7 @@ def train_hypernymy(
     steps = -(-len(train) // batch)
     rates = learning_rate * (1 - np.arange(epochs * steps) / (epochs * steps) * decay)
     best, weights = -np.inf, model.get_weights()
-    bar = tqdm(range(epochs), desc=name, unit="epoch", disable=None, leave=False)
+    bar = progress(range(epochs), desc=name, unit="epoch", leave=False)
     for epoch in bar:
         started = time.perf_counter()
         generator = np.random.default_rng([seed, epoch])

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, missing_extra, one_line
 from vsemb.evaluation import Embedder
@@ -158,7 +158,7 @@ def tune_weights(
     best: list[list[tf.Tensor]] = [[] for _ in grid]
     write = tf.function(captioner.write, autograph=False)
     embed = tf.function(captioner.encoder.encode_images, autograph=False)
-    for row in tqdm(range(len(images)), desc="tuning", unit="image", disable=None, leave=False):
+    for row in progress(range(len(images)), desc="tuning", unit="image", leave=False):
         embedding = tf.cast(embed(images[row : row + 1])[0], tf.float32)
         found = write(embedding)
         for weights, chosen in zip(grid, best, strict=True):

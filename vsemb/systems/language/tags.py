@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from tqdm import tqdm
-
+from vsemb.console import progress
 from vsemb.data.annotations import CaptionAnnotation
 from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset, Split
@@ -313,7 +312,7 @@ def import_tags(
     if (present := _present_tags(dataset, source, overwrite)) is not None:
         return present
     captions = CaptionIndex(dataset)
-    lines = tqdm(read_tags(file), desc="read", unit="caption", disable=None, leave=False)
+    lines = progress(read_tags(file), desc="read", unit="caption", leave=False)
     found = captions.match(lines, "line", report)
     tokens = ((f"{file}, line {line.line},", line.tokens) for line in found)
     return write_tags(dataset, _aligned(captions, tokens, "match"), source=source, overwrite=overwrite)
@@ -399,7 +398,7 @@ def _aligned(
 ) -> dict[str, list[list[str]]]:
     """Gives the words of all captions their tags, from where tokens come from and tokens with tags."""
     tags = []
-    found = tqdm(tokens, desc=step, unit="caption", total=len(captions.texts), disable=None, leave=False)
+    found = progress(tokens, desc=step, unit="caption", total=len(captions.texts), leave=False)
     for (where, some), words, name, text in zip(
         found, words_of(captions.texts), captions.ids, captions.texts, strict=True
     ):

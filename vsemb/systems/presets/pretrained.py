@@ -7,13 +7,13 @@ similarity, and the learned logit scale (and bias).
 from __future__ import annotations
 
 import os
-import sys
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
 import keras
 
+from vsemb.console import say
 from vsemb.encoders.image import NoProjection
 from vsemb.errors import DataError, unknown_name
 from vsemb.files import write_json
@@ -85,7 +85,7 @@ def pretrained_run(preset: str, out: str | os.PathLike[str], *, weights: str = "
     there = (out / RECIPE).exists()
     info = enter_run(recipe, info, out, texts.vocabulary, keep=lambda folder: None)
     if there and info["status"] == "finished":
-        print(f"{out} already exists and is complete.", file=sys.stderr)
+        say(f"{out} already exists and is complete.")
         return Run.open(out)
     recipe = rebuilt(rebuilt(recipe, methodcaller("localized", out)), methodcaller("without_downloads"))
     model = recipe.build(len(texts.vocabulary), info, "float32")

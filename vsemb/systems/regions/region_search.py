@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation import Embedder
@@ -156,7 +156,7 @@ def best_regions(
     ]
     # The best so far, and their places among all regions.
     best, places, seen = np.zeros(0, np.float32), np.zeros(0, np.int64), 0
-    with tqdm(total=len(images), desc="regions", unit="image", disable=None, leave=False) as bar:
+    with progress(total=len(images), desc="regions", unit="image", leave=False) as bar:
         for ids in blocks:
             real = np.any(store.boxes(ids)[:, :most] != 0, axis=2)
             if parts:
@@ -262,7 +262,7 @@ def word_norms(run: Run, dataset: Dataset, split: str, min_count: int = 5) -> li
     embedder = Embedder(run.model)
     sums, counts = (np.zeros(len(run.vocabulary.tokens), kind) for kind in (np.float64, np.int64))
     texts = len(offsets) - 1
-    with tqdm(total=texts, desc="captions", unit="caption", disable=None, leave=False) as bar:
+    with progress(total=texts, desc="captions", unit="caption", leave=False) as bar:
         for start in range(0, texts, _CAPTIONS):
             bounds = offsets[start : start + _CAPTIONS + 1]
             tokens = ids[bounds[0] : bounds[-1]]

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 from keras import ops
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.batches import image_batches
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument
@@ -175,7 +175,7 @@ class MultiVectorSearch(Searcher):
         sought = alike(_without_padding(queries))
         scores = np.empty((len(queries), len(self)), np.float32)
         unit = self.source.kind
-        with tqdm(total=len(self), desc=f"{unit}s", unit=unit, disable=None, leave=False) as bar:
+        with progress(total=len(self), desc=f"{unit}s", unit=unit, leave=False) as bar:
             for rows, vectors in self._blocks():
                 items = alike(vectors)
                 found: Any = (

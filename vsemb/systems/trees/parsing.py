@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from vsemb.console import progress
 from vsemb.data.caption_index import CaptionIndex
 from vsemb.data.store import Dataset
 from vsemb.errors import DataError, invalid_argument, one_line
@@ -156,7 +155,7 @@ def import_conllu(
     if not files:
         raise invalid_argument("files", list(files), "at least one CoNLL-U file")
     sentences = itertools.chain.from_iterable(map(read_conllu, files))
-    counted = tqdm(sentences, desc="read", unit="sentence", disable=None, leave=False)
+    counted = progress(sentences, desc="read", unit="sentence", leave=False)
     trees = match_sentences(dataset, counted, report)
     agreement = None
     described: dict[str, Any] | None = None
@@ -258,7 +257,7 @@ def _parse(
     # Closed explicitly, so that processes stop after an error.
     with (
         contextlib.closing(parse_chunks(missing, parser, processes)) as parsed,
-        tqdm(total=total, initial=total - count, desc="parse", unit="caption", disable=None) as bar,
+        progress(total=total, initial=total - count, desc="parse", unit="caption") as bar,
     ):
         for chunk, trees in parsed:
             work.write(chunk, trees)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.data.readers.source import text_lines
 from vsemb.data.store import Dataset, Split
 from vsemb.errors import DataError, invalid_argument, one_line
@@ -304,7 +304,7 @@ def classify_images(
     encoders = run_encoders(run)
     embedded: dict[int, np.ndarray] = {}
     errors: dict[int, str] = {}
-    for place, image in enumerate(tqdm(images, desc="images", unit="image", disable=None, leave=False)):
+    for place, image in enumerate(progress(images, desc="images", unit="image", leave=False)):
         try:
             embedded[place], _ = embed_image(run, dataset, encoders, image)
         except DataError as error:

@@ -135,6 +135,11 @@ def _found(given: str | os.PathLike[str] | None, near: Sequence[Path]) -> Path:
     )
 
 
+def recognises_cub(path: Path) -> bool:
+    """Return whether a path is the folder of CUB-200-2011."""
+    return any((root / "images.txt").is_file() for root in (path, path / "CUB_200_2011"))
+
+
 def read_cub(
     source: str | os.PathLike[str],
     *,
@@ -229,6 +234,11 @@ def _attributes(root: Path) -> tuple[ClassAttributes | None, list[Path]]:
         ClassAttributes(tuple(names), {class_name(name): row for name, row in zip(classes, rows, strict=True)}),
         files,
     )
+
+
+def recognises_flowers102(path: Path) -> bool:
+    """Return whether a path is the folder of Flowers-102."""
+    return (path / "jpg").is_dir()
 
 
 def read_flowers102(

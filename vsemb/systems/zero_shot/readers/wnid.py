@@ -44,6 +44,11 @@ class Concept:
     hypernyms: tuple[str, ...]
 
 
+def recognises(path: Path) -> bool:
+    """Return whether a path holds class folders."""
+    return path.is_dir() and bool(_entries((path, path / "train"), _is_class))
+
+
 def read(
     source: str | os.PathLike[str],
     *,

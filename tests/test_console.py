@@ -1,0 +1,67 @@
+"""Notices, progress bars, and TensorFlow's silence."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vsemb import console
+from vsemb.cli import __main__ as cli
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_notices_and_bars_are_on_standard_error_unless_quiet(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert list(console.progress(range(3), "count", unit="image")) == [0, 1, 2]
+    console.say("done")
+    assert "count: 100%" in terminal.getvalue() and " image/s" in terminal.getvalue()
+    assert terminal.getvalue().endswith("done\n")
+    before = terminal.getvalue()
+    with console.quieted():
+        console.say("silence")
+        list(console.progress(range(3), "count", unit="image"))
+    assert terminal.getvalue() == before and capsys.readouterr().out == ""
+    console.say("aloud")
+    assert terminal.getvalue() == before + "aloud\n"
+
+
+def test_what_is_over_soon_has_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    list(console.progress(range(3), "count", unit="image", leave=False))
+    assert terminal.getvalue() == ""
+
+
+def test_the_accent_needs_a_terminal_and_no_objection(monkeypatch):
+    assert console.accented("split") == "split"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert console.accented("split") == "\033[1;36msplit\033[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert console.accented("split") == "split"
+
+
+def test_tensorflow_starts_without_a_word():
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-m", "vsemb.cli", "evaluate", "nowhere"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("vsemb evaluate: nowhere must be a run directory") and done.stderr.count("\n") == 1
+
+
+def test_messages_of_libraries_are_shown_only_with_an_exception(capfd):
+    with cli._stderr_aside():
+        os.write(2, b"noise\n")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError), cli._stderr_aside():
+        os.write(2, b"a library is missing\n")
+        raise ImportError
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "a library is missing\nafter\n"

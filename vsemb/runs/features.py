@@ -1,0 +1,94 @@
+"""Cached image features by the name of their network, for `vsemb features` and for a training that lacks them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from vsemb.data.features.compute import cache_features
+from vsemb.data.features.store import FeatureStore
+from vsemb.data.store import Dataset
+from vsemb.errors import invalid_argument
+from vsemb.image.presets import is_preset
+from vsemb.recipes.schema import Recipe
+from vsemb.runs.fine_tune import lent_backbone
+
+
+def make_features(
+    dataset: Dataset,
+    backbone: str | None = None,
+    weights: str | os.PathLike[str] | None = None,
+    *,
+    size: int | None = None,
+    pooling: str | None = None,
+    layer: str | None = None,
+    crops: int = 1,
+    mirror: bool | None = None,
+    **options: Any,
+) -> FeatureStore:
+    """Cache the features of a dataset's images, or open them where they are cached.
+
+    Args:
+        dataset: all of its splits.
+        backbone: name of a keras.applications network, `SmallConvNet`, or `hub:PRESET`; default MobileNetV2.
+        weights: `imagenet`, `preset`, `random`, a weights file, or a run that was trained from pixels. Default:
+            `preset` for a preset, `imagenet` for other networks.
+        size: side of the input in pixels; default: the network's own.
+        pooling: pooling over grid cells; default: the network's own.
+        layer: an inner layer in place of the pooled map.
+        crops: 1 or 10.
+        mirror: whether mirror images are cached for training; default: with one crop and no training crops.
+        **options: `batch_size`, `keep_crops` and `training_crops` of `cache_features`.
+
+    Returns:
+        The features.
+
+    Raises:
+        DataError: if weights or images cannot be read.
+        InvalidArgumentError: for an unknown network, or options that do not fit together.
+
+    Example:
+
+        store = make_features(Dataset.open("data/flickr8k"), "MobileNetV2")
+    """
+    if mirror is None:
+        mirror = crops == 1 and not options.get("training_crops")
+    weights = weights or ("preset" if is_preset(backbone) else "imagenet")
+    network = {"backbone": backbone, "size": size, "pooling": pooling, "layer": layer, "crops": crops}
+    with lent_backbone(weights, network) as (config, source):
+        return cache_features(dataset, config, weights=source, mirror=mirror, **options)
+
+
+def with_features(
+    recipe: Recipe,
+    dataset: Dataset,
+    backbone: str | None,
+    weights: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Any:
+    """Return a recipe that reads the features of a network, which are computed first where they are missing.
+
+    Args:
+        recipe: a recipe that is trained on cached features.
+        dataset: what it is trained on.
+        backbone, weights, **options: as `make_features`.
+
+    Returns:
+        The recipe, with the fingerprint of these features.
+
+    Raises:
+        InvalidArgumentError: for a recipe that reads no cached features.
+        VsembError: as `make_features`.
+
+    Example:
+
+        recipe = with_features(recipes.get("vsepp"), dataset, "MobileNetV2")
+    """
+    image = recipe.image_tower
+    if getattr(image, "folder", None) != "features":
+        reads = "no images" if image is None else image.kind
+        allowed = f"none for a recipe that reads {reads}; it is for recipes that read cached features"
+        raise invalid_argument("backbone", backbone, allowed)
+    store = make_features(dataset, backbone, weights, **options)
+    return replace(recipe, image=replace(image, fingerprint=store.fingerprint))  # type: ignore[call-arg]
