@@ -505,7 +505,7 @@ def _split(items: list[_Item]) -> None:
 
 def _listed(problems: list[str]) -> str:
     more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
-    return "; ".join(problems[:_LISTED]) + more
+    return "; ".join(problem.rstrip(".") for problem in problems[:_LISTED]) + more
 
 
 def _refusal(problems: list[str]) -> str:
