@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
+import importlib
 import inspect
 import typing
 from typing import Any, Self
@@ -62,6 +64,7 @@ class Configured:
         """Makes the object again from what `get_config` returned."""
         this: Any = cls
         names, _ = _arguments(this)
+        import_classes(config)
         # Keras takes the config of a functional model apart while it reads it.
         config = copy.deepcopy(config)
         own = {name: keras.saving.deserialize_keras_object(config[name]) for name in names if name in config}
@@ -96,6 +99,21 @@ def _arguments(cls: type) -> tuple[tuple[str, ...], bool]:
 
 def _own(cls: type) -> bool:
     return "__init__" in vars(cls)
+
+
+def import_classes(config: Any) -> None:
+    """Imports the modules of this package that a saved config names, since Keras finds only registered classes.
+
+    Args:
+        config: the config of a Keras object or model, with those of its parts.
+    """
+    parts = config.values() if isinstance(config, dict) else config if isinstance(config, list | tuple) else ()
+    for part in parts:
+        import_classes(part)
+    if isinstance(config, dict) and str(config.get("module")).startswith("vsemb."):
+        # Keras names a class that it does not find.
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(config["module"])
 
 
 def build_layers(*pairs: tuple[Any, Any]) -> None:

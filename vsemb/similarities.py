@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
 from vsemb.ops.geometry import l2_normalize
@@ -61,6 +62,24 @@ class Similarity(Part, family="similarity"):
             (rows, dim) float32.
         """
         raise NotImplementedError
+
+    def normalized_array(self, embeddings: np.ndarray) -> np.ndarray:
+        """Normalize embeddings of any origin; an array that is normalized already is returned as it is.
+
+        Args:
+            embeddings: (rows, dim) float.
+
+        Returns:
+            (rows, dim), the array itself if no entry differs by more than 0.001.
+
+        Example:
+
+        >>> Cosine().normalized_array(np.array([[3.0, 4.0]])).round(3).tolist()
+        [[0.6000000238418579, 0.800000011920929]]
+        """
+        # Normalizing twice changes last bits, and with them ties.
+        normalized = ops.convert_to_numpy(self.normalize(embeddings))
+        return embeddings if np.allclose(embeddings, normalized, rtol=0, atol=1e-3) else normalized
 
     def scores(self, images: Tensor, texts: Tensor) -> Tensor:
         """Scores every image against every text.

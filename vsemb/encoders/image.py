@@ -19,10 +19,10 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class FeatureScaling(Configured, keras.layers.Layer):
-    """Evens out image features: unit length, then zero mean and unit deviation of each feature.
+    """Standardize image features: unit length, then zero mean and unit deviation of each feature.
 
-    The strength of a backbone's activations says more about contrast than about content: the unit
-    length removes it. Then every feature gets the same say, whichever layer it comes from.
+    The unit length removes the strength of a backbone's activations, which depends more on contrast than on
+    content. Standardization gives each feature the same weight, whichever layer it comes from.
 
     Args:
         **kwargs: arguments of `keras.layers.Layer`.
@@ -31,7 +31,7 @@ class FeatureScaling(Configured, keras.layers.Layer):
         features: (batch, dim) float.
 
     Returns:
-        (batch, dim). Until `adapt` has seen the training features, mean 0 and deviation 1 are taken.
+        (batch, dim). Mean 0 and deviation 1 hold until `adapt` sets them.
 
     Example: at unit length the features are (0.6, 0.8) and (0.8, 0.6).
 
@@ -52,12 +52,16 @@ class FeatureScaling(Configured, keras.layers.Layer):
         return ops.cast((l2_normalize(features) - mean) * scale, self.compute_dtype)
 
     def adapt(self, features: np.ndarray) -> None:
-        """Takes mean and deviation from the features of the training set, (n, dim)."""
+        """Set mean and deviation.
+
+        Args:
+            features: (n, dim) float, those of the training set.
+        """
         if not self.built:
             self.build(features.shape)
         unit = ops.convert_to_numpy(l2_normalize(features))
         self.mean.assign(unit.mean(0))
-        # A feature that never varies has nothing to say; dividing by its deviation would blow it up.
+        # Division by the deviation of a constant feature would overflow.
         deviation = unit.std(0)
         self.scale.assign(np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0))
 
@@ -67,19 +71,19 @@ class FeatureScaling(Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("vsemb")
 class ImageEncoder(Configured, keras.layers.Layer):
-    """Affine map of image features, x = W q + b (Kiros et al. 2014, section 2.2, without b).
+    """Map image features to the embedding, x = W q + b (Kiros et al. 2014, section 2.2, without b).
 
-    Without `projection` the features are the embedding, as in Reed et al. 2016, who train the text
-    encoder alone.
+    Without `projection` the features are the embedding, as in Reed et al. 2016, who train only the text
+    encoder.
 
     Args:
         dim: size of the embedding.
-        use_bias: whether b is there.
-        dropout: in training, the share of features set to 0.
+        use_bias: whether the map has the bias b.
+        dropout: share of features set to 0 in training.
         standardize: whether features first pass a `FeatureScaling`, whose statistics
             `scaling.adapt` sets.
-        init_scale: W starts uniform in [-init_scale, init_scale]; None takes Glorot's.
-        projection: whether the map is there; without, `dim` is the size of the features.
+        init_scale: W starts uniform in [-init_scale, init_scale]; None for Glorot's initializer.
+        projection: whether the map exists. Without it, `dim` must be the size of the features.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -134,16 +138,19 @@ class ImageEncoder(Configured, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("vsemb")
 class PixelEncoder(Configured, keras.layers.Layer):
-    """A convolutional backbone and the affine map behind it, trained together.
+    """Embed pixels with an image backbone and a head, trained together.
+
+    The backbone is a functional or sequential Keras model: of `vsemb.image.backbones.build_backbone`, of
+    `keras.applications`, of keras-hub, or your own. It scales pixels itself: put a
+    `vsemb.image.backbones.PixelScaling` in front of a network that does not.
 
     Args:
-        backbone: model from pixels, (batch, size, size, 3) float in 0..255, to (batch, features),
-            as `vsemb.image.backbones.build_backbone` makes them.
-        head: from features to the embedding: an `ImageEncoder`, for example.
-        train_backbone: whether the backbone's weights are trained. Its batch normalisations use their
-            stored statistics when it is pretrained (`frozen_statistics`).
-        frozen_statistics: run the backbone in inference mode also while training, as is usual when
-            fine-tuning with small batches.
+        backbone: model from pixels, (batch, size, size, 3) float in 0..255, to features: (batch, features), or
+            (batch, ..., features), whose mean over places is taken.
+        head: layer from (batch, features) to (batch, dim), such as an `ImageEncoder`.
+        train_backbone: whether the backbone's weights are trained.
+        frozen_statistics: whether the backbone runs in inference mode in training. Batch normalisation then uses
+            its stored statistics, as is usual when a pretrained backbone is fine-tuned with small batches.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -151,7 +158,13 @@ class PixelEncoder(Configured, keras.layers.Layer):
         training: whether dropout acts and, unless `frozen_statistics`, batch statistics are used.
 
     Returns:
-        what the head makes of the features, (batch, head.dim) by an `ImageEncoder`.
+        (batch, dim), the output of the head.
+
+    Example:
+
+    >>> backbone = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(5, 3)])
+    >>> PixelEncoder(backbone, ImageEncoder(4))(keras.ops.ones((2, 8, 8, 3))).shape
+    TensorShape([2, 4])
     """
 
     def __init__(
@@ -178,7 +191,30 @@ class PixelEncoder(Configured, keras.layers.Layer):
 
     def call(self, pixels: Tensor, training: bool = False) -> Tensor:
         features = self.backbone(pixels, training=training and not self.frozen_statistics)
+        if len(features.shape) > 2:
+            features = ops.mean(features, axis=tuple(range(1, len(features.shape) - 1)))
         return self.head(features, training=training)
+
+    def decode(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Decode images to pixels of the backbone's size, in graph; TensorFlow alone.
+
+        Args:
+            encoded: (batch,) string, bytes of JPEG or PNG images.
+
+        Returns:
+            Pixels, (batch, size, size, 3) float32 in 0..255, and whether a row was decoded, (batch,) bool.
+
+        Raises:
+            InvalidArgumentError: if the backbone has no fixed input size.
+        """
+        # Encoders do without TensorFlow, which the room of images imports.
+        from vsemb.image.decode import decode_images
+
+        shape = self.backbone.input_shape
+        if len(shape) != 4 or not shape[1] or shape[1] != shape[2]:
+            fix = "Build it with input_shape=(224, 224, 3), for example."
+            raise invalid_argument("backbone", shape, "a network of square images of a fixed size", fix)
+        return decode_images(encoded, shape[1])
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         return self.head.compute_output_shape((input_shape[0], self.backbone.output_shape[-1]))

@@ -121,19 +121,19 @@ class TextEncoderPart(Part, family="text encoder"):
 
 @keras.saving.register_keras_serializable("vsemb")
 class WordEmbedding(Configured, keras.layers.Layer):
-    """Looks up word vectors.
+    """Look up word vectors.
 
     Args:
-        vocabulary_size: number of ids, padding (0) and unknown (1) included.
+        vocabulary_size: number of ids, `len(vocabulary)`: padding (0) and unknown (1) included.
         dim: size of a word vector.
         train_words: whether the vectors are trained; Kiros et al. 2014 keep them fixed.
         init_scale: vectors start uniform in [-init_scale, init_scale].
-        word_dropout: in training, the share of words replaced by the unknown word.
-        dropout: in training, the share of vector entries set to 0.
-        dense_gradient: whether the table's gradient has one row a word, the sum over a word's places.
-            Otherwise it has one row a place, and optimizers that square gradients add up the squares of a
-            repeated word's rows where they should square the sum: of 70 characters, which all repeat, steps
-            come out many times too long.
+        word_dropout: share of words replaced by the unknown word in training.
+        dropout: share of vector entries set to 0 in training.
+        dense_gradient: whether the table's gradient has one row per word, the sum over the word's places.
+            Otherwise it has one row per place. Optimizers that square gradients then add up the squares of a
+            repeated word's rows instead of squaring their sum. With 70 characters, which all repeat, steps
+            become many times too long.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -176,6 +176,9 @@ class WordEmbedding(Configured, keras.layers.Layer):
         self._dropout_layer.build((*input_shape, self.dim))
 
     def call(self, token_ids: Tensor, training: bool = False) -> Tensor:
+        if "int" not in keras.backend.standardize_dtype(token_ids.dtype):
+            # Functional and sequential models of Keras turn ids into floats.
+            token_ids = ops.cast(token_ids, "int32")
         if training and self.word_dropout:
             draw = keras.random.uniform(ops.shape(token_ids), dtype="float32", seed=self.seed_generator)
             drop = ops.logical_and(ops.less(draw, self.word_dropout), ops.not_equal(token_ids, PADDING_ID))
@@ -186,7 +189,7 @@ class WordEmbedding(Configured, keras.layers.Layer):
         return self._dropout_layer(vectors, training=training)
 
     def set_vectors(self, vectors: np.ndarray) -> None:
-        """Sets the table, e.g. from `vsemb.text.word_vectors.read_word_vectors`.
+        """Set the table, e.g. from `vsemb.text.word_vectors.read_word_vectors`.
 
         Args:
             vectors: (vocabulary_size, dim) float.

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 from keras import ops
+from numpy.typing import ArrayLike
 
+from vsemb import similarities
 from vsemb.errors import DataError, invalid_argument
 from vsemb.evaluation.rank_scan import scanned_ranks, worth_a_scan
 from vsemb.ops.backend import compiled
@@ -94,25 +96,25 @@ class RetrievalMetrics:
 
 
 def retrieval_ranks(
-    images: np.ndarray,
-    texts: np.ndarray,
-    image_ids: np.ndarray,
-    text_image_ids: np.ndarray,
-    similarity: Similarity,
+    images: ArrayLike,
+    texts: ArrayLike,
+    image_ids: ArrayLike | None = None,
+    text_image_ids: ArrayLike | None = None,
+    similarity: str | Similarity = "cosine",
     block: int = _BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks in both directions, from blocks of images that are scored once against all texts.
+    """Rank in both directions, from blocks of images that are scored once against all texts.
 
     A text's score with its own image comes out of the same product as those with other images, whose blocks
     all have one shape: what is computed in two ways differs in its last bits, and that breaks ties. Many
     inner products are ranked by `vsemb.evaluation.rank_scan`, where that is faster.
 
     Args:
-        images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
-        texts: (m, dim) float32 embeddings, (m, items, dim) for a similarity of sets.
-        image_ids: (n,) int64, distinct.
-        text_image_ids: (m,) int64, the id of the image each text describes.
-        similarity: scores images against texts.
+        images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
+        texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
+        image_ids: (n,) int64, distinct; None for 0 to n - 1.
+        text_image_ids: (m,) int64, the id of the image of each text; None where text i describes image i.
+        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are normalized if they are not.
         block: number of images scored at a time; memory grows with block x texts. Scores are kept in memory
             up to 1 GB; beyond, blocks are scored once more.
 
@@ -122,9 +124,11 @@ def retrieval_ranks(
         model looks as bad as it is.
 
     Raises:
+        InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
         DataError: for no images, an image without a text, a text without its image, or NaN scores.
     """
-    _check(images, texts, image_ids, text_image_ids)
+    similarity = similarities.get(similarity)
+    images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)
     own = _own_images(image_ids, text_image_ids)
     if similarity.inner_product and worth_a_scan(len(images), len(texts)):
         found = scanned_ranks(images, texts, own, block)
@@ -185,6 +189,49 @@ def _count_in(axis: int, scores: Any, least: Any) -> Any:
 
 _COUNTS = tuple(partial(_count_in, axis) for axis in (0, 1))
 _COUNTS_COMPILED = tuple(compiled(count) for count in _COUNTS)
+
+
+def _checked(
+    images: ArrayLike,
+    texts: ArrayLike,
+    image_ids: ArrayLike | None,
+    text_image_ids: ArrayLike | None,
+    similarity: Similarity,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the embeddings, normalized, and the ids of images and texts as arrays."""
+    images, texts = _embeddings("images", images, similarity), _embeddings("texts", texts, similarity)
+    if images.shape[-1] != texts.shape[-1]:
+        raise invalid_argument("texts", texts.shape, f"embeddings of the images' size, {images.shape[-1]}")
+    image_ids = np.arange(len(images)) if image_ids is None else _ids("image_ids", image_ids)
+    if text_image_ids is None:
+        if len(texts) != len(images):
+            allowed = f"the id of the image of each text, for {len(texts)} texts of {len(images)} images"
+            raise invalid_argument("text_image_ids", None, allowed)
+        text_image_ids = image_ids
+    text_image_ids = _ids("text_image_ids", text_image_ids)
+    _check(images, texts, image_ids, text_image_ids)
+    if not similarity.multi_vector:
+        images, texts = similarity.normalized_array(images), similarity.normalized_array(texts)
+    return images, texts, image_ids, text_image_ids
+
+
+def _embeddings(name: str, values: ArrayLike, similarity: Similarity) -> np.ndarray:
+    rank = 3 if similarity.multi_vector else 2
+    try:
+        found = np.asarray(values)
+    except ValueError:  # Rows of different lengths.
+        found = np.empty(0, object)
+    if found.ndim != rank or found.dtype.kind not in "fiu":
+        shape = "(rows, items, dim)" if similarity.multi_vector else "(rows, dim)"
+        raise invalid_argument(name, f"{found.dtype} {found.shape}", f"an array of numbers of shape {shape}")
+    return found if found.dtype.kind == "f" else found.astype(np.float32)
+
+
+def _ids(name: str, values: ArrayLike) -> np.ndarray:
+    found = np.asarray(values)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
+        raise invalid_argument(name, f"{found.dtype} {found.shape}", "an array of integers of shape (rows,)")
+    return found
 
 
 def _check(images: np.ndarray, texts: np.ndarray, image_ids: np.ndarray, text_image_ids: np.ndarray) -> None:
@@ -248,11 +295,11 @@ def _whole(value: object) -> bool:
 
 
 def evaluate_retrieval(
-    images: np.ndarray,
-    texts: np.ndarray,
-    image_ids: np.ndarray,
-    text_image_ids: np.ndarray,
-    similarity: Similarity,
+    images: ArrayLike,
+    texts: ArrayLike,
+    image_ids: ArrayLike | None = None,
+    text_image_ids: ArrayLike | None = None,
+    similarity: str | Similarity = "cosine",
     *,
     folds: int = 1,
     bootstrap: int = 0,
@@ -260,41 +307,44 @@ def evaluate_retrieval(
     recalls: Sequence[int] = RECALLS,
     pairs: int | None = None,
 ) -> RetrievalMetrics:
-    """Measures retrieval in both directions.
+    """Measure retrieval in both directions.
 
     Args:
-        images: (n, dim) float32 embeddings, (n, items, dim) for a similarity of sets.
-        texts: (m, dim) float32 embeddings, (m, items, dim) for a similarity of sets.
-        image_ids: (n,) int64, distinct.
-        text_image_ids: (m,) int64, the id of the image each text describes.
-        similarity: scores images against texts.
-        folds: the images are cut into so many contiguous blocks, each ranked on its own with its
-            texts, and all metrics, medians too, are averaged (COCO's "5 folds of 1K").
+        images: (n, dim) embeddings, (n, items, dim) for a similarity of sets; an array or tensor.
+        texts: (m, dim) embeddings, (m, items, dim) for a similarity of sets.
+        image_ids: (n,) int64, distinct; None for 0 to n - 1.
+        text_image_ids: (m,) int64, the id of the image of each text; None where text i describes image i.
+        similarity: a kind such as `"cosine"`, or a `Similarity`. Embeddings are normalized if they are not.
+        folds: number of contiguous blocks of images. Each is ranked on its own with its texts, and all metrics,
+            medians too, are averaged (COCO's "5 folds of 1K").
         bootstrap: number of resamplings of the images, each with its texts, for 95 % intervals; 0 for none.
         seed: of the resampling.
-        recalls: the K of recall at K, distinct; 1, 5 and 10 are measured even where they are not named.
-        pairs: also rank the first so many images among the first text of each, and these texts among
-            those images, as one set whatever the folds are; None for not.
+        recalls: the K of recall at K, distinct; 1, 5 and 10 are always measured.
+        pairs: number of images that are also ranked by the protocol of pairs: the first images, each with its
+            first text, as one set whatever the folds are. None leaves that out.
+
+    Returns:
+        Recall, median rank and mean rank in both directions.
 
     Raises:
-        InvalidArgumentError: for folds < 1 or more folds than images, bootstrap < 0, recalls that are no
-            distinct integers >= 1, or pairs < 1 or more than images.
+        InvalidArgumentError: for folds < 1 or more folds than images, bootstrap < 0, recalls other than
+            distinct integers >= 1, or pairs < 1 or more than images; and as `retrieval_ranks`.
         DataError: as `retrieval_ranks`.
 
     Example: the first image finds its second text and not its first.
 
-    >>> from vsemb.similarities import Dot
     >>> images, texts = np.eye(2), np.array([[0, 0.5], [1, 0], [0.1, 1]])
-    >>> metrics = evaluate_retrieval(images, texts, np.arange(2), np.array([0, 0, 1]), Dot(), pairs=2)
+    >>> metrics = evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="dot", pairs=2)
     >>> metrics.image_to_text["R@1"], metrics.pairs.image_to_text["R@1"]
     (100.0, 50.0)
     """
+    scored_by = similarities.get(similarity)
+    images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, scored_by)
     check_protocol(len(images), folds, bootstrap, recalls, pairs)
-    _check(images, texts, image_ids, text_image_ids)
 
     def ranked(rows: np.ndarray, chosen: np.ndarray) -> _Ranked:
         ids, own_ids = image_ids[rows], text_image_ids[chosen]
-        of_images, of_texts = retrieval_ranks(images[rows], texts[chosen], ids, own_ids, similarity)
+        of_images, of_texts = retrieval_ranks(images[rows], texts[chosen], ids, own_ids, scored_by)
         return {
             "image_to_text": (of_images, np.arange(len(rows))),
             "text_to_image": (of_texts, _own_images(ids, own_ids)),

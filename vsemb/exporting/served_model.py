@@ -137,9 +137,10 @@ def tolerance_of(dtypes: Iterable[str]) -> float:
 
 
 def tables_of(holder: object) -> list[Any]:
-    """Return the lookup tables among an object's attributes."""
+    """Return the lookup tables among the attributes of an object, or of a Keras layer and its own layers."""
     kinds = tf.lookup.StaticHashTable | tf.lookup.StaticVocabularyTable
-    return [value for value in vars(holder).values() if isinstance(value, kinds)]
+    holders = holder._flatten_layers() if isinstance(holder, keras.layers.Layer) else [holder]
+    return [value for each in holders for value in vars(each).values() if isinstance(value, kinds)]
 
 
 def tensors(inputs: Arrays) -> dict[str, tf.Tensor]:

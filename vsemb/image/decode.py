@@ -57,6 +57,27 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     return _decode_rows(tf.convert_to_tensor(encoded, tf.string), size, max_pixels)
 
 
+def require_valid(pixels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """Returns the pixels of a batch, or fails if a row was not decoded.
+
+    Args:
+        pixels: (batch, ...), as `decode_images` returns them.
+        valid: (batch,) bool.
+
+    Raises:
+        tf.errors.InvalidArgumentError: naming the rows.
+
+    Example:
+
+    >>> require_valid(tf.ones((1, 2)), tf.constant([True])).shape
+    TensorShape([1, 2])
+    """
+    message = "`image` must be the bytes of JPEG or PNG images; got other bytes in these rows:"
+    check = tf.debugging.Assert(tf.reduce_all(valid), [message, tf.where(~valid)[:, 0]])
+    with tf.control_dependencies([check]):
+        return tf.identity(pixels)
+
+
 @tf.function(reduce_retracing=True, autograph=False)
 def _decode_rows(encoded: tf.Tensor, size: int, max_pixels: int) -> tuple[tf.Tensor, tf.Tensor]:
     batch = tf.shape(encoded)[0]

@@ -11,29 +11,33 @@ import keras
 from keras import ops
 
 from vsemb.configured import Configured
-from vsemb.errors import invalid_argument
+from vsemb.errors import invalid_argument, one_line
 from vsemb.ops.replicas import replica_count
 from vsemb.parts import Count, NonNegative, Part
 
 Tensor = Any
 
+#: Queries and candidates that a Keras loss is tried with.
+_TRIED = 3
+
 
 class InBatchLoss(Configured, keras.losses.Loss):
     """Base of the losses over one row of candidates per query.
 
-    Applied to the scores and their transpose a loss is symmetric, which is what `DualEncoder` does.
+    `DualEncoder` applies a loss to the scores and to their transpose, so it is symmetric in images and texts.
 
     Args:
         reduction: over queries, `"sum"` or `"mean"`; None for `default_reduction`.
         name: name of the loss; None for that of the class.
 
     Call args of every subclass:
-        labels: (queries, candidates), 1 for the query's own pair and 0 for negatives. Each row holds a 1; losses over
+        labels: (queries, candidates), 1 for the query's own pair and 0 for negatives. Each row has a 1; losses over
             classes also have 1 for the query's own class, in a later column.
         scores: (queries, candidates) float, higher is better.
-        mask: (queries, candidates) bool, false for candidates to ignore; None for none.
+        mask: (queries, candidates) bool, false for candidates to ignore; None to use all.
 
-    Returns one value per query from `call`, reduced by calling the loss.
+    Returns:
+        One value per query from `call`; a scalar from calling the loss.
     """
 
     #: Name of the default reduction, the one the source of the loss uses.
@@ -42,8 +46,8 @@ class InBatchLoss(Configured, keras.losses.Loss):
     #: Whether the candidates are classes and not items, see `vsemb.models.in_batch.class_labels`.
     over_classes = False
 
-    #: Whether the loss of a query is a sum over its candidates, of terms that know of no other candidate.
-    #: Then candidates may come in parts, and a matrix of scores and its transpose have one sum of losses.
+    #: Whether the loss of a query is a sum of terms that depend on one candidate each. Candidates may then come
+    #: in parts, and a matrix of scores and its transpose have the same sum of losses.
     additive = False
 
     #: The number of finished optimizer steps: an int, a variable, or None outside training.
@@ -53,20 +57,20 @@ class InBatchLoss(Configured, keras.losses.Loss):
         super().__init__(name or type(self).__name__, reduction or self.default_reduction, dtype="float32")
 
     def __call__(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Returns the loss of all queries, reduced."""
+        """Return the loss of all queries, reduced."""
         values = self.call(ops.convert_to_tensor(labels), ops.convert_to_tensor(scores, "float32"), mask)
         return self.reduced(ops.sum(values), ops.shape(values)[0])
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Returns the loss of each query, (queries,)."""
+        """Compute the loss of each query, (queries,)."""
         raise NotImplementedError
 
     def bind_step(self, step: Any) -> None:
-        """Hands over the optimizer's step counter, for losses that change with it."""
+        """Set the optimizer's step counter, for losses that change with it."""
         self.step = step
 
     def collapsed_query(self, candidates: int) -> float:
-        """Returns the loss of one query if all embeddings are one point; NaN where it is not known.
+        """Return the loss of one query if all embeddings are equal; NaN if it is not known.
 
         Args:
             candidates: number of candidates per query.
@@ -74,7 +78,7 @@ class InBatchLoss(Configured, keras.losses.Loss):
         return math.nan
 
     def collapsed_value(self, queries: int, candidates: int) -> float:
-        """Returns the loss of both directions if all embeddings are one point; NaN where it is not known.
+        """Return the loss of both directions if all embeddings are equal; NaN if it is not known.
 
         Args:
             queries: number of queries per direction.
@@ -83,11 +87,11 @@ class InBatchLoss(Configured, keras.losses.Loss):
         return 2 * self.collapsed_query(candidates) * (queries if self.reduction == "sum" else 1)
 
     def reduced(self, total: Tensor, queries: Tensor) -> Tensor:
-        """Reduces a sum over queries.
+        """Reduce a sum over queries.
 
         Args:
-            total: scalar, the sum of what `call` returns for the queries of this replica.
-            queries: how many there are.
+            total: scalar, the sum of the losses of this replica's queries.
+            queries: number of this replica's queries.
         """
         if self.reduction == "sum":
             return total
@@ -96,14 +100,18 @@ class InBatchLoss(Configured, keras.losses.Loss):
 
 @keras.saving.register_keras_serializable("vsemb")
 class KerasLoss(InBatchLoss):
-    """Any Keras loss of (labels, scores) as a loss over the batch, such as `CategoricalCrossentropy(from_logits=True)`.
+    """Use any Keras loss of (labels, scores) over the batch, such as `CategoricalCrossentropy(from_logits=True)`.
 
-    `DualEncoder.compile` takes such a loss as it is, and makes one of these.
+    `DualEncoder.compile` wraps such a loss by itself.
 
     Args:
-        loss: the Keras loss, which gives a value for each row; its reduction is kept, and no reduction is a sum.
-        masked_score: the score of candidates to ignore, one at which a negative costs nothing: a very low one for
+        loss: the Keras loss, with one value per row. Its reduction is kept; no reduction is a sum.
+        masked_score: the score of candidates to ignore, at which a negative costs nothing: very low for
             cross entropies of logits and hinges, 0 for squared errors.
+
+    Raises:
+        InvalidArgumentError: for a loss that does not take labels and scores of one shape, such as the sparse cross
+            entropies, or gives one value for all rows.
 
     Example: this is `InfoNCE`.
 
@@ -116,6 +124,14 @@ class KerasLoss(InBatchLoss):
         sums = loss.reduction in (None, "none", "sum")
         super().__init__(reduction="sum" if sums else "mean", name=loss.name)
         self.keep_arguments(locals())
+        reason = f"This one gives a single value for all {_TRIED} queries."
+        try:
+            values = loss.call(ops.eye(_TRIED), ops.zeros((_TRIED, _TRIED)))
+        except Exception as error:  # Each loss has its own way to refuse.
+            values, reason = None, one_line(error, 200)
+        if values is None or not len(values.shape):
+            allowed = "a Keras loss of (labels, scores), both (queries, candidates), with a value for each query"
+            raise invalid_argument("loss", type(loss).__name__, allowed, reason)
 
     def call(self, labels: Tensor, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         scores = ops.convert_to_tensor(scores)
@@ -125,18 +141,18 @@ class KerasLoss(InBatchLoss):
 
 @keras.saving.register_keras_serializable("vsemb")
 class CombinedLoss(InBatchLoss):
-    """Weighted sum of in-batch losses on the same scores.
+    """Add in-batch losses on the same scores, with weights.
 
-    Which one to use: hinges on the hardest negatives sharpen rank 1, InfoNCE never runs out of
-    gradient and needs no warm-up; together they do a little better than either.
+    Which one to use: hinges on the hardest negatives improve recall at 1, and InfoNCE has gradients from the first
+    step without a warm-up. Their sum is a little better than either.
 
     Args:
         losses: the losses; their own reductions are not used.
-        weights: a number for each.
+        weights: a number for each loss.
         **kwargs: arguments of `InBatchLoss`.
 
     Raises:
-        InvalidArgumentError: for no losses, or another number of weights.
+        InvalidArgumentError: for an empty list of losses, or another number of weights.
 
     Example: the ranking loss of this pair is 0.1 (see `PairwiseRanking`), twice that is 0.2.
 
@@ -171,13 +187,13 @@ class CombinedLoss(InBatchLoss):
 
 
 def positive_scores(labels: Tensor, scores: Tensor) -> Tensor:
-    """Returns each query's score with its own pair, the first positive of the row, (queries, 1)."""
+    """Return each query's score with its own pair, the first positive of the row, (queries, 1)."""
     own = ops.expand_dims(ops.argmax(ops.equal(labels, 1), axis=1), 1)
     return ops.take_along_axis(scores, own, axis=1)
 
 
 def is_negative(labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns (queries, candidates) bool, true where a candidate may serve as a negative."""
+    """Return (queries, candidates) bool, true where a candidate is a negative."""
     negative = ops.equal(labels, 0)
     return negative if mask is None else ops.logical_and(negative, mask)
 
@@ -190,7 +206,7 @@ class LossPart(Part, family="loss"):
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
         block_size: queries whose scores are in memory at a time; null for all. The loss stays the same.
-        reduction: over queries, `sum` or `mean`; null for the loss' own.
+        reduction: over queries, `sum` or `mean`; null for the loss's own.
 
     Class attributes:
         over_classes: whether the candidates are classes, see `InBatchLoss.over_classes`.
@@ -209,7 +225,7 @@ class LossPart(Part, family="loss"):
             raise invalid_argument("image_weight, text_weight", received, "numbers >= 0, one of them > 0")
 
     def build(self, steps_per_epoch: int) -> InBatchLoss:
-        """Builds the Keras loss.
+        """Build the Keras loss.
 
         Args:
             steps_per_epoch: for fields that count epochs.
@@ -217,5 +233,5 @@ class LossPart(Part, family="loss"):
         raise NotImplementedError
 
     def logit_scale(self) -> tuple[float, float | None] | None:
-        """Returns the learned temperature and bias that the model holds, at their start; None for none."""
+        """Return the initial values of a learned temperature and bias; None if they are not learned."""
         return None

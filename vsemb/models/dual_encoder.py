@@ -2,72 +2,84 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
 
 from vsemb import losses, similarities
 from vsemb.configured import Configured
 from vsemb.errors import VsembError, invalid_argument
-from vsemb.models.in_batch import InBatchObjective, LogitScale
+from vsemb.models.in_batch import InBatchObjective, LogitScale, check_pairs
 from vsemb.models.replicated import ReplicatedModel
+from vsemb.ops.backend import holds_strings
 from vsemb.ops.chunks import map_in_chunks
+from vsemb.ops.replicas import batch_spec
 from vsemb.parts import Count, NonNegative
+from vsemb.registry import load
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("vsemb")
 class DualEncoder(Configured, ReplicatedModel):
-    """Images and sentences in one space, trained with an in-batch loss in both directions.
+    """Embed images and sentences into one space, trained with an in-batch loss in both directions.
 
-    `fit` takes batches of inputs alone (no `y`), as `vsemb.data.batches.PairBatches` makes them:
+    `fit` takes batches of inputs without targets, such as those of `vsemb.data.batches.PairBatches` or of your own
+    `tf.data.Dataset`. Pairs (images, texts) work too:
 
-        image           (n, ...) features or pixels
-        text            (n, steps) int token ids, row i describing image i; (n, steps, 2) for trees
-        image_id        (n,) int64; rows with one id are never each other's negatives
+        image           (n, ...) features or pixels; or (n,) bytes of JPEG or PNG images for a `PixelEncoder`
+        text            (n, steps) int token ids, row i describing image i; (n, steps, 2) for trees; or (n,) raw
+                        strings for a model with a tokenizer
+        image_id        (n,) int64 optional: rows with one id are not negatives of each other. Without ids, every row
+                        is another image: give them where images have several captions.
         negative_image, negative_image_id   (m, ...), (m,)  optional: more negatives for the texts
         negative_text, negative_text_id     (m, steps), (m,)  optional: more negatives for the images;
-                        with them, the other rows of the batch are no negatives (Kiros et al. 2014:
+                        with them, the other rows of the batch are not negatives (Kiros et al. 2014:
                         "contrastive terms are chosen randomly from the training set")
-        class_id        (n,) int64 optional: rows of one class are never each other's negatives, and a
+        class_id        (n,) int64 optional: rows of one class are not negatives of each other, and a
                         loss over classes (`StructuredJointEmbedding`) compares these
-        text_image_id   (k,) int64 optional: when there are k texts for n images, the id of the image
-                        that each describes; every text then makes a pair with its image
+        text_image_id   (k,) int64 optional: for k texts of n images, the id of the image of each text; every
+                        text then makes a pair with its image
 
-    With a similarity of sets (`Similarity.multi_vector`), such as `"max-sim"`, an image is a set of regions and a
-    text one of words: features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and
-    a row of zeros is padding in all of them. Everything else stays as it is; sampled negatives may have
-    another number of regions or steps than the batch.
+    `compile` takes any Keras optimizer, a loss of `vsemb.losses` or a `keras.losses.Loss` of (labels, scores),
+    and Keras metrics of (labels, scores), one-hot labels of shape (queries, candidates). Metrics see the images of a
+    batch as queries and then its texts; `"accuracy"` is the share whose own pair scores best.
+
+    Similarities of sets (`Similarity.multi_vector`), such as `"max-sim"`, compare a set of regions with one of words:
+    features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and a row of zeros is
+    padding in all of them. Sampled negatives may have another number of regions or steps than the batch.
 
     Under a distribution strategy the candidates are those of all replicas, and a step equals the
     single-device step on the whole batch. The replicas' shares of a batch of sets have one number of regions
     and of steps.
 
     Args:
-        image_encoder: layer from images (features or pixels) to (n, dim), or (n, regions, dim) for sets, as
-            `RegionEncoder`.
-        text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets.
-        similarity: the kind of one, such as `"cosine"`, or a `Similarity`.
-        logit_scale: a `LogitScale`, for losses that want a learned temperature.
+        image_encoder: layer from images to (n, dim), or (n, regions, dim) for sets. Any Keras layer works; only a
+            `PixelEncoder` decodes bytes.
+        text_encoder: layer from token ids to (n, dim), or (n, steps, dim) for sets. Any Keras layer works.
+        similarity: a kind such as `"cosine"`, or a `Similarity`.
+        logit_scale: a `LogitScale`, the learned temperature of `InfoNCE` and `SigmoidLoss`.
         image_weight: weight of the loss whose queries are images.
-        text_weight: weight of the loss whose queries are texts; with 0 for one of the two, the loss is
-            asymmetric.
+        text_weight: weight of the loss whose queries are texts. A weight of 0 leaves one direction out.
         l2: L2 penalty: this much times half the sum of squares of all trained matrices is added to the loss,
-            once a step whatever the batch. Biases, scales and tables of word vectors (`WordEmbedding`) are
+            once per step whatever the batch. Biases, scales and tables of word vectors (`WordEmbedding`) are
             left out.
-        chunk_size: rows that each encoder embeds at a time in training, the rest of a batch waiting its turn;
-            None for all at once. Memory of activations is then that of a chunk, whatever the batch, and
-            gradients are the same; each chunk is embedded once more for its gradient, which takes about a
-            third more time (`vsemb.models.dual_encoder`). With dropout, rows draw other masks than they
-            would at once.
-        block_size: queries of the loss that are scored at a time; None for all at once. The matrix of all
-            scores is then never held, and loss and gradients are the same. Every loss has it; what it costs
-            is that each direction computes its scores. `SigmoidLoss` has both directions in one, and under a
-            strategy meets the candidates of one replica at a time instead of gathering all
+        chunk_size: rows that each encoder embeds at a time in training (gradient caching); None for all. Memory
+            of activations is that of a chunk, and gradients are the same. Each chunk is embedded once more for
+            its gradient, which takes about a third more time. Dropout draws other masks than for all rows at once.
+        block_size: queries of the loss that are scored at a time; None for all. The matrix of all scores is never
+            in memory, and loss and gradients are the same. Each direction computes its own scores. `SigmoidLoss`
+            has both directions in one, and under a strategy meets the candidates of one replica at a time
             (`vsemb.ops.replicas`).
+        tokenizer: callable from (n,) strings to (n, steps) int token ids, in graph: a tokenizer of `vsemb.text`, or a
+            `keras.layers.TextVectorization`. The model then also takes raw strings, in training and when it is
+            saved or exported. TensorFlow backend only.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
@@ -75,18 +87,36 @@ class DualEncoder(Configured, ReplicatedModel):
         training: whether dropout acts.
 
     Returns:
-        {"image": (n, dim) float32, "text": (n, dim) float32}, whichever were given, normalised; of sets
+        {"image": (n, dim) float32, "text": (n, dim) float32}, normalised, for the inputs that were given; of sets
         (n, regions, dim) and (n, steps, dim).
 
-    Example:
+    Raises:
+        InvalidArgumentError: for a batch without the inputs above, strings that the model cannot read, or encoders
+            that embed into different sizes.
+
+    Example: a model that reads image bytes and raw strings.
 
     >>> import numpy as np
-    >>> from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, WordEmbedding
-    >>> model = DualEncoder(ImageEncoder(4), LinearSentenceEncoder(WordEmbedding(10, 4)))
-    >>> model.compile("adam", loss=losses.PairwiseRanking(margin=0.2))
-    >>> batch = {"image": np.ones((2, 8)), "text": np.ones((2, 3), "int32"), "image_id": np.arange(2)}
-    >>> sorted(model(batch))
-    ['image', 'text']
+    >>> from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
+    >>> from vsemb.image.backbones import BackboneConfig, build_backbone
+    >>> from vsemb.text.tokenizers import WordTokenizer
+    >>> from vsemb.text.vocabulary import Vocabulary
+    >>> vocabulary = Vocabulary.from_captions(["a dog", "a cat"])
+    >>> model = DualEncoder(
+    ...     PixelEncoder(build_backbone(BackboneConfig("SmallConvNet")), ImageEncoder(8)),
+    ...     LinearSentenceEncoder(WordEmbedding(len(vocabulary), 8)),
+    ...     tokenizer=WordTokenizer(vocabulary),
+    ... )
+    >>> model.compile("adam", loss=losses.InfoNCE(0.1), metrics=["accuracy"])
+    >>> model.predict({"text": np.array(["a dog", "a cat"])}, verbose=0)["text"].shape
+    (2, 8)
+
+    A saved model is loaded by Keras once `vsemb.models` is imported:
+
+        import vsemb.models
+
+        model.save("mine.keras")
+        model = keras.saving.load_model("mine.keras")
     """
 
     def __init__(
@@ -101,9 +131,11 @@ class DualEncoder(Configured, ReplicatedModel):
         l2: NonNegative = 0.0,
         chunk_size: Count | None = None,
         block_size: Count | None = None,
+        tokenizer: Callable[[Tensor], Tensor] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Pixels stay as they are: above 128, bfloat16 has every second whole number alone.
+        super().__init__(**{"autocast": False, **kwargs})
         self.keep_arguments(locals())
         if not (image_weight >= 0 and text_weight >= 0 and image_weight + text_weight > 0):
             received = (image_weight, text_weight)
@@ -113,20 +145,74 @@ class DualEncoder(Configured, ReplicatedModel):
             logit_scale.build()
 
     def build(self, input_shape: Any) -> None:
-        shapes = input_shape if isinstance(input_shape, Mapping) else {}
-        for name, encoder in (("image", self.image_encoder), ("text", self.text_encoder)):
-            if name in shapes and not encoder.built:
+        shapes = dict(input_shape) if isinstance(input_shape, Mapping) else {}
+        if "text" in shapes and len(shapes["text"]) == 1:
+            shapes["text"] = (None, None, *getattr(self.tokenizer, "token_shape", ()))
+        for name, encoder, dtype in (("image", self.image_encoder, "float32"), ("text", self.text_encoder, "int32")):
+            if name not in shapes or encoder.built:
+                continue
+            if getattr(encoder.build, "_is_default", False):
+                # Its layers are built where they are called.
+                encoder(keras.KerasTensor(tuple(shapes[name]), dtype))
+            else:
                 encoder.build(tuple(shapes[name]))
 
-    def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
-        """Embeds images; (n, ...) -> (n, [regions,] dim) float32 in the similarity's geometry."""
-        return self.similarity.normalize(self.image_encoder(images, training=training))
+    def _reader(self, side: str, inputs: Any) -> Callable[[Tensor], Tensor] | None:
+        """Returns the function from strings to the encoder's inputs; None for inputs that are numbers.
 
-    def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        """Embeds token ids; (n, steps) -> (n, [steps,] dim) float32 in the similarity's geometry."""
-        return self.similarity.normalize(self.text_encoder(token_ids, training=training))
+        Raises:
+            InvalidArgumentError: for strings that the model cannot read.
+        """
+        if not holds_strings(inputs):
+            return None
+        if side == "image":
+            if not hasattr(self.image_encoder, "decode"):
+                fix = "Use a `vsemb.encoders.PixelEncoder`, which decodes images to its backbone's size."
+                raise invalid_argument("image", "bytes", f"numbers for a {type(self.image_encoder).__name__}", fix)
+            return self._decoded
+        if self.tokenizer is None:
+            fix = "Pass one: DualEncoder(..., tokenizer=WordTokenizer(vocabulary))."
+            raise invalid_argument("text", "strings", "token ids for a model without a tokenizer", fix)
+        return self.tokenizer
+
+    def _decoded(self, encoded: Tensor) -> Tensor:
+        # Models do without TensorFlow, which the room of images imports.
+        from vsemb.image.decode import require_valid
+
+        return require_valid(*self.image_encoder.decode(encoded))
+
+    def _numbers(self, side: str, inputs: Any) -> Tensor:
+        read = self._reader(side, inputs)
+        return inputs if read is None else read(inputs)
+
+    def encode_images(self, images: Tensor, training: bool = False) -> Tensor:
+        """Embed images.
+
+        Args:
+            images: (n, ...) features or pixels, or (n,) strings, the bytes of JPEG or PNG images.
+            training: whether dropout acts.
+
+        Returns:
+            (n, dim) float32 in the similarity's geometry; (n, regions, dim) of sets.
+        """
+        return self.similarity.normalize(self.image_encoder(self._numbers("image", images), training=training))
+
+    def encode_texts(self, texts: Tensor, training: bool = False) -> Tensor:
+        """Embed texts.
+
+        Args:
+            texts: (n, steps) int token ids, or (n,) raw strings for a model with a tokenizer.
+            training: whether dropout acts.
+
+        Returns:
+            (n, dim) float32 in the similarity's geometry; (n, steps, dim) of sets.
+        """
+        return self.similarity.normalize(self.text_encoder(self._numbers("text", texts), training=training))
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> dict[str, Tensor]:
+        if not isinstance(inputs, Mapping) or not {"image", "text"} & set(inputs):
+            received = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise invalid_argument("inputs", received, "a dictionary with image, text or both")
         sides = {
             "image": (self.image_encoder, partial(self.encode_images, training=training)),
             "text": (self.text_encoder, partial(self.encode_texts, training=training)),
@@ -134,11 +220,12 @@ class DualEncoder(Configured, ReplicatedModel):
         outputs = {}
         for name in ("image", "negative_image", "text", "negative_text"):
             if name in inputs:
-                encoder, encode = sides[name.removeprefix("negative_")]
+                side = name.removeprefix("negative_")
+                (encoder, encode), rows = sides[side], self._numbers(side, inputs[name])
                 if training and self.chunk_size is not None:
-                    outputs[name] = encode_in_chunks(encoder, encode, inputs[name], self.chunk_size)
+                    outputs[name] = encode_in_chunks(encoder, encode, rows, self.chunk_size)
                 else:
-                    outputs[name] = encode(inputs[name])
+                    outputs[name] = encode(rows)
         return outputs
 
     def compute_loss(
@@ -157,12 +244,118 @@ class DualEncoder(Configured, ReplicatedModel):
             InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
                 classes together with negatives or ids of their own for the texts.
         """
+        return self.with_penalties(self._objective()(x, y_pred, training))
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Tensor]:
+        """Updates the metrics of (labels, scores) that the model was compiled with; called by Keras.
+
+        Args:
+            x: the inputs, see the class.
+            y: not used.
+            y_pred: the return value of `call` for `x`.
+            sample_weight: not used.
+
+        Returns:
+            The metrics so far, by name.
+        """
+        if self._compile_metrics is not None:
+            y, y_pred = self._objective().labels_and_scores(x, y_pred)
+        return super().compute_metrics(x, y, y_pred)
+
+    def _objective(self) -> InBatchObjective:
         row_loss = losses.get(self.loss)
         if self.optimizer is not None:
             row_loss.bind_step(self.finished_steps)
         weights = self.image_weight, self.text_weight
-        in_batch = InBatchObjective(row_loss, self.similarity, self.logit_scale, *weights, self.block_size)
-        return self.with_penalties(in_batch(x, y_pred, training))
+        return InBatchObjective(row_loss, self.similarity, self.logit_scale, *weights, self.block_size)
+
+    def fit(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> keras.callbacks.History:
+        """Train as `keras.Model.fit` does; texts and image bytes may be lists, too."""
+        return super().fit(string_tensors(x), string_tensors(y), *arguments, **options)
+
+    def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, **options: Any) -> Any:
+        """Compute loss and metrics as `keras.Model.evaluate` does; texts and image bytes may be lists, too."""
+        return super().evaluate(string_tensors(x), string_tensors(y), *arguments, **options)
+
+    def predict(self, x: Any, *arguments: Any, **options: Any) -> dict[str, np.ndarray]:
+        """Embed as `keras.Model.predict` does; texts and image bytes may be lists, too."""
+        return super().predict(string_tensors(x), *arguments, **options)
+
+    def train_step(self, *arguments: Any) -> Any:
+        """Trains on a batch; called by Keras."""
+        return super().train_step(*arguments[:-1], inputs_of(arguments[-1]))
+
+    def test_step(self, *arguments: Any) -> Any:
+        """Evaluates a batch; called by Keras."""
+        return super().test_step(*arguments[:-1], inputs_of(arguments[-1]))
+
+    def predict_step(self, *arguments: Any) -> Any:
+        """Embeds a batch; called by Keras."""
+        return super().predict_step(*arguments[:-1], inputs_of(arguments[-1]))
+
+    def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
+        # Before a step is traced: a trace that fails takes with it the variables that are made there.
+        x = inputs_of(data_batch if iterator is None else batch_spec(iterator._distributed_dataset))
+        check_pairs(x)
+        for name in ("image", "text"):
+            self._reader(name, x[name])
+        with contextlib.nullcontext() if self._distribute_strategy is None else self._distribute_strategy.scope():
+            if not (self.image_encoder.built and self.text_encoder.built):
+                self.build({name: (None, *x[name].shape[1:]) for name in ("image", "text")})
+            if self.optimizer is not None and not self.optimizer.built:
+                self.optimizer.build(self.trainable_variables)
+            if self._compile_metrics is not None and not self._compile_metrics.built:
+                table = keras.KerasTensor((None, None))
+                self._compile_metrics.build(table, table)
+
+    def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any) -> None:
+        """Write the model as a SavedModel with the signatures that TensorFlow Serving and `vsemb serve` answer.
+
+        `encode_text`, which is also `serving_default`, takes `text`, raw strings; without a tokenizer it takes
+        `token_ids`, int32 (batch, steps). `encode_image` takes `image_bytes`; an encoder that cannot decode takes
+        `image`, float32. Both return `embedding`, float32 (batch, dim), and `valid`, bool (batch,).
+
+        Args:
+            filepath: directory of the SavedModel.
+            format: `tf_saved_model`; other formats and options are those of `keras.Model.export`.
+            **options: of `keras.Model.export`.
+
+        Example:
+
+            model.export("savedmodels/mine/1")
+        """
+        if format != "tf_saved_model" or options:
+            super().export(filepath, format=format, **options)
+        else:
+            # Serving stands on models, so it is found by name.
+            load("vsemb.exporting.keras_model:export_model")(self, filepath)
+
+
+def string_tensors(values: Any) -> Any:
+    """Returns lists and arrays of strings as tensors, which Keras takes; other values as they are.
+
+    Example:
+
+    >>> string_tensors({"text": ["a dog"]})["text"].shape
+    TensorShape([1])
+    """
+    if isinstance(values, Mapping):
+        return {name: string_tensors(each) for name, each in values.items()}
+    if isinstance(values, np.ndarray) or (isinstance(values, list) and values and isinstance(values[0], str | bytes)):
+        return ops.convert_to_tensor(values, "string") if holds_strings(values) else values
+    return values
+
+
+def inputs_of(data: Any) -> Any:
+    """Returns the inputs of a batch as Keras passes it: a tuple (images, texts) becomes a dictionary.
+
+    Example:
+
+    >>> sorted(inputs_of(([[0.5]], [[2, 3]])))
+    ['image', 'text']
+    """
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
+    return x if isinstance(x, Mapping) or y is None else {"image": x, "text": y}
 
 
 def encode_in_chunks(

@@ -20,15 +20,24 @@ from vsemb.similarities import Similarity
 
 Tensor = Any
 
+#: Score of candidates to ignore, as metrics read it.
+IGNORED = -1e9
+#: Input of `DualEncoder` -> inputs that it needs beside it.
+_NEEDS = {
+    "text_image_id": {"image_id"},
+    "negative_image": {"image_id", "negative_image_id"},
+    "negative_text": {"image_id", "negative_text_id"},
+}
+
 
 class Direction(NamedTuple):
     """Queries of one kind with their candidates of the other.
 
     Attributes:
-        weight: of its loss.
+        weight: weight of the direction's loss.
         queries: (n, ...) embeddings of this replica.
         candidates: (n, ...) embeddings of the queries' own pairs.
-        negatives: embeddings (m, ...) and ids (m,) of sampled negatives; nothing for those of the batch.
+        negatives: embeddings (m, ...) and ids (m,) of sampled negatives; empty for in-batch negatives.
         from_images: whether the queries are images.
     """
 
@@ -45,11 +54,11 @@ class InBatchObjective:
 
     Attributes:
         row_loss: the loss of a query.
-        similarity: what scores.
-        logit_scale: scales the scores; None: nothing does.
+        similarity: the similarity of images and texts.
+        logit_scale: the learned temperature; None for scores as they are.
         image_weight: weight of the direction whose queries are images.
         text_weight: weight of the direction whose queries are texts.
-        block_size: how many queries are scored at a time; None: all.
+        block_size: queries that are scored at a time; None for all.
     """
 
     row_loss: InBatchLoss
@@ -60,12 +69,12 @@ class InBatchObjective:
     block_size: int | None
 
     def __call__(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor], training: bool = True) -> Tensor:
-        """Returns the loss of a batch, a scalar.
+        """Compute the loss of a batch, a scalar.
 
         Args:
             x: inputs of `DualEncoder`.
             y_pred: its outputs for them.
-            training: whether a gradient is going to be asked for.
+            training: whether a gradient will be computed.
 
         Raises:
             InvalidArgumentError: if `x` has classes together with negatives or with ids of texts.
@@ -90,6 +99,26 @@ class InBatchObjective:
                 directions = [directions[0]._replace(weight=self.image_weight + self.text_weight)]
             totals = ((each.weight, self._in_blocks(each, ids, training)) for each in directions if each.weight)
         return sum(weight * self.row_loss.reduced(total, ops.shape(ids)[0]) for weight, total in totals)
+
+    def labels_and_scores(self, x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Returns the arguments of Keras metrics: the pairs of a batch with images as queries, then with texts.
+
+        Args:
+            x: inputs of `DualEncoder`.
+            y_pred: its outputs for them.
+
+        Returns:
+            labels: (2 x pairs, candidates) float32, 1 for the query's own pair and 0 for others.
+            scores: (2 x pairs, candidates) float32, very low for candidates to ignore.
+        """
+        images, texts, ids = paired(x, y_pred)
+        own, scale = global_row_numbers(ops.shape(ids)[0]), self._scale()
+        labels, mask = pair_labels(ids, gather_across_replicas(ids), own, gather_across_replicas(own))
+        scores = [
+            ops.where(mask, self._scores(each, gather_across_replicas(each.candidates), scale), IGNORED)
+            for each in (Direction(1.0, images, texts, (), True), Direction(1.0, texts, images, (), False))
+        ]
+        return ops.cast(ops.concatenate([labels, labels]), "float32"), ops.concatenate(scores)
 
     def _at_once(self, directions: Sequence[Direction], ids: Tensor) -> Iterator[tuple[float, Tensor]]:
         """Yields the weight of each direction and the sum of its queries' losses."""
@@ -176,21 +205,45 @@ class InBatchObjective:
         return ops.sum(self.row_loss.call(own, scores, mask))
 
 
+def check_pairs(x: Any) -> None:
+    """Checks that a batch has everything that a loss over pairs reads.
+
+    Args:
+        x: inputs of `DualEncoder`, or their specification.
+
+    Raises:
+        InvalidArgumentError: naming what must be there.
+    """
+    found = set(x) if isinstance(x, Mapping) else set()
+    wanted = {"image", "text"}.union(*(needs for name, needs in _NEEDS.items() if name in found))
+    if not wanted <= found:
+        received = sorted(found) or type(x).__name__
+        fix = "Map your dataset to such batches: dataset.map(lambda image, text: {'image': image, 'text': text})."
+        raise invalid_argument("x", received, f"a dictionary with {', '.join(sorted(wanted))}", fix)
+
+
 def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Lines images up with texts: one row a text where there are several texts an image.
+    """Line images up with texts: one row per text where an image has several.
 
     Args:
         x: inputs of `DualEncoder`.
         y_pred: its outputs for them.
 
     Returns:
-        The images' embeddings and the texts', (n, ...), and the ids that say who is nobody's negative, (n,):
-        those of classes where there are some.
+        Embeddings of images and of texts, (n, ...), and ids that mask false negatives, (n,): those of classes if
+        `x` has them, and the rows' own numbers if it has no ids.
 
     Raises:
-        InvalidArgumentError: if `x` has classes together with negatives or ids of their own for the texts.
+        InvalidArgumentError: if inputs are missing, `x` has `class_id` together with negatives or `text_image_id`, or
+            images and texts are embedded into different sizes.
     """
-    images, texts, ids = y_pred["image"], y_pred["text"], x["image_id"]
+    check_pairs(x)
+    images, texts = y_pred["image"], y_pred["text"]
+    if images.shape[-1] != texts.shape[-1]:
+        sizes = (images.shape[-1], texts.shape[-1])
+        fix = "Give both the same size."
+        raise invalid_argument("image_encoder, text_encoder", sizes, "layers that embed into one size", fix)
+    ids = x["image_id"] if "image_id" in x else global_row_numbers(ops.shape(images)[0])
     if "class_id" in x:
         if {"text_image_id", "negative_text", "negative_image"} & set(x):
             allowed = "no text_image_id, negative_text or negative_image beside class_id"
@@ -206,16 +259,16 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
 
 @keras.saving.register_keras_serializable("vsemb")
 class LogitScale(Configured, keras.layers.Layer):
-    """Multiplies scores by a learned factor, 1 / temperature (CLIP, arXiv:2103.00020, section 2.5).
+    """Multiply scores by a learned factor, 1 / temperature (CLIP, arXiv:2103.00020, section 2.5).
 
-    Acts in training only: a positive factor does not change a ranking. Learned as its logarithm and
-    clipped, as in CLIP.
+    The layer acts in training only, since a positive factor does not change a ranking. The logarithm of the factor
+    is learned, and clipped, as in CLIP.
 
     Args:
-        initial: factor at the start; CLIP: 1 / 0.07.
+        initial: initial factor; CLIP: 1 / 0.07.
         maximum: largest factor; CLIP: 100.
-        bias: start of a learned number added to the scaled scores, for `SigmoidLoss` (SigLIP,
-            arXiv:2303.15343, section 3.2: -10, with a factor of 10); None for none.
+        bias: initial value of a learned number added to the scaled scores, for `SigmoidLoss` (SigLIP,
+            arXiv:2303.15343, section 3.2: -10, with a factor of 10); None for no bias.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call args:
@@ -256,13 +309,13 @@ class LogitScale(Configured, keras.layers.Layer):
             )
 
     def parameters(self) -> list[Tensor]:
-        """Returns what `scaled` takes beside the scores, with gradients: the factor and, if any, the bias."""
+        """Return the arguments of `scaled` beside the scores, with gradients: the factor and, if any, the bias."""
         factor = ops.exp(ops.minimum(self.log_scale, math.log(self.maximum)))
         return [factor] if self.learned_bias is None else [factor, 1.0 * self.learned_bias]
 
     @staticmethod
     def scaled(scores: Tensor, factor: Tensor, bias: Tensor | float = 0.0) -> Tensor:
-        """Scales scores by what `parameters` returned; a function of tensors alone."""
+        """Scale scores by the values of `parameters`; a function of tensors alone."""
         return scores * factor + bias
 
     def call(self, scores: Tensor) -> Tensor:
@@ -272,17 +325,17 @@ class LogitScale(Configured, keras.layers.Layer):
 def pair_labels(
     query_ids: Tensor, candidate_ids: Tensor, query_pairs: Tensor, candidate_pairs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Labels the candidates of each query by id.
+    """Label the candidates of each query by id.
 
-    A query's own pair is its positive; another candidate with the same id (a second caption of the same image) is
-    masked, since it is not a fair negative; everything else is a negative.
+    A query's own pair is its positive. Another candidate with the same id, such as a second caption of the same image,
+    is masked, since it would be a false negative. All others are negatives.
 
     Args:
         query_ids: (queries,) int64, the id of the image behind each query.
         candidate_ids: (candidates,) int64, the id of the image behind each candidate.
         query_pairs: (queries,) integer, the number of the pair a query belongs to.
-        candidate_pairs: (candidates,) integer, the number of the pair a candidate belongs to; a number no query has,
-            e.g. -1, for a candidate that belongs to none of them.
+        candidate_pairs: (candidates,) integer, the number of the pair of each candidate; -1, or another number
+            that no query has, for a candidate without a query.
 
     Returns:
         labels: (queries, candidates) int32, 1 for the own pair and 0 for others.
@@ -303,10 +356,10 @@ def pair_labels(
 def class_labels(
     labels: Tensor, scores: Tensor, query_classes: Tensor, candidate_classes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Makes the candidates of each query classes instead of items, beside its own pair.
+    """Replace the candidates of each query by its own pair and the classes of the items.
 
-    The score of a class is the mean of its items' scores, the expectation of Reed et al. 2016, equations 6 and 7, over
-    the items at hand.
+    The score of a class is the mean score of its items in the batch, which estimates the expectation in Reed et al.
+    2016, equations 6 and 7.
 
     Args:
         labels: (queries, candidates), where 1 marks each query's own pair.

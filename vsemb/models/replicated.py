@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from vsemb.configured import import_classes
 from vsemb.encoders import WordEmbedding
 from vsemb.ops.replicas import clip_after_sum, draw_apart, replica_count, spans_workers, step_of_workers
 
@@ -15,22 +16,22 @@ Tensor = Any
 
 
 class ReplicatedModel(keras.Model):
-    """A model whose steps under a distribution strategy are those of one device on the whole batch.
+    """Train under a distribution strategy in steps that equal those of one device on the whole batch.
 
-    Where Keras does otherwise, this does not:
+    It replaces four habits of Keras:
 
-    - It builds on the mean of the replicas' first batches, where token ids are fractions, and uses up a batch
-      of the first epoch. What is built by its shapes alone needs neither.
-    - It clips each replica's gradients before it sums them.
-    - It draws the same dropout on every replica.
-    - It averages what the replicas of several workers return along an axis that scalars do not have.
+    - Keras builds a model on the mean of the replicas' first batches, where token ids are fractions, and skips that
+      batch. Here models are built by shapes.
+    - Keras clips each replica's gradients before it sums them. Here the sum is clipped.
+    - Keras draws the same dropout mask on every replica. Here each replica draws its own.
+    - Keras averages the logs of several workers along an axis that scalars do not have. Here scalars are averaged.
     """
 
     # The counter of steps as the compiled step of JAX sees it, while that is made.
     _finished_steps: Any = None
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Makes what `fit` calls; called by Keras."""
+        """Make the function of a training step; called by Keras."""
         # Not in `compile`: Keras does not compile what it loads where that is overridden.
         if self.optimizer is not None:
             clip_after_sum(self.optimizer)
@@ -49,7 +50,7 @@ class ReplicatedModel(keras.Model):
     def compute_loss_and_updates(
         self, *args: Any, optimizer_variables: list[Tensor] | None = None, **kwargs: Any
     ) -> Any:
-        """Computes what Keras' step for JAX differentiates; called by Keras."""
+        """Compute the function that Keras' step for JAX differentiates; called by Keras."""
         # The variables of the optimizer are inputs of the compiled step there. Read by itself, its counter
         # would stay what it was when the step was compiled.
         for variable, value in zip(self.optimizer.variables, optimizer_variables or (), strict=False):
@@ -61,11 +62,16 @@ class ReplicatedModel(keras.Model):
             self._finished_steps = None
 
     def with_penalties(self, loss: Tensor) -> Tensor:
-        """Adds to a replica's loss what layers add, and the L2 penalty of the attribute `l2`."""
+        """Add the losses of layers and the L2 penalty of the attribute `l2` to a replica's loss."""
         for extra in [*self.losses, *l2_penalties(self, self.l2)]:
             # A regulariser is the same on each replica, and the replicas' losses are summed.
             loss = loss + ops.cast(extra, loss.dtype) / replica_count()
         return loss
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile a loaded model; called by Keras."""
+        import_classes(config)
+        super().compile_from_config(config)
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         if self._distribute_strategy is None or not self.built:
@@ -82,7 +88,7 @@ class ReplicatedModel(keras.Model):
 
 
 def l2_penalties(model: keras.Model, l2: float) -> list[Tensor]:
-    """Returns the L2 penalty of each trained matrix that is neither a bias nor a table of word vectors."""
+    """Return the L2 penalty of each trained matrix other than biases and tables of word vectors."""
     if not l2:
         return []
     layers = model._flatten_layers(include_self=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 # Flags by which Linux names processors that multiply bfloat16 in hardware: x86-64 (two kinds) and ARM.
 _MULTIPLIES_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
@@ -54,6 +55,19 @@ def in_graph() -> bool:
     import tensorflow as tf
 
     return not tf.executing_eagerly()
+
+
+def holds_strings(values: Any) -> bool:
+    """Tells whether a tensor, its specification, an array or a list holds strings or bytes.
+
+    Example:
+
+    >>> holds_strings(["a dog"]), holds_strings([[2, 3]])
+    (True, False)
+    """
+    dtype = getattr(values, "dtype", None)
+    dtype = np.asarray(values).dtype if dtype is None else dtype
+    return getattr(dtype, "kind", "") in set("USO") or getattr(dtype, "name", dtype) == "string"
 
 
 @functools.cache

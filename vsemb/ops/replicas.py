@@ -132,6 +132,16 @@ def sum_over_ring(
     return total(*passed, *kept)
 
 
+def batch_spec(dataset: Any) -> Any:
+    """Returns the specification of one replica's batches, nested `tf.TensorSpec`.
+
+    Args:
+        dataset: a `tf.data.Dataset`, or one that a strategy distributed.
+    """
+    # One specification per replica under a strategy.
+    return keras.tree.map_structure(lambda spec: getattr(spec, "_value_specs", (spec,))[0], dataset.element_spec)
+
+
 def spans_workers(strategy: Any) -> bool:
     """Returns whether a strategy's replicas are in more than one process.
 

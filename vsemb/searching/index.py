@@ -196,6 +196,45 @@ class SearchIndex:
     backend: Backend | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_arrays(
+        cls,
+        embeddings: Any,
+        keys: Sequence[str] | None = None,
+        *,
+        similarity: str | Similarity = "cosine",
+        kind: str = "image",
+    ) -> SearchIndex:
+        """Make an index of your own embeddings.
+
+        Args:
+            embeddings: (items, dim) float; they are normalized if they are not.
+            keys: names of the items; None for their rows.
+            similarity: a kind such as `"cosine"`, or a `Similarity` of single vectors.
+            kind: what the items are: `"image"` or `"text"`.
+
+        Returns:
+            The index, in memory.
+
+        Raises:
+            InvalidArgumentError: for embeddings of another shape or that are not finite, another number of keys, or
+                an unknown kind or similarity.
+
+        Example:
+
+        >>> SearchIndex.from_arrays([[1.0, 0.0], [3.0, 4.0]], ["a", "b"]).search([[0.0, 2.0]], k=1)[0].tolist()
+        [[1]]
+        """
+        scored_by = similarities.get(similarity)
+        found = np.asarray(embeddings, np.float32)
+        if found.ndim != 2 or not len(found) or not np.isfinite(found).all():
+            raise invalid_argument("embeddings", found.shape, "finite numbers of shape (items, dim)")
+        names = [str(row) for row in range(len(found))] if keys is None else list(keys)
+        if len(names) != len(found):
+            raise invalid_argument("keys", f"{len(names)} names", f"{len(found)} names, one for each embedding")
+        source = IndexSource("", "", (), kind, scored_by.to_json())
+        return cls(scored_by.normalized_array(found), np.arange(len(found)), names, source)
+
     def __len__(self) -> int:
         return len(self.ids)
 

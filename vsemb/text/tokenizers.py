@@ -7,8 +7,9 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -23,6 +24,8 @@ ALPHABET = string.ascii_lowercase + string.digits + string.punctuation + " "
 
 class Tokenizer(tf.Module):
     """Split texts into tokens and look up their ids (0 padding, 1 unknown); base of the tokenizers.
+
+    A `vsemb.models.DualEncoder` with a tokenizer takes raw strings, and saves it with the model.
 
     Args:
         vocabulary: the known tokens.
@@ -48,6 +51,24 @@ class Tokenizer(tf.Module):
         words = tf.constant(vocabulary.words or ("",), tf.string)
         ids = tf.range(2, 2 + tf.size(words))
         self.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, ids), default_value=1)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        keras.saving.register_keras_serializable("vsemb")(cls)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the vocabulary and the length as plain values."""
+        scores = self.vocabulary.scores
+        return {
+            "words": list(self.vocabulary.words),
+            "scores": None if scores is None else scores.tolist(),
+            "max_length": self.max_length,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes the tokenizer again from the return value of `get_config`."""
+        return cls(Vocabulary(config["words"], config["scores"]), config["max_length"])
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Split texts: (batch,) string -> (batch, None) ragged string, at most `max_length` tokens per row."""

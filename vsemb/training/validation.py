@@ -12,6 +12,7 @@ import numpy as np
 
 from vsemb.data.sources import ImageSource
 from vsemb.data.store import Dataset, Split
+from vsemb.errors import invalid_argument
 from vsemb.evaluation.embed import Embedder
 from vsemb.evaluation.retrieval import RetrievalMetrics, evaluate_retrieval
 from vsemb.parts import Part
@@ -68,6 +69,9 @@ class SplitValidation(Validation):
 
     def __init__(self, split: Split, images: ImageSource, tokenizer: Tokenizer) -> None:
         super().__init__()
+        if not hasattr(split, "captions"):
+            fix = "For arrays: RetrievalValidation.from_arrays(images, texts)."
+            raise invalid_argument("split", type(split).__name__, "a split of a vsemb.data.Dataset", fix)
         self.split = split
         self.images = images
         self._ids, self._offsets = tokenizer.encode(split.captions)
@@ -79,10 +83,10 @@ class SplitValidation(Validation):
 
 
 class RetrievalValidation(SplitValidation):
-    """Measures retrieval on a split after every epoch and adds it to the logs.
+    """Measure retrieval on a split after every epoch and add it to the logs.
 
     Later callbacks see `val_recall_sum`, `val_i2t_R@1`, `val_t2i_median_rank` and so on, for example
-    `keras.callbacks.ModelCheckpoint(monitor="val_recall_sum", mode="max")`.
+    `keras.callbacks.ModelCheckpoint("best.keras", monitor="val_recall_sum", mode="max", save_best_only=True)`.
 
     Args:
         split: the validation split.
@@ -93,6 +97,28 @@ class RetrievalValidation(SplitValidation):
 
         model.fit(batches.dataset(), epochs=5, callbacks=[RetrievalValidation(split, images, tokenizer)])
     """
+
+    @classmethod
+    def from_arrays(
+        cls, images: Any, texts: Any, text_image_ids: Any = None, *, batch_size: int = 256
+    ) -> RetrievalValidation:
+        """Measure retrieval on arrays, as the model takes them, after every epoch.
+
+        Args:
+            images: (n, ...) features, pixels or bytes of distinct images.
+            texts: (m, steps) token ids, or (m,) strings.
+            text_image_ids: (m,) int, the row of the image of each text; None where text i describes image i.
+            batch_size: rows embedded at a time.
+
+        Returns:
+            A callback for `fit`.
+
+        Example:
+
+            validation = RetrievalValidation.from_arrays(images, texts, np.repeat(np.arange(100), 5))
+            model.fit(dataset, epochs=5, callbacks=[validation])
+        """
+        return _ArrayValidation(images, texts, text_image_ids, batch_size)
 
     def measure(self) -> RetrievalMetrics:
         """Measures the model as it is now."""
@@ -108,6 +134,25 @@ class RetrievalValidation(SplitValidation):
         sides = {"i2t": found.image_to_text, "t2i": found.text_to_image}
         values = {f"val_{side}_{name}": value for side, each in sides.items() for name, value in each.items()}
         return {**values, "val_recall_sum": found.recall_sum}
+
+
+class _ArrayValidation(RetrievalValidation):
+    """What `RetrievalValidation.from_arrays` returns."""
+
+    def __init__(self, images: Any, texts: Any, text_image_ids: Any, batch_size: int) -> None:
+        Validation.__init__(self)
+        self._given = {"image": np.asarray(images), "text": np.asarray(texts)}
+        self._text_image_ids = text_image_ids
+        self._batch_size = batch_size
+
+    def measure(self) -> RetrievalMetrics:
+        with averaged_weights(self.model):
+            images, texts = (
+                self.model.predict({side: rows}, self._batch_size, verbose=0)[side]
+                for side, rows in self._given.items()
+            )
+        ids = self._text_image_ids
+        return evaluate_retrieval(images, texts, text_image_ids=ids, similarity=self.model.similarity)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,467 @@
+"""What Keras users do by habit, as they would type it: one model on bytes and raw strings, and variations of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from vsemb.encoders import ImageEncoder, LinearSentenceEncoder, PixelEncoder, WordEmbedding
+from vsemb.errors import InvalidArgumentError
+from vsemb.evaluation import evaluate_retrieval
+from vsemb.image.backbones import PixelScaling
+from vsemb.losses import InfoNCE
+from vsemb.models import DualEncoder
+from vsemb.searching import SearchIndex
+from vsemb.text.subwords import WordPieceTokenizer
+from vsemb.text.tokenizers import CharacterTokenizer, WordTokenizer
+from vsemb.text.vocabulary import Vocabulary
+from vsemb.training import RetrievalValidation
+
+SIZE, DIM = 8, 4
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+TEXTS = [f"a {colour} square" for colour in COLOURS]
+VOCABULARY = Vocabulary.from_captions(TEXTS)
+
+
+def png(colour: tuple[int, int, int]) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (5, 7), colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+BYTES = [png(colour) for colour in COLOURS.values()]
+PIXELS = np.stack([np.full((SIZE, SIZE, 3), colour, np.float32) for colour in COLOURS.values()])
+FEATURES = np.eye(4, 6, dtype=np.float32)
+IDS = WordTokenizer(VOCABULARY)(TEXTS).numpy()
+
+
+def backbone() -> keras.Model:
+    pixels = keras.Input((SIZE, SIZE, 3))
+    return keras.Model(pixels, keras.layers.Conv2D(5, 3)(PixelScaling("tf")(pixels)))
+
+
+def text_encoder() -> keras.layers.Layer:
+    return LinearSentenceEncoder(WordEmbedding(len(VOCABULARY), DIM, init_scale=1.0))
+
+
+def raw_model(**options) -> DualEncoder:
+    """Takes bytes or pixels, and raw strings or ids."""
+    keras.utils.set_random_seed(0)
+    images = PixelEncoder(backbone(), ImageEncoder(DIM))
+    return DualEncoder(images, text_encoder(), **{"tokenizer": WordTokenizer(VOCABULARY), **options})
+
+
+def feature_model(text: keras.layers.Layer | None = None, image: keras.layers.Layer | None = None) -> DualEncoder:
+    keras.utils.set_random_seed(0)
+    return DualEncoder(image or ImageEncoder(DIM), text or text_encoder())
+
+
+def compiled(model: DualEncoder, loss: keras.losses.Loss | None = None, **options) -> DualEncoder:
+    model.compile(**{"optimizer": keras.optimizers.Adam(0.05), "loss": loss or InfoNCE(0.5), **options})
+    return model
+
+
+def dataset(images=BYTES, texts=TEXTS, **more) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices({"image": images, "text": texts, **more}).repeat(5).batch(4)
+
+
+@pytest.fixture(scope="module")
+def trained() -> DualEncoder:
+    """Trained on bytes and raw strings."""
+    model = compiled(raw_model(), metrics=["accuracy"])
+    model.history_ = model.fit(dataset(image_id=[7, 8, 9, 3]), epochs=3, verbose=0).history
+    return model
+
+
+def embeddings(model: DualEncoder, batch: dict) -> tuple[np.ndarray, np.ndarray]:
+    found = model.predict({name: np.asarray(rows) for name, rows in batch.items()}, verbose=0)
+    return found["image"], found["text"]
+
+
+RAW = {"image": BYTES, "text": TEXTS}
+
+
+def test_fit_on_bytes_and_raw_strings(trained: DualEncoder) -> None:
+    losses = trained.history_["loss"]
+    assert losses[-1] < losses[0]
+    assert trained.history_["accuracy"][-1] > trained.history_["accuracy"][0]
+
+
+def test_summary_shows_the_towers_and_their_parameters(trained: DualEncoder) -> None:
+    lines: list[str] = []
+    trained.summary(print_fn=lines.append)
+    shown = "\n".join(lines)
+    for tower in (trained.image_encoder, trained.text_encoder):
+        assert tower.name in shown and f"{tower.count_params():,}" in shown
+
+
+def test_evaluate_and_predict(trained: DualEncoder) -> None:
+    found = trained.evaluate(dataset(), return_dict=True, verbose=0)
+    assert found["accuracy"] == 1.0 and 0 < found["loss"] < 2
+    images, texts = embeddings(trained, RAW)
+    assert images.shape == texts.shape == (4, DIM) and images.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(images, axis=1), 1, rtol=1e-5)
+    # Pixels and ids are read as bytes and strings are; one tower works alone.
+    numbers = embeddings(trained, {"image": PIXELS, "text": IDS})
+    np.testing.assert_allclose(numbers, (images, texts), rtol=1e-5, atol=1e-6)
+    assert list(trained.predict({"text": np.array(TEXTS)}, verbose=0)) == ["text"]
+    assert evaluate_retrieval(images, texts).recall_sum == 600
+
+
+FRESH = """
+import sys
+import keras
+import numpy as np
+import vsemb
+import vsemb.models
+
+model = keras.saving.load_model(sys.argv[1])
+found = model.predict({"image": np.array(%r), "text": np.array(%r)}, verbose=0)
+np.savez(sys.argv[2], **found)
+"""
+
+
+def test_save_and_load_in_a_fresh_process(trained: DualEncoder, tmp_path: Path) -> None:
+    trained.save(tmp_path / "m.keras")
+    arguments = [sys.executable, "-c", FRESH % (BYTES, TEXTS), str(tmp_path / "m.keras"), str(tmp_path / "found.npz")]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": "."})
+    assert done.returncode == 0, done.stderr[-3000:]
+    images, texts = embeddings(trained, RAW)
+    with np.load(tmp_path / "found.npz") as found:
+        np.testing.assert_allclose(found["image"], images, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found["text"], texts, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loaded_model_goes_on_training(trained: DualEncoder, tmp_path: Path) -> None:
+    trained.save(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    assert int(loaded.optimizer.iterations) == int(trained.optimizer.iterations)
+    history = loaded.fit(dataset(), verbose=0).history
+    assert history["loss"][0] <= trained.history_["loss"][-1] and history["accuracy"] == [1.0]
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [CharacterTokenizer(), WordPieceTokenizer(Vocabulary(["a", "sq", "##uare"]), max_length=5)]
+)
+def test_tokenizers_are_saved_with_the_model(tokenizer) -> None:
+    stored = keras.saving.serialize_keras_object(tokenizer)
+    again = keras.saving.deserialize_keras_object(stored)
+    assert again(TEXTS).numpy().tolist() == tokenizer(TEXTS).numpy().tolist()
+
+
+def served(path: Path, name: str, **inputs) -> dict[str, np.ndarray]:
+    signature = tf.saved_model.load(str(path)).signatures[name]
+    return {key: value.numpy() for key, value in signature(**inputs).items()}
+
+
+def test_export_gives_the_served_signatures(trained: DualEncoder, tmp_path: Path) -> None:
+    trained.export(tmp_path / "1")
+    images, texts = embeddings(trained, RAW)
+    found = served(tmp_path / "1", "encode_text", text=tf.constant([*TEXTS, ""]))
+    np.testing.assert_allclose(found["embedding"][:4], texts, rtol=1e-5, atol=1e-6)
+    assert found["valid"].tolist() == [True] * 4 + [False]
+    found = served(tmp_path / "1", "encode_image", image_bytes=tf.constant([*BYTES, b"no image"]))
+    np.testing.assert_allclose(found["embedding"][:4], images, rtol=1e-5, atol=1e-6)
+    assert found["valid"].tolist() == [True] * 4 + [False] and not found["embedding"][4].any()
+
+
+def test_export_of_ids_and_features(tmp_path: Path) -> None:
+    model = compiled(feature_model())
+    model.fit({"image": FEATURES, "text": IDS}, verbose=0)
+    model.export(tmp_path / "1")
+    images, texts = embeddings(model, {"image": FEATURES, "text": IDS})
+    found = served(tmp_path / "1", "serving_default", token_ids=tf.constant(IDS))
+    np.testing.assert_allclose(found["embedding"], texts, rtol=1e-5, atol=1e-6)
+    found = served(tmp_path / "1", "encode_image", image=tf.constant(FEATURES))
+    np.testing.assert_allclose(found["embedding"], images, rtol=1e-5, atol=1e-6)
+
+
+def test_stock_callbacks(tmp_path: Path) -> None:
+    model = compiled(raw_model())
+    best = tmp_path / "best.keras"
+    callbacks = [
+        RetrievalValidation.from_arrays(BYTES, TEXTS),
+        keras.callbacks.ModelCheckpoint(best, monitor="val_recall_sum", mode="max", save_best_only=True),
+        keras.callbacks.EarlyStopping("val_loss", patience=0, min_delta=100, restore_best_weights=True),
+        keras.callbacks.TensorBoard(tmp_path / "logs", histogram_freq=1),
+    ]
+    fitted = model.fit(dataset(), validation_data=dataset(), epochs=9, callbacks=callbacks, verbose=0)
+    assert len(fitted.history["loss"]) == 2
+    assert {"val_loss", "val_recall_sum", "val_t2i_R@1"} <= set(fitted.history)
+    assert list((tmp_path / "logs").rglob("events*"))
+    assert keras.saving.load_model(best).predict({"text": np.array(TEXTS)}, verbose=0)["text"].shape == (4, DIM)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lion", "adamw", keras.optimizers.Muon(), keras.optimizers.Lamb()])
+def test_any_optimizer(optimizer) -> None:
+    model = compiled(feature_model(), optimizer=optimizer)
+    assert np.isfinite(model.fit({"image": FEATURES, "text": IDS}, verbose=0).history["loss"][0])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+        keras.losses.BinaryCrossentropy(from_logits=True),
+        keras.losses.CategoricalHinge(),
+        keras.losses.MeanSquaredError(),
+        keras.losses.Huber(),
+    ],
+)
+def test_any_loss_of_labels_and_scores(loss: keras.losses.Loss) -> None:
+    model = compiled(feature_model(), loss)
+    losses = model.fit({"image": FEATURES, "text": IDS}, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+class Total(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        return keras.ops.sum(y_pred - y_true)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (keras.losses.SparseCategoricalCrossentropy(), "SparseCategoricalCrossentropy.*labels, scores"),
+        (Total(), "Total.*single value"),
+    ],
+)
+def test_losses_of_something_else_are_refused(loss: keras.losses.Loss, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        compiled(feature_model(), loss).fit({"image": FEATURES, "text": IDS}, verbose=0)
+
+
+def test_metrics_of_labels_and_scores() -> None:
+    # By hand: images e0, e1, e2; texts 0 and 1 swapped. Scores are 1 where equal and 0 elsewhere.
+    class Given(keras.layers.Layer):
+        def call(self, x):
+            return x[:, 0] if len(x.shape) == 3 else x
+
+    model = DualEncoder(Given(), Given())
+    metrics = [keras.metrics.CategoricalAccuracy("top1"), keras.metrics.TopKCategoricalAccuracy(3, "top3")]
+    model.compile("sgd", loss=InfoNCE(), metrics=metrics)
+    swapped = np.eye(3, dtype=np.float32)[[1, 0, 2]]
+    batch = {"image": np.eye(3, dtype=np.float32), "text": swapped[:, None]}
+    found = model.evaluate(batch, return_dict=True, verbose=0)
+    assert (round(found["top1"], 4), found["top3"]) == (0.3333, 1.0)
+    # Rows 0 and 1 show one image, so that its other text is ignored: a tie with the third text, where the first wins.
+    found = model.evaluate({**batch, "image_id": np.array([5, 5, 6])}, return_dict=True, verbose=0)
+    assert found["top1"] == 1.0
+
+
+def test_an_own_backbone_of_keras_applications() -> None:
+    network = keras.applications.MobileNetV3Small(
+        input_shape=(32, 32, 3), alpha=0.35, include_top=False, weights=None, minimalistic=True
+    )
+    model = compiled(DualEncoder(PixelEncoder(network, ImageEncoder(DIM)), text_encoder()))
+    model.fit({"image": np.ones((4, 32, 32, 3), np.float32), "text": IDS}, verbose=0)
+    # The last map is averaged.
+    assert model.predict({"image": np.array(BYTES)}, verbose=0)["image"].shape == (4, DIM)
+
+
+def test_an_own_backbone_of_keras_hub() -> None:
+    keras_hub = pytest.importorskip("keras_hub")
+    network = keras_hub.models.ViTBackbone((16, 16, 3), 8, 1, 1, 6, 12)
+    model = compiled(DualEncoder(PixelEncoder(network, ImageEncoder(DIM)), text_encoder()))
+    model.fit({"image": np.ones((4, 16, 16, 3), np.float32), "text": IDS}, verbose=0)
+    assert model.predict({"image": np.array(BYTES)}, verbose=0)["image"].shape == (4, DIM)
+
+
+class Mean(keras.layers.Layer):
+    """A text layer as users write them: without `build`, `training` or a config."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = keras.layers.Embedding(len(VOCABULARY), DIM)
+
+    def call(self, ids):
+        return keras.ops.mean(self.words(ids), axis=1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Mean,
+        lambda: keras.Sequential([keras.layers.Embedding(len(VOCABULARY), DIM), keras.layers.GRU(DIM)]),
+        lambda: keras.Sequential([WordEmbedding(len(VOCABULARY), DIM), keras.layers.GRU(DIM)]),
+    ],
+)
+def test_an_own_text_layer(make, tmp_path: Path) -> None:
+    model = compiled(feature_model(make()))
+    losses = model.fit({"image": FEATURES, "text": IDS}, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    model.save_weights(tmp_path / "m.weights.h5")
+    other = feature_model(make())
+    other.build({"image": (None, 6), "text": (None, None)})
+    other.load_weights(tmp_path / "m.weights.h5")
+    batch = {"image": FEATURES, "text": IDS}
+    np.testing.assert_allclose(embeddings(other, batch), embeddings(model, batch), rtol=1e-5, atol=1e-6)
+
+
+def test_a_text_vectorization_layer_as_the_tokenizer(tmp_path: Path) -> None:
+    tokenizer = keras.layers.TextVectorization()
+    tokenizer.adapt(TEXTS)
+    model = compiled(raw_model(tokenizer=tokenizer))
+    model.fit(dataset(), verbose=0)
+    model.export(tmp_path / "1")
+    found = served(tmp_path / "1", "encode_text", text=tf.constant(TEXTS))
+    np.testing.assert_allclose(found["embedding"], embeddings(model, RAW)[1], rtol=1e-5, atol=1e-6)
+    model.save(tmp_path / "m.keras")
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(embeddings(loaded, RAW), embeddings(model, RAW), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision(policy: str) -> None:
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = compiled(raw_model())
+    finally:
+        keras.config.set_dtype_policy("float32")
+    losses = model.fit(dataset(), epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    assert model.text_encoder.compute_dtype == policy.removeprefix("mixed_")
+    images, texts = embeddings(model, RAW)
+    assert images.dtype == texts.dtype == np.float32
+    # Pixels reach the backbone as they are.
+    seen = []
+    scaling = model.image_encoder.backbone.layers[1]
+    scaling.call = lambda pixels, call=scaling.call: seen.append(pixels.dtype) or call(pixels)
+    model({"image": PIXELS})
+    assert seen == [tf.float32]
+
+
+STRATEGY = """
+import sys
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+from tests.models import test_keras_habits as habits
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = habits.compiled(habits.raw_model(), metrics=["accuracy"])
+# Not built, and neither strings nor ids can be averaged.
+losses = model.fit(habits.dataset(), epochs=3, verbose=0).history["loss"]
+assert losses[-1] < losses[0], losses
+model.evaluate(habits.dataset(), verbose=0)
+model.export(sys.argv[1])
+model.save(sys.argv[2])
+"""
+
+
+def test_an_unbuilt_model_under_a_strategy(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", STRATEGY, str(tmp_path / "1"), str(tmp_path / "m.keras")]
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": ".", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=root, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = served(tmp_path / "1", "encode_text", text=tf.constant(TEXTS))["embedding"]
+    loaded = keras.saving.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(found, embeddings(loaded, RAW)[1], rtol=1e-5, atol=1e-6)
+
+
+def test_rows_without_ids_are_images_of_their_own() -> None:
+    batch = {"image": FEATURES, "text": IDS}
+    losses = []
+    for each in (batch, {**batch, "image_id": np.array([4, 2**40, 0, 1])}):
+        losses.append(compiled(feature_model()).fit(each, verbose=0, shuffle=False).history["loss"])
+    assert losses[0] == losses[1]
+
+
+def test_pairs_as_tuples_and_as_two_arrays() -> None:
+    expected = compiled(raw_model()).fit(dataset(), verbose=0).history["loss"]
+    tuples = dataset().map(lambda batch: (batch["image"], batch["text"]))
+    assert compiled(raw_model()).fit(tuples, verbose=0).history["loss"] == expected
+    model = compiled(feature_model())
+    wanted = model.evaluate({"image": FEATURES, "text": IDS}, verbose=0)
+    assert model.evaluate(FEATURES, IDS, verbose=0) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"text": None}, r"x=\['image'\].*a dictionary with image, text"),
+        ({"image": None}, "image, text"),
+        ({"text_image_id": np.arange(4)}, "image_id, text"),
+        ({"text": np.array(TEXTS)}, "tokenizer=WordTokenizer"),
+        ({"image": np.array(BYTES)}, "PixelEncoder"),
+        ({"text": IDS[:, :0] + [[0.5]] * 4, "negative_text": IDS}, "negative_text_id"),
+    ],
+)
+def test_a_bad_batch_is_refused_and_the_next_one_trains(change, message: str) -> None:
+    good = {"image": FEATURES, "text": IDS}
+    bad = {name: value for name, value in {**good, **change}.items() if value is not None}
+    model = compiled(feature_model())
+    with pytest.raises(InvalidArgumentError, match=message):
+        model.fit(bad, verbose=0)
+    losses = model.fit(good, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+def test_towers_of_different_sizes_are_refused() -> None:
+    model = compiled(feature_model(image=ImageEncoder(DIM + 1)))
+    with pytest.raises(InvalidArgumentError, match=r"image_encoder, text_encoder.*\(5, 4\)"):
+        model.fit({"image": FEATURES, "text": IDS}, verbose=0)
+
+
+def test_bytes_that_are_no_image_are_refused() -> None:
+    model = compiled(raw_model())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG or PNG"):
+        model.fit(dataset(images=[*BYTES[:3], b"no image"]), verbose=0)
+    model.fit(dataset(), verbose=0)
+
+
+def test_retrieval_of_plain_arrays() -> None:
+    images = np.array([[3.0, 0.0], [0.0, 0.5]])
+    texts = [[9.0, 1.0], [0.1, 0.0], [1.0, 2.0]]
+    found = evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="cosine")
+    assert found.recall_sum == 600 and (found.images, found.texts) == (2, 3)
+    # As inner products of the arrays as they are, the first image scores best with every text.
+    assert evaluate_retrieval(images, texts, text_image_ids=[0, 0, 1], similarity="dot").recall_sum < 600
+    assert evaluate_retrieval(tf.constant(images), images).recall_sum == 600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0, 2.0], [[1.0]]), r"`images`.*\(rows, dim\)"),
+        (([["a"]], [[1.0]]), "`images`.*numbers"),
+        (([[1.0], [1.0, 2.0]], [[1.0]]), "`images`"),
+        ((np.eye(2), np.eye(3)), "`texts`.*2"),
+        ((np.eye(2), np.eye(2)[[0, 0, 1]]), "`text_image_ids`.*3 texts of 2 images"),
+        ((np.eye(2), np.eye(2), "cosine"), "`image_ids`.*integers"),
+        ((np.eye(2), np.eye(2), None, [0.5, 1.0]), "`text_image_ids`.*integers"),
+        ((np.eye(2), np.eye(2), None, None, "cosin"), "Did you mean 'cosine'"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(arguments, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        evaluate_retrieval(*arguments)
+
+
+def test_validation_on_arrays(trained: DualEncoder) -> None:
+    several = RetrievalValidation.from_arrays(BYTES, [*TEXTS, TEXTS[3]], [0, 1, 2, 3, 3])
+    several.set_model(trained)
+    assert several.metrics()["val_recall_sum"] == 600
+    with pytest.raises(InvalidArgumentError, match="from_arrays"):
+        RetrievalValidation(BYTES, TEXTS, WordTokenizer(VOCABULARY))
+
+
+def test_an_index_of_own_arrays() -> None:
+    index = SearchIndex.from_arrays([[2.0, 0.0], [3.0, 4.0], [0.0, 1.0]], ["a", "b", "c"])
+    rows, scores = index.search([[0.6, 0.8]], k=2)
+    assert [index.keys[row] for row in rows[0]] == ["b", "c"]
+    np.testing.assert_allclose(scores, [[1.0, 0.8]], rtol=1e-6)
+    for embeddings_, keys, message in ((np.ones(3), None, "embeddings"), (np.eye(2), ["a"], "keys")):
+        with pytest.raises(InvalidArgumentError, match=message):
+            SearchIndex.from_arrays(embeddings_, keys)

@@ -1,0 +1,86 @@
+"""SavedModels of Keras models without a run directory, see `vsemb.models.DualEncoder.export`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from vsemb.errors import invalid_argument
+from vsemb.exporting.savedmodel import write
+from vsemb.exporting.served_model import (
+    ImageInput,
+    Outputs,
+    ServedModel,
+    TextInput,
+    embedding_rows,
+    first_rows,
+    one_row_at_least,
+)
+from vsemb.models.dual_encoder import DualEncoder
+
+
+class TokenInput(TextInput):
+    """Token ids, for models without a tokenizer.
+
+    Args:
+        shape: of a batch of ids.
+    """
+
+    def __init__(self, shape: tuple[int | None, ...]) -> None:
+        super().__init__(one_row_at_least)
+        self.specs = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
+
+    def ids(self, token_ids: tf.Tensor) -> tf.Tensor:
+        return self.tokenizer(token_ids)
+
+
+class EncoderInput(ImageInput):
+    """Images as the image encoder takes them: bytes where it decodes them, numbers otherwise.
+
+    Args:
+        encoder: the image encoder.
+        shape: of a batch of numbers.
+    """
+
+    def __init__(self, encoder: Any, shape: tuple[int | None, ...]) -> None:
+        vars(self).update(encoder=encoder, shape=shape)
+
+    @property
+    def specs(self) -> tuple[tf.TensorSpec, ...]:
+        if hasattr(self.encoder, "decode"):
+            return super().specs
+        return (tf.TensorSpec((None, *self.shape[1:]), tf.float32, name="image"),)
+
+    def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.encoder.decode(encoded)
+
+    def rows(self, model: Any, **images: tf.Tensor) -> Outputs:
+        if "image_bytes" in images:
+            return super().rows(model, **images)
+        rows, numbers = tf.shape(images["image"])[0], one_row_at_least(images["image"])
+        valid = tf.reduce_all(tf.math.is_finite(numbers), axis=range(1, numbers.shape.rank))
+        return first_rows(embedding_rows(model.encode_images(numbers), valid), rows)
+
+
+def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
+    """Write a Keras model as a SavedModel with the signatures that are served.
+
+    Args:
+        model: the model, built.
+        directory: of the SavedModel.
+
+    Raises:
+        InvalidArgumentError: for a model that was not built, or a model of sets without a tokenizer.
+        DataError: if the file system refuses.
+    """
+    shapes = (model.get_build_config() or {}).get("input_shape") or {}
+    if "text" not in shapes:
+        raise invalid_argument("model", model.name, "a built model", "Call it on a batch, or fit it, first.")
+    texts = model.tokenizer or TokenInput(tuple(shapes["text"]))
+    images = EncoderInput(model.image_encoder, tuple(shapes["image"])) if "image" in shapes else None
+    if images is not None:
+        vars(images)["multi_vector"] = model.similarity.multi_vector
+    write(ServedModel(model, texts, images), Path(directory))
