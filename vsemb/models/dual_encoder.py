@@ -308,7 +308,13 @@ class DualEncoder(Configured, ReplicatedModel):
                 table = keras.KerasTensor((None, None))
                 self._compile_metrics.build(table, table)
 
-    def export(self, filepath: str | os.PathLike[str], format: str = "tf_saved_model", **options: Any) -> None:
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        **options: Any,
+    ) -> None:
         """Write the model as a SavedModel with the signatures that TensorFlow Serving and `vsemb serve` answer.
 
         `encode_text`, which is also `serving_default`, takes `text`, raw strings; without a tokenizer it takes
@@ -317,15 +323,19 @@ class DualEncoder(Configured, ReplicatedModel):
 
         Args:
             filepath: directory of the SavedModel.
-            format: `tf_saved_model`; other formats and options are those of `keras.Model.export`.
-            **options: of `keras.Model.export`.
+            format: `tf_saved_model`; other formats are written by `keras.Model.export`.
+            verbose: of `keras.Model.export`.
+            **options: of `keras.Model.export`, which then writes its own signature.
+
+        Raises:
+            InvalidArgumentError: for a model that was not built, or a model of sets without a tokenizer.
 
         Example:
 
             model.export("savedmodels/mine/1")
         """
         if format != "tf_saved_model" or options:
-            super().export(filepath, format=format, **options)
+            super().export(filepath, format=format, verbose=verbose, **options)
         else:
             # Serving stands on models, so it is found by name.
             load("vsemb.exporting.keras_model:export_model")(self, filepath)

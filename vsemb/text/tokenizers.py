@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from vsemb.errors import invalid_argument, printable
+from vsemb.errors import VsembError, invalid_argument, printable
 from vsemb.parts import Count, Part, Size, require
 from vsemb.text.normalize import WHITE_SPACE, batches_of, readable, split_words
 from vsemb.text.vocabulary import UNKNOWN_ID, Vocabulary
@@ -57,7 +58,16 @@ class Tokenizer(tf.Module):
         keras.saving.register_keras_serializable("vsemb")(cls)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the vocabulary and the length as plain values."""
+        """Return the vocabulary and the length as plain values.
+
+        Raises:
+            VsembError: for a tokenizer that is made of something else.
+        """
+        try:
+            inspect.signature(type(self).__init__).bind(self, self.vocabulary, self.max_length)
+        except TypeError as error:
+            message = f"A {type(self).__name__} cannot be saved with a Keras model. Save the model without tokenizer."
+            raise VsembError(message) from error
         scores = self.vocabulary.scores
         return {
             "words": list(self.vocabulary.words),
@@ -67,7 +77,7 @@ class Tokenizer(tf.Module):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Makes the tokenizer again from the return value of `get_config`."""
+        """Make the tokenizer again from the return value of `get_config`."""
         return cls(Vocabulary(config["words"], config["scores"]), config["max_length"])
 
     def pieces(self, texts: tf.Tensor) -> tf.RaggedTensor:
