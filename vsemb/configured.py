@@ -22,8 +22,8 @@ class Configured:
     """Checks, keeps and saves the arguments of a constructor; stands in front of the Keras class among the bases.
 
     A constructor calls `keep_arguments(locals())` behind `super().__init__`, or sets the attributes itself. An argument
-    may be a Keras object, or a list of them. What **kwargs hands on to a base counts as well, where it has a default
-    there.
+    may be a Keras object, or a list of them. Arguments that **kwargs passes to a base count as well, if they have a
+    default there.
 
     Example:
 
@@ -73,7 +73,7 @@ class Configured:
 
 @functools.cache
 def _hints(cls: type) -> dict[str, Any]:
-    """Returns the type hints of the arguments of a class's own constructor, without those of Keras."""
+    """Returns the type hints of the arguments of a class's own constructor, without Keras' own."""
     constructor = vars(cls)["__init__"]
     hints = typing.get_type_hints(constructor, include_extras=True)
     return {p.name: hints[p.name] for p in _named(constructor) if p.name not in _OF_KERAS}
@@ -105,7 +105,7 @@ def import_classes(config: Any) -> None:
     """Imports the modules of this package that a saved config names, since Keras finds only registered classes.
 
     Args:
-        config: the config of a Keras object or model, with those of its parts.
+        config: the config of a Keras object or model, with the configs of its parts.
     """
     parts = config.values() if isinstance(config, dict) else config if isinstance(config, list | tuple) else ()
     for part in parts:
@@ -117,7 +117,7 @@ def import_classes(config: Any) -> None:
 
 
 def build_layers(*pairs: tuple[Any, Any]) -> None:
-    """Builds layers in this order, except those that are None or built already.
+    """Build layers in this order, except None and built ones.
 
     Args:
         pairs: a layer and the shape of its inputs.

@@ -1,7 +1,7 @@
 """Recurrent cells that Keras does not have: with peepholes, behind a shared input matrix, and without gates.
 
-A matrix that all steps share is best applied to all of them at once, in front of the loop; and what is added
-to a step's input there, such as an image at the first, needs no cell of its own.
+A matrix that all steps share is best applied to all steps at once, in front of the loop. A term that is added
+to a step's input there, such as an image at the first step, needs no special cell.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class PeepholeLSTMCell(Configured, keras.layers.Layer):
     Beside the usual weights, the gates see the cell through full matrices, and the output gate sees
     the new cell:
 
-        I = sigmoid(x Wxi + m Whi + c Wci + bi)                    (1)
-        F = sigmoid(x Wxf + m Whf + c Wcf + bf)                    (2)
-        C = F * c + I * tanh(x Wxc + m Whc + bc)                   (3)
-        O = sigmoid(x Wxo + m Who + C Wco + bo)                    (4)
-        M = O * tanh(C)                                            (5)
+            I = sigmoid(x Wxi + m Whi + c Wci + bi)                    (1)
+            F = sigmoid(x Wxf + m Whf + c Wcf + bf)                    (2)
+            C = F * c + I * tanh(x Wxc + m Whc + bc)                   (3)
+            O = sigmoid(x Wxo + m Who + C Wco + bo)                    (4)
+            M = O * tanh(C)                                            (5)
 
     For use in `keras.layers.RNN`. The kernels are stored side by side in the order i, f, c, o, the
     peepholes in the order i, f, o.

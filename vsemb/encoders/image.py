@@ -55,7 +55,7 @@ class FeatureScaling(Configured, keras.layers.Layer):
         """Set mean and deviation.
 
         Args:
-            features: (n, dim) float, those of the training set.
+            features: (n, dim) float, of the training set.
         """
         if not self.built:
             self.build(features.shape)
@@ -202,7 +202,7 @@ class PixelEncoder(Configured, keras.layers.Layer):
             encoded: (batch,) string, bytes of JPEG or PNG images.
 
         Returns:
-            Pixels, (batch, size, size, 3) float32 in 0..255, and whether a row was decoded, (batch,) bool.
+            Pixels, (batch, size, size, 3) float32 in 0..255, and a mask of decoded rows, (batch,) bool.
 
         Raises:
             InvalidArgumentError: if the backbone has no fixed input size.

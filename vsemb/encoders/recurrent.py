@@ -55,7 +55,7 @@ class FastLoop:
         initial = tuple(ops.cast(state, dtype) for state in initial_state)
 
         def sums_of(inputs: Tensor) -> Tensor:
-            """What inputs (..., size) add to the gates: one product, in the state's dtype."""
+            """Return the inputs' share, (..., size), of the gates: one product, in the state's dtype."""
             flat = ops.reshape(ops.cast(inputs, layer.compute_dtype), (-1, inputs.shape[-1]))
             return ops.reshape(ops.cast(ops.matmul(flat, kernel), dtype), (*ops.shape(inputs)[:-1], kernel.shape[1]))
 

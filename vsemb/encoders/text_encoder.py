@@ -28,7 +28,7 @@ FROM_CAPTIONS = "captions"
 
 @dataclass(frozen=True)
 class TextSpec:
-    """What an encoder must know of the texts it reads.
+    """Facts about the texts that an encoder reads.
 
     Attributes:
         vocabulary_size: number of token ids, padding and unknown included.
@@ -51,7 +51,7 @@ class TextCorpus:
         offsets: (texts + 1,) int64, where each text begins.
         whole_words: whether a token is a word.
         seed: of random draws.
-        dataset: the dataset of the texts, where there is one.
+        dataset: the dataset of the texts; None for texts without one.
     """
 
     vocabulary: Vocabulary

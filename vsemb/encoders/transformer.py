@@ -43,7 +43,7 @@ class TransformerSentenceEncoder(PooledSentenceEncoder):
         pre_norm: whether each part of a block normalises what it reads, with one more normalisation behind
             the last block (CLIP); otherwise what comes out is normalised (Vaswani et al., BERT), which wants
             a warm-up of the learning rate.
-        pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. There is no token of its own for the
+        pooling: `"last"` word, `"mean"`, `"max"` or `"mean+max"`. No token is added for the
             sentence.
         dropout: in training, the share of entries set to 0.
         init_scale: the blocks' matrices start uniform in [-init_scale, init_scale]; None for Glorot's range.

@@ -19,7 +19,7 @@ class Embedder:
     `keras.Model.predict` would retrace for every caption length that it meets first.
 
     A model of sets gives each image and text several vectors, and each batch its own number of them: all are
-    padded with zeros, which are no items, to the longest.
+    padded with rows of zeros to the longest.
 
     Args:
         model: the model; weights that change later are seen.

@@ -1,7 +1,7 @@
 """Ranks by inner products where the processor multiplies bfloat16 faster: rounded scores, exact ranks.
 
 A rounded score is within a bound of the exact one (`vsemb.evaluation.rounding`), so most candidates are ahead
-of a query's own or behind it whatever rounding did. The others, whose rounded scores lie in a window around
+of a query's own or behind it despite rounding. The others, whose rounded scores lie in a window around
 it, are scored in float32, pair by pair in one order of summation, as are the own: equal embeddings have equal
 scores.
 """

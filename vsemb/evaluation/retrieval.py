@@ -2,7 +2,7 @@
 
 The protocol of Hodosh et al. 2013 as Kiros et al. 2014 and all their successors report it: an image
 query takes the best rank among its own captions; a caption query has one right image. Beside it, the
-protocol of pairs: one caption an image, so that both directions rank as many candidates as there are pairs.
+protocol of pairs: one caption per image, so that both directions rank as many candidates as there are pairs.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ def retrieval_ranks(
             up to 1 GB; beyond, blocks are scored once more.
 
     Returns:
-        (n,) and (m,) int64 ranks from 0. A rank is the number of candidates that are no positives of the query
-        and score at least as high as its best positive, so that ties count against the model and a constant
-        model looks as bad as it is.
+        (n,) and (m,) int64 ranks from 0. A rank is the number of candidates other than the query's positives
+        that score at least as high as its best positive. Ties count against the model, so a constant
+        model ranks last.
 
     Raises:
         InvalidArgumentError: for embeddings or ids of another shape or type, and an unknown similarity.
-        DataError: for no images, an image without a text, a text without its image, or NaN scores.
+        DataError: for an empty set of images, an image without a text, a text without its image, or NaN scores.
     """
     similarity = similarities.get(similarity)
     images, texts, image_ids, text_image_ids = _checked(images, texts, image_ids, text_image_ids, similarity)

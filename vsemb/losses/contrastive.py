@@ -85,8 +85,8 @@ class Contrastive(LossPart, kind="infonce"):
 class SigmoidLoss(InBatchLoss):
     """Minus the sum over candidates of log sigmoid(z (score / temperature + bias)).
 
-    z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. No
-    candidate needs to know of the others, so the scores of all pairs are never needed at once, see
+    z is 1 for the own pair and -1 for others: Zhai et al. 2023 (SigLIP, arXiv:2303.15343), section 3.2. Each
+    term depends on one candidate, so the scores of all pairs are never needed at once, see
     `DualEncoder`'s `block_size`.
 
     Which one to use: like `InfoNCE`, and better with batches below some thousands. For the learned

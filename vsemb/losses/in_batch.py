@@ -1,4 +1,4 @@
-"""What losses over the candidates of a batch share."""
+"""Base of the losses over the candidates of a batch, their combinations and parts."""
 
 from __future__ import annotations
 

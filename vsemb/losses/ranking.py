@@ -19,7 +19,7 @@ class PairwiseRanking(InBatchLoss):
     """Hinge of margin - s(own) + s(negative), over all negatives or the hardest one.
 
     Which one to use: `"all"` (Kiros et al. 2014, equation 6) is the safe start and best with noisy
-    captions; `"hardest"` (VSE++, equation 6 of arXiv:1707.05612) gives the better recall, but can
+    captions. `"hardest"` (VSE++, equation 6 of arXiv:1707.05612) gives better recall. It can
     collapse to one point at the start, where the loss stays at `collapsed_value`. `warmup_steps`
     passes from the one to the other: the weight of the hardest negative rises linearly from 0 to 1
     over the second half of the warm-up, and the sum has weight one minus that.

@@ -30,7 +30,7 @@ Tensor = Any
 class DualEncoder(Configured, ReplicatedModel):
     """Embed images and sentences into one space, trained with an in-batch loss in both directions.
 
-    `fit` takes batches of inputs without targets, such as those of `vsemb.data.batches.PairBatches` or of your own
+    `fit` takes batches of inputs without targets, from `vsemb.data.batches.PairBatches` or your own
     `tf.data.Dataset`. Pairs (images, texts) work too:
 
         image           (n, ...) features or pixels; or (n,) bytes of JPEG or PNG images for a `PixelEncoder`
@@ -55,7 +55,7 @@ class DualEncoder(Configured, ReplicatedModel):
     features are (n, regions, size), embeddings (n, regions, dim) and (n, steps, dim), and a row of zeros is
     padding in all of them. Sampled negatives may have another number of regions or steps than the batch.
 
-    Under a distribution strategy the candidates are those of all replicas, and a step equals the
+    Under a distribution strategy candidates come from all replicas, and a step equals the
     single-device step on the whole batch. The replicas' shares of a batch of sets have one number of regions
     and of steps.
 
@@ -231,14 +231,14 @@ class DualEncoder(Configured, ReplicatedModel):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
-        """Returns the loss of both directions, candidates gathered from all replicas.
+        """Compute the loss of both directions, with candidates from all replicas.
 
         Args:
             x: the inputs, see the class.
             y: not used; the ids in `x` say what belongs together.
             y_pred: what `call` returned for `x`.
             sample_weight: not used.
-            training: whether a gradient is going to be asked for.
+            training: whether a gradient will be computed.
 
         Raises:
             InvalidArgumentError: if the model was compiled with a loss that is not row-wise, or `x` has
@@ -371,12 +371,12 @@ def inputs_of(data: Any) -> Any:
 def encode_in_chunks(
     encoder: keras.layers.Layer, encode: Callable[[Tensor], Tensor], rows: Tensor, chunk_size: int
 ) -> Tensor:
-    """Embeds rows chunk by chunk in training, so that activations of one chunk are in memory at a time.
+    """Embed rows chunk by chunk in training, so that activations of one chunk are in memory at a time.
 
-    The gradients for the encoder's weights are those of all rows at once, to rounding. Dropout draws each
-    chunk's masks once: where a chunk is computed again for its gradient, they come out as they were. What
-    an encoder writes down, such as the moving averages of a batch normalisation, is updated once a chunk.
-    The gradient of a table of word vectors has one row a word, see `WordEmbedding`'s `dense_gradient`.
+    The gradients for the encoder's weights equal the gradients for all rows at once, up to rounding. Dropout draws each
+    chunk's masks once: where a chunk is computed again for its gradient, they are the same. State of
+    an encoder, such as the moving averages of a batch normalisation, is updated once per chunk.
+    The gradient of a table of word vectors has one row per word, see `WordEmbedding`'s `dense_gradient`.
 
     Args:
         encoder: the layer whose weights are trained.
@@ -392,8 +392,8 @@ def encode_in_chunks(
             regularisers), which would be counted for a chunk instead of a batch.
 
     Where an encoder looks at several rows at once, as a batch normalisation with batch statistics does, it
-    sees those of a chunk. Random numbers must come from `keras.random` with a `SeedGenerator` that the
-    encoder owns, as those of Keras' layers do.
+    sees the rows of a chunk. Random numbers must come from `keras.random` with a `SeedGenerator` that the
+    encoder owns, as in Keras' layers.
 
     Example:
 

@@ -230,8 +230,8 @@ def paired(x: Mapping[str, Tensor], y_pred: Mapping[str, Tensor]) -> tuple[Tenso
         y_pred: its outputs for them.
 
     Returns:
-        Embeddings of images and of texts, (n, ...), and ids that mask false negatives, (n,): those of classes if
-        `x` has them, and the rows' own numbers if it has no ids.
+        Embeddings of images and of texts, (n, ...), and ids that mask false negatives, (n,): `class_id` if
+        `x` has it, and the rows' own numbers if it has no ids.
 
     Raises:
         InvalidArgumentError: if inputs are missing, `x` has `class_id` together with negatives or `text_image_id`, or
@@ -370,7 +370,7 @@ def class_labels(
     Returns:
         labels: (queries, 1 + candidates) int32: 1 in the first column, the own pair, and for the query's own class; 0
             for other classes.
-        scores: (queries, 1 + candidates): the score of the own pair, then those of the classes.
+        scores: (queries, 1 + candidates): the score of the own pair, then the scores of the classes.
         mask: (queries, 1 + candidates) bool, false for an item whose class stands in an earlier column already.
 
     Example: items 0 and 2 are of class 7, so the mean of 4 and 1 stands for it.

@@ -1,4 +1,4 @@
-"""What models share in training: steps under a distribution strategy, and the L2 penalty."""
+"""Training of all models: steps under a distribution strategy, and the L2 penalty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = Any
 
 
 class ReplicatedModel(keras.Model):
-    """Train under a distribution strategy in steps that equal those of one device on the whole batch.
+    """Train under a distribution strategy in steps that equal the steps of one device on the whole batch.
 
     It replaces four habits of Keras:
 

@@ -1,4 +1,4 @@
-"""What the backend and the hardware offer: XLA for pure functions, graphs, GPUs, products of bfloat16."""
+"""Features of the backend and the hardware: XLA for pure functions, graphs, GPUs, products of bfloat16."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def has_gpu() -> bool:
 def multiplies_bfloat16() -> bool:
     """Tells whether what TensorFlow computes on multiplies bfloat16 faster than float32.
 
-    GPUs do from compute capability 8.0 on; processors if they say so (known on Linux alone).
+    GPUs do from compute capability 8.0 on; processors by their flags (read on Linux only).
     """
     import tensorflow as tf
 

@@ -1,7 +1,7 @@
 """Functions of many rows, computed a chunk at a time, that keep nothing of a chunk for its gradient.
 
-Memory is that of one chunk, besides the arguments and the result; a chunk is computed twice where there is a
-gradient. A loop in graph on TensorFlow; on other backends one checkpoint a chunk.
+Memory is limited to one chunk, besides the arguments and the result. A chunk is computed twice if a gradient is
+asked for. On TensorFlow this is a loop in graph, on other backends one checkpoint per chunk.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Tensor = Any
 def l2_normalize(x: Tensor, axis: int = -1, epsilon: float = 1e-12) -> Tensor:
     """Scales vectors to unit Euclidean length; a zero vector stays zero.
 
-    Computed in float32 whatever the input's dtype, since a bfloat16 sum of squares is off by up to
+    Computed in float32 for inputs of any dtype, since a bfloat16 sum of squares is off by up to
     1 %, and the result is what is stored, compared and served. The clamp is on the squared norm, so
     that the gradient at zero is finite.
 

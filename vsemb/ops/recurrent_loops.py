@@ -2,7 +2,7 @@
 
 The gradient of a `while_loop` adds up a gradient of the recurrent matrix at every step and keeps every
 intermediate result; here one product after the loop gives that matrix' gradient, and a step keeps its gates
-alone. What the gradient keeps are plain tensors: `tf.saved_model.save` cannot write arrays of tensors.
+alone. The gradient keeps plain tensors: `tf.saved_model.save` cannot write arrays of tensors.
 
 Products are computed in the dtype of `recurrent`, everything else in that of `inputs`: with bfloat16 matrices
 the state is rounded where it is multiplied and not where it is carried on.

@@ -1,4 +1,4 @@
-"""What replicas of a distribution strategy do together; nothing of it happens everywhere else."""
+"""Communication between the replicas of a distribution strategy; without a strategy nothing is sent."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def sum_over_ring(
     passed: Sequence[Tensor],
     kept: Sequence[Tensor],
 ) -> Tensor:
-    """Adds up a scalar function of this replica's tensors and those of each replica in turn.
+    """Adds up a scalar function of this replica's tensors and the tensors of each replica in turn.
 
     Where `gather_across_replicas` puts everything side by side, with a gradient as large, this holds one
     replica's tensors at a time: Zhai et al. 2023 (arXiv:2303.15343, section 3.3 and figure 1). Their ring
-    hands tensors from neighbour to neighbour, which `tf.distribute` offers on TPUs alone; here each replica
+    hands tensors from neighbour to neighbour, which `tf.distribute` offers on TPUs only. Here each replica
     in turn sends its own to all, as a sum to which the others add zeros, and gets the sum of the gradients
     back. An all-reduce moves about twice the bytes of a broadcast, so a step moves about twice what gathering
     moves, in as many turns as there are replicas, one after the other.
