@@ -1,9 +1,9 @@
 """RandAugment, AutoAugment and random erasing of the TensorFlow Model Garden, without a state.
 
-Which operation an image gets, and how much of it, is up to the library (`official.vision.ops.augment`). It
-draws from `tf.random`, which has a state: training that goes on after a stop, or whose batches others make,
-would see other images. Here a copy of that one module draws from stateless operations in place of it: the
-same seed gives the same images, whatever ran before. The graph consists of core operations, so that those who
+The library (`official.vision.ops.augment`) chooses the operation of each image and its strength. It
+draws from `tf.random`, which has a state: a resumed training, or one whose batches are made by other processes,
+would see other images. Here a copy of that module draws from stateless operations instead: the
+same seed gives the same images, in any process. The graph consists of core operations, so processes that
 run it, such as workers of a tf.data service, need no Model Garden.
 
 References:
@@ -138,7 +138,7 @@ _seeds: contextvars.ContextVar[Iterator[tf.Tensor]] = contextvars.ContextVar("se
 
 
 class _StatelessRandom:
-    """What the library calls of `tf.random`."""
+    """The functions of `tf.random` that the library calls."""
 
     @staticmethod
     @tf.autograph.experimental.do_not_convert
@@ -152,7 +152,7 @@ class _StatelessRandom:
 
 
 class _StatelessTensorFlow:
-    """TensorFlow, but for `tf.random`, of which there is no more than what is known to draw statelessly."""
+    """TensorFlow with `tf.random` replaced by its stateless functions."""
 
     random = _StatelessRandom
 

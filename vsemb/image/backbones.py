@@ -1,8 +1,8 @@
-"""Pretrained image networks: from pixels to one feature vector an image.
+"""Pretrained image networks: from pixels to one feature vector per image.
 
-The networks are those of `keras.applications`, `SmallConvNet`, which is trained from scratch, and by the name
-`PREFIX:NAME` those of systems (`vsemb.image.presets`). What each one wants done to its pixels is part of the model
-returned here, so that no caller can forget it.
+The networks come from `keras.applications`, from systems by the name `PREFIX:NAME` (`vsemb.image.presets`), and
+`SmallConvNet` is trained from scratch. Each model returned here includes its network's scaling of pixels, so that
+callers pass pixels as they are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SMALL_BLOCKS = ((32, 6, 4), (64, 3, 2), (96, 3, 2), (128, 3, 1))
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """What is known about one network.
+    """Facts about one network.
 
     Attributes:
         size: the side of the images that its published weights were trained on, in pixels.
@@ -231,7 +231,7 @@ def build_backbone(config: BackboneConfig, weights: str | os.PathLike[str] | Non
 
 
 def scaled(pixels: Any, config: BackboneConfig) -> Any:
-    """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
+    """Returns pixels in 0..255 as the network takes them, of a functional model's input."""
     if config.network is not None:
         return config.network.scaled(pixels)
     mode = config.architecture.mode
@@ -287,7 +287,7 @@ def save_weights(network: keras.Model, path: str | os.PathLike[str]) -> None:
 
 
 def weights_sha256(backbone: keras.Model) -> str:
-    """Returns the hex SHA-256 of the values of all weights: the same whatever file they came from."""
+    """Returns the hex SHA-256 of the values of all weights: the same for weights from any file."""
     digest = hashlib.sha256()
     for weight in _base(backbone).weights:
         value = np.ascontiguousarray(keras.ops.convert_to_numpy(weight))

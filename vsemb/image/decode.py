@@ -1,7 +1,7 @@
 """Encoded images to pixels, in graph, guarded, and safe row by row.
 
-The images of a request come from strangers, so nothing is decoded before it has been looked at: the
-magic bytes must be those of JPEG or PNG, and the size in the header must be within a limit. (The
+The images of a request are not trusted, so each is checked before it is decoded: the magic bytes must
+say JPEG or PNG, and the size in the header must be within a limit. (The
 generic `tf.io.decode_image` allocates first: a progressive JPEG of 519 bytes takes it 1.4 GB.)
 
 TensorFlow has no `try` inside a graph, and one op that fails takes the whole batch with it. A
@@ -34,7 +34,7 @@ def decode_images(encoded: tf.Tensor, size: int, max_pixels: int = MAX_PIXELS) -
     without its colour profile. EXIF orientation is ignored: it is applied when a dataset is prepared.
 
     Args:
-        encoded: string tensor (batch,), the bytes of one image a row. The batch may be empty and its
+        encoded: string tensor (batch,), the bytes of one image per row. The batch may be empty and its
             size unknown.
         size: height and width of the result in pixels.
         max_pixels: refuse images whose header announces more pixels than this (width x height).

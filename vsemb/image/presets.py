@@ -20,7 +20,7 @@ KEPT = "presets"
 
 @dataclass(frozen=True)
 class Preset:
-    """What is known of an image network of a system but its weights; fields are JSON values, which runs keep.
+    """An image network of a system without its weights; fields are JSON values, which runs keep.
 
     Attributes:
         size: side of the images that it was trained on, in pixels.
@@ -53,7 +53,7 @@ class Preset:
         raise NotImplementedError
 
     def build(self, name: str, seed: int, *, own_weights: bool) -> keras.Model:
-        """Builds the network without scaling and pooling, with random weights or those of the preset.
+        """Builds the network without scaling and pooling, with random weights or the preset's own.
 
         Raises:
             DataError: if the weights cannot be got, or are of another network.
@@ -61,7 +61,7 @@ class Preset:
         raise NotImplementedError
 
     def scaled(self, pixels: Any) -> Any:
-        """Returns pixels in 0..255 as the network wants them, of a functional model's input."""
+        """Returns pixels in 0..255 as the network takes them, of a functional model's input."""
         raise NotImplementedError
 
     def pooled(self, features: Any, pooling: str, pool_map: Callable[[Any], Any]) -> Any:
@@ -86,7 +86,7 @@ class Preset:
 
     @staticmethod
     def display_name(name: str) -> str:
-        """Returns the name that people know the preset by, also where a run keeps it."""
+        """Returns the published name of the preset, also for a copy in a run."""
         raise NotImplementedError
 
 
@@ -109,7 +109,7 @@ def is_preset(name: object) -> bool:
 
 
 def display_name(name: str) -> str:
-    """Returns the name that people know a network by.
+    """Returns the published name of a network.
 
     Example:
 

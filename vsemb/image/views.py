@@ -57,7 +57,7 @@ def ten_crops(pixels: tf.Tensor, size: int) -> tf.Tensor:
 def random_crop_flip(pixels: tf.Tensor, size: int, seed: tf.Tensor) -> tf.Tensor:
     """Cuts one random crop from each image and mirrors half of them.
 
-    Stateless: the same seed gives the same crops, whatever ran before, so that a resumed training
+    Stateless: the same seed gives the same crops in any process, so that a resumed training
     sees what an uninterrupted one sees.
 
     Args:

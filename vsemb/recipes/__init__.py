@@ -14,7 +14,7 @@ __all__ = ["get", "names", "variants"]
 
 
 def names() -> list[str]:
-    """Returns the names of all recipes, those of the base first.
+    """Returns the names of all recipes, the base's first.
 
     Example:
 

@@ -5,7 +5,7 @@
 | figure 3 | symmetric cross entropy over the batch | `vsemb.losses.InfoNCE` |
 | section 2.5 | learned temperature, start 0.07, factor at most 100 | `vsemb.models.LogitScale` |
 
-Deviations: the towers are those of VSE++ (a map of image features, a recurrent network over words),
+Deviations: the towers come from VSE++ (a map of image features, a recurrent network over words),
 not transformers, and batches are small. The reduction is the mean over queries, of both directions
 added up, where CLIP halves the sum. The variant `transformer` reads pieces of words with a Transformer,
 as section 2.4 does: a smaller one, since captions are few, of WordPiece's pieces in place of byte pairs,

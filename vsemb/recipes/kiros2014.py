@@ -24,10 +24,10 @@ for Flickr8K; 100 for Flickr30K, `--set batches.size=100`). Deviations and gaps 
   are clipped to norm 2, which the authors' code does.
 - Forget biases start at 1.
 
-Variant `released` is what the authors' code (visual-semantic-embedding) did instead: a GRU of 1024
-units, 1024 dimensions, trained word vectors of 300 entries, an image map with a bias, Adam 2e-4 (its
+Variant `released` follows the authors' code (visual-semantic-embedding) instead. It has a GRU of 1024
+units, 1024 dimensions, trained word vectors of 300 entries and an image map with a bias. It trains with Adam 2e-4 (its
 Adam has almost no bias correction, which we do not copy), global norm clipped to 2, batches of 128,
-Xavier-like and orthogonal initial weights, 15 epochs. Its image vectors are not normalised in the
+Xavier-like and orthogonal initial weights, for 15 epochs. Its image vectors are not normalised in the
 training loss, only at test time; we normalise in both.
 
 `kiros2014-linear` is section 3.2: the sum of trained word vectors.

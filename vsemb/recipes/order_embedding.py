@@ -27,7 +27,7 @@ Deviations and gaps we filled in `paper`:
 - An epoch takes one caption of each image, drawn anew, so that no image is in a batch twice; the paper
   says "random image-caption pairs". On sets much smaller than COCO that is few steps an epoch:
   `--set batches.captions=all` takes all captions.
-- Features are those of the dataset's cache. The paper's are `vsemb features --backbone VGG19 --layer fc7
+- Features come from the dataset's cache. The paper's are `vsemb features --backbone VGG19 --layer fc7
   --crops 10`; its "1-crop" is `--crops 1`.
 - Checkpoints are selected, and training ends early (10 epochs), by the sum of recalls.
 - Features go in as they are (`image.standardize=false`). Centred ones do badly here: an absolute value

@@ -136,7 +136,7 @@ class Retrieval(Recipe, kind="retrieval"):
 
 
 class RetrievalJob(Job):
-    """What `Retrieval` makes of a dataset.
+    """The training of `Retrieval` on a dataset.
 
     Args:
         recipe: the recipe.

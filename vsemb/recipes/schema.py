@@ -56,7 +56,7 @@ class Training(Part):
 
 
 class Job:
-    """What a recipe makes of its data: everything that a training needs of it.
+    """A recipe applied to its data: everything that a training needs.
 
     Attributes:
         recipe: the recipe.
@@ -240,7 +240,7 @@ class Recipe(Part, family="task"):
         return ServedModel(run.model, text_input, run.image_input if images else None, corpus=corpus, extras=extras)
 
     def card_facts(self, run: Any) -> dict[str, Any]:
-        """Returns what the task knows of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
+        """Returns the task's own fields of `vsemb.exporting.ModelFacts`: `images`, `features_fingerprint`, `notes`.
 
         Args:
             run: the run, a `vsemb.runs.run.Run`.

@@ -6,7 +6,7 @@
 | section 3.2 | learned factor and bias, start 10 and -10 | `vsemb.models.LogitScale` |
 | section 3.3 | scores in blocks, one device's texts at a time | `vsemb.ops.chunks`, `vsemb.ops.replicas` |
 
-Deviations: the towers are those of VSE++ (a map of image features, a recurrent network over words), not
+Deviations: the towers come from VSE++ (a map of image features, a recurrent network over words), not
 transformers, and batches are small. The factor is at most 100, as in CLIP. The bias starts at -10 for the
 paper's batches of 16,384; minus the logarithm of the batch's size, -5.5 for 256 pairs, is where negatives
 and own pairs weigh the same, and where the default starts. Variant `paper` starts at -10.

@@ -57,7 +57,7 @@ class Text(Part):
             tokenizer: what the recipe's tokenizer built.
             texts: the training texts, as the tokenizer reads them.
             seed: of random draws.
-            dataset: their dataset, where there is one.
+            dataset: their dataset; None for texts without one.
         """
         tokens, offsets = tokenizer.encode(texts)
         ids, whole = tokenizer.word_ids(tokens), self.tokenizer.whole_words
@@ -85,7 +85,7 @@ class ImageTower(Part, family="image tower"):
         """Opens what is cached of a dataset's images; None where images are decoded.
 
         Raises:
-            DataError: if there is no such cache.
+            DataError: if the cache does not exist.
         """
 
     def open_for(self, dataset: Dataset, info: Mapping[str, Any], path: Path) -> Any:
@@ -134,9 +134,9 @@ class ImageTower(Part, family="image tower"):
         raise NotImplementedError
 
     def features(self, store: Any, split: Split) -> np.ndarray | None:
-        """Returns features whose statistics are those of the images, (n, dim) float32; None where there are none.
+        """Returns features with the statistics of the images, (n, dim) float32; None for images without features.
 
-        For one vector per image, row i is that of image i of the split.
+        For one vector per image, row i belongs to image i of the split.
         """
         return None
 

@@ -11,9 +11,8 @@ times), last state, Adam 2e-4, a tenth of it after 15 of 30 epochs, global norm 
 128. Deviation: the sum of hinges passes into the hardest over the first epoch, where the authors start
 with the hardest, or train the sum first by hand, since from random weights the hardest can collapse.
 
-Variant `tuned` (the default) keeps the hardest negatives and changes what stands around them; the
-numbers are what each change was worth in recall sum on Flickr8k's validation split, in a prototype, one
-seed each, with seeds differing by about 3:
+Variant `tuned` (the default) keeps the hardest negatives and changes the rest. The numbers are gains of each change
+in recall sum on Flickr8k's validation split, measured in a prototype with one seed; seeds differ by about 3:
 
 - InfoNCE beside the hinge, which makes the warm-up unnecessary (+9 over hinge with a warm-up).
 - Words and image map start from canonical correlation of training captions and features (+12).

@@ -49,7 +49,7 @@ class StepCallbacks(keras.callbacks.CallbackList):
 
 
 class MetricsLog(keras.callbacks.Callback):
-    """Appends one JSON line an epoch to a file.
+    """Append one JSON line per epoch to a file.
 
     Args:
         path: the file.
@@ -297,7 +297,7 @@ def save_weights(model: keras.Model, path: str | os.PathLike[str]) -> None:
         path: the file, ending in `.weights.h5`.
 
     Raises:
-        DataError: if there is no space.
+        DataError: if the disk is full.
     """
     with replacing(path) as temporary:
         require_space(temporary, _size(model))

@@ -80,7 +80,7 @@ def read_task() -> Task:
     """Reads which worker this process is from the environment variable `TF_CONFIG`.
 
     Raises:
-        InvalidArgumentError: if it is not set, is no JSON, or names no workers or another kind of task.
+        InvalidArgumentError: if it is not set, is not JSON, or names no workers or another kind of task.
     """
     text = os.environ.get("TF_CONFIG", "")
     fix = "On one machine, --workers N starts N workers by itself."

@@ -1,8 +1,8 @@
 """How the weights of a dual encoder start: at random, or in closed form by canonical correlation.
 
 Regularised linear CCA (Hotelling 1936; Gong et al. 2014, arXiv:1212.4522, on images and text) of bags of words and
-image features gives word vectors and an image map that already agree; gradient descent then starts from there instead
-of from noise. It reads training data only.
+image features gives word vectors and an image map that already agree. Gradient descent then starts from these instead
+of noise. It reads training data only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Initialization(Part, family="initialization"):
             model: the model, built.
             corpus: the training texts.
             rows: (texts,) the image of each text.
-            features: (images, dim) float32 features of the training images; None where there are none.
+            features: (images, dim) float32 features of the training images; None for images without features.
 
         Raises:
             InvalidArgumentError: if the model has not what it sets.

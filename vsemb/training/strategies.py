@@ -1,4 +1,4 @@
-"""What a training runs on: one device, all devices of this machine, or several workers.
+"""Devices of a training: one device, all devices of this machine, or several workers.
 
 Every replica computes its share of a batch, and a step is the one that a single device makes with the whole
 batch: embeddings are gathered, losses and gradients are summed, and the sum is clipped.
@@ -39,7 +39,7 @@ _LOST = (
 
 
 class DistributionContext:
-    """What a training runs on, as `open_distribution` finds it.
+    """Devices and workers of a training, as `open_distribution` finds them.
 
     Models are made and trained within `scope`. Of several workers all run the same program; worker 0 alone
     measures and writes, and the others follow.
@@ -49,7 +49,7 @@ class DistributionContext:
         task: which of several workers this process is; None for the only one.
 
     Attributes:
-        replicas: how many devices share a batch, those of all workers.
+        replicas: number of devices that share a batch, over all workers.
         workers: how many processes.
         worker: the number of this one, from 0 on.
         writes: whether this process measures and writes: worker 0.

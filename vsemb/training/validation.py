@@ -137,7 +137,7 @@ class RetrievalValidation(SplitValidation):
 
 
 class _ArrayValidation(RetrievalValidation):
-    """What `RetrievalValidation.from_arrays` returns."""
+    """`RetrievalValidation` on arrays."""
 
     def __init__(self, images: Any, texts: Any, text_image_ids: Any, batch_size: int) -> None:
         Validation.__init__(self)
@@ -157,7 +157,7 @@ class _ArrayValidation(RetrievalValidation):
 
 @dataclass(frozen=True)
 class ValidationPart(Part, family="validation"):
-    """What a retrieval recipe is measured by after every epoch; base of the family `validation`.
+    """How a retrieval recipe is measured after every epoch; base of the family `validation`.
 
     Class attributes:
         monitor: name in the logs that decides which epoch is kept; the highest value is best.
