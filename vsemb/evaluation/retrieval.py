@@ -134,15 +134,16 @@ def retrieval_ranks(
         found = scanned_ranks(images, texts, own, block)
         if found is not None:
             return found
+    vectors: tuple[Any, Any] = (images, texts)
     if not similarity.multi_vector:
         # Blocks of sets become tensors one by one, where they are scored.
-        images, texts = ops.convert_to_tensor(images), ops.convert_to_tensor(texts)
+        vectors = (ops.convert_to_tensor(images), ops.convert_to_tensor(texts))
     block = min(block, len(image_ids))
 
     def scored(start: int) -> Any:
         # The last block is as large as the others and overlaps the one before.
         first = min(start, len(image_ids) - block)
-        return similarity.scores(images[first : first + block], texts)[start - first :]
+        return similarity.scores(vectors[0][first : first + block], vectors[1])[start - first :]
 
     kept, kept_scores = {}, 0
     of_images = np.empty(len(image_ids), np.int64)

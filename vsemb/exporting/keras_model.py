@@ -31,7 +31,7 @@ class TokenInput(TextInput):
 
     def __init__(self, shape: tuple[int | None, ...]) -> None:
         super().__init__(one_row_at_least)
-        self.specs = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
+        vars(self)["specs"] = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
 
     def ids(self, token_ids: tf.Tensor) -> tf.Tensor:
         return self.tokenizer(token_ids)
@@ -41,12 +41,15 @@ class EncoderInput(ImageInput):
     """Images as the image encoder takes them: bytes where it decodes them, numbers otherwise.
 
     Args:
-        encoder: the image encoder.
+        model: the model.
         shape: of a batch of numbers.
     """
 
-    def __init__(self, encoder: Any, shape: tuple[int | None, ...]) -> None:
-        vars(self).update(encoder=encoder, shape=shape)
+    encoder: Any
+    shape: tuple[int | None, ...]
+
+    def __init__(self, model: DualEncoder, shape: tuple[int | None, ...]) -> None:
+        vars(self).update(encoder=model.image_encoder, multi_vector=model.similarity.multi_vector, shape=shape)
 
     @property
     def specs(self) -> tuple[tf.TensorSpec, ...]:
@@ -57,10 +60,10 @@ class EncoderInput(ImageInput):
     def __call__(self, encoded: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self.encoder.decode(encoded)
 
-    def rows(self, model: Any, **images: tf.Tensor) -> Outputs:
-        if "image_bytes" in images:
-            return super().rows(model, **images)
-        rows, numbers = tf.shape(images["image"])[0], one_row_at_least(images["image"])
+    def rows(self, model: Any, image_bytes: tf.Tensor = None, **more: tf.Tensor) -> Outputs:
+        if image_bytes is not None:
+            return super().rows(model, image_bytes)
+        rows, numbers = tf.shape(more["image"])[0], one_row_at_least(more["image"])
         valid = tf.reduce_all(tf.math.is_finite(numbers), axis=range(1, numbers.shape.rank))
         return first_rows(embedding_rows(model.encode_images(numbers), valid), rows)
 
@@ -79,8 +82,6 @@ def export_model(model: DualEncoder, directory: str | os.PathLike[str]) -> None:
     shapes = (model.get_build_config() or {}).get("input_shape") or {}
     if "text" not in shapes:
         raise invalid_argument("model", model.name, "a built model", "Call it on a batch, or fit it, first.")
-    texts = model.tokenizer or TokenInput(tuple(shapes["text"]))
-    images = EncoderInput(model.image_encoder, tuple(shapes["image"])) if "image" in shapes else None
-    if images is not None:
-        vars(images)["multi_vector"] = model.similarity.multi_vector
+    texts = TokenInput(tuple(shapes["text"])) if model.tokenizer is None else model.tokenizer
+    images = EncoderInput(model, tuple(shapes["image"])) if "image" in shapes else None
     write(ServedModel(model, texts, images), Path(directory))
