@@ -33,6 +33,10 @@ class TokenInput(TextInput):
         super().__init__(one_row_at_least)
         vars(self)["specs"] = (tf.TensorSpec((None, None, *shape[2:]), tf.int32, name="token_ids"),)
 
+    @property
+    def instance(self) -> dict[str, Any]:
+        return {"token_ids": [2, 3]}
+
     def ids(self, token_ids: tf.Tensor) -> tf.Tensor:
         return self.tokenizer(token_ids)
 
