@@ -23,7 +23,7 @@ def sections(view: View) -> list[Section]:
     names, classes = space.part.class_ids()
     grouped = (space.images, classes, space.texts, classes[space.text_rows])
     found = evaluate_zero_shot(*grouped, view.run.model.similarity, names=names)
-    best = f"the best precision possible is {found.average_precision_limit:.1f}"
+    best = f"at most {found.average_precision_limit:.1f}"
     chance = f"chance {found.chance:.1f}"
     rows = [
         ("Top-1, mean over classes, %", "share of images assigned to their class", found.top1, chance),
