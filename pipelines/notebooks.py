@@ -36,7 +36,14 @@ def execute(path: Path, folder: Path, timeout: int = 3600) -> nbformat.NotebookN
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=timeout, kernel_name="python3", record_timing=False, resources=resources).execute()
+    NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        resources=resources,
+    ).execute()
     return notebook
 
 

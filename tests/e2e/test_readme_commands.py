@@ -1,21 +1,26 @@
-"""Every `vsemb` command of the README runs, in the README's order, on small stand-ins for its data."""
+"""README and documentation run: `vsemb`, `curl` and Python, page by page, on small stand-ins for their data."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import shlex
+import socket
 import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import vsemb
 from tests.systems.entailment.entailment_files import write_snli
-from tests.test_readme import commands
+from tests.test_readme import PAGES, ROOT, code, train_small
 from tests.tiny import settings
 from vsemb import recipes
 from vsemb.cli.__main__ import main
@@ -27,8 +32,6 @@ LEFT_OUT = (
     "vsemb demo",
     "vsemb train vsepp --strategy multiworker",
     "vsemb train vsepp --strategy mirrored --data",
-    "vsemb train contrastive --data data/photos",
-    "vsemb search indexes/photos",
 )
 #: Devices of TensorFlow can be chosen once in a process.
 OWN_PROCESS = ("--strategy", "--workers")
@@ -41,7 +44,12 @@ ADDED = {
     "evaluate runs/many-captions": "--no-meteor",
     "regions data/flickr8k": "--size 32 --count 5",
     "regions data/mine": "--size 32",
-    "features": "--size 32",
+    "features data/coco": "--size 32",
+    "features data/cub": "--size 32",
+    "features data/flickr8k": "--size 32",
+    "features data/photos": "--size 32",
+    "features data/tiny": "--size 32",
+    "train vsepp --data data/mine --backbone": "--weights random",
     "train sc-nlm": "--set model.writing.stopwords=stopwords.txt",
     "train multiplicative": "--set model.writing.stopwords=stopwords.txt",
 }
@@ -110,56 +118,129 @@ def small(line: str, stand_ins: dict[str, str]) -> list[str]:
         if "--fine-tune" in words:
             given.append("image.size=32")
         images = 4 if "data/cub" in words else 16
+        parts = tuple(f"{setting.split('=')[0]}." for setting in given)
+        sizes = [setting for setting in sizes if not setting.startswith(parts)]
         chosen = [*sizes, *(setting for setting in given if "batches.size" not in setting), f"batches.size={images}"]
         words = [word for place, word in enumerate(words) if "--set" not in words[max(place - 1, 0) : place + 1]]
         words += [word for setting in chosen for word in ("--set", setting)]
     return words
 
 
-@pytest.mark.slow
-def test_commands_run(tmp_path, monkeypatch, spacy_pipeline, preset_path):
-    monkeypatch.chdir(tmp_path)
-    write_sources(tmp_path)
-    stand_ins = {
-        "imagenet": "random",
-        "MobileNetV2": "SmallConvNet",
-        "en_core_web_sm": str(spacy_pipeline),
-        "clip_vit_base_patch16": str(preset_path("clip")),
-        "hub:vit_base_patch16_224_imagenet": f"hub:{preset_path('vit')}",
-        "hub:resnet_50_imagenet": f"hub:{preset_path('resnet')}",
-        "120000": "60",
-        "1000": "12",
-        "dog": "circle",
-        "cat": "square",
-        "bicycle": "star",
-    }
-    # Runs that the README's text speaks of.
-    lines = commands()
-    first_search = next(place for place, line in enumerate(lines) if line.startswith("vsemb search"))
-    lines.insert(first_search, "vsemb train order-embedding --data data/mine --out runs/order")
-    features = next(place for place, line in enumerate(lines) if "features data/coco" in line)
-    lines.insert(features, "vsemb prepare Flickr8k --format karpathy --out data/coco")
-    perplexity = next(place for place, line in enumerate(lines) if "--perplexity" in line)
-    for recipe in ("log-bilinear", "multiplicative"):
-        encoder = "--encoder runs/kiros" if recipe == "multiplicative" else ""
-        lines.insert(perplexity, f"vsemb train {recipe} {encoder} --data data/flickr8k --out runs/{recipe}")
-    failed, ran = [], set()
-    for line in lines:
-        words = small(line, stand_ins)
-        if line.startswith(LEFT_OUT) or tuple(words) in ran:
-            continue
-        ran.add(tuple(words))
-        print("$ vsemb", shlex.join(words), flush=True)
+#: Runs and data that pages speak of and other pages make.
+BEFORE = """
+vsemb prepare captions.csv --images photos --out data/mine
+vsemb prepare Flickr8k --format karpathy --out data/flickr8k
+vsemb prepare Flickr8k --format karpathy --out data/photos
+vsemb prepare CUB_200_2011 --format cub --descriptions cvpr2016_cub --out data/tiny
+vsemb features data/tiny --backbone MobileNetV2 --weights imagenet
+vsemb features data/flickr8k --backbone MobileNetV2 --weights imagenet
+vsemb train vsepp --data data/mine --backbone MobileNetV2 --out runs/mine
+vsemb train vsepp --data data/flickr8k --out runs/vsepp
+vsemb train order-embedding --data data/flickr8k --out runs/order
+vsemb train order-embedding-symmetric --data data/flickr8k --out runs/symmetric
+vsemb regions data/flickr8k --backbone MobileNetV2 --weights imagenet
+vsemb train dvsa --data data/flickr8k --out runs/regions
+vsemb export runs/mine savedmodels/mine
+vsemb scenes --out quickstart/scenes --train 260 --val 20 --test 12 --compositional 1
+vsemb train contrastive --data quickstart/scenes --out quickstart/run --fine-tune SmallConvNet
+"""
+
+
+class Reader:
+    """Types what pages say, in one folder.
+
+    Args:
+        stand_ins: word of a command -> what is at hand in its place.
+    """
+
+    def __init__(self, stand_ins: dict[str, str]) -> None:
+        self.stand_ins = stand_ins
+        self.ran: set[tuple[str, ...]] = set()
+        self.failed: list[str] = []
+
+    def read(self, name: str, page: list[tuple[str, str]]) -> None:
+        """Runs the blocks of a page in order; a server that it starts stops at its end."""
+        names: dict[str, object] = {}
+        with contextlib.ExitStack() as servers:
+            for language, block in page:
+                if language == "python":
+                    for word in ("imagenet", "MobileNetV2"):
+                        block = block.replace(f'"{word}"', f'"{self.stand_ins[word]}"')
+                    self._try(f"{name}: {block}", lambda block=block: exec(compile(block, name, "exec"), names))
+                    continue
+                for line in block.splitlines():
+                    if line.startswith("vsemb serve savedmodels/mine"):
+                        servers.enter_context(serving())
+                    elif line.startswith("vsemb ") and not line.startswith(LEFT_OUT):
+                        self._try(f"{name}: {line}", lambda line=line: self._command(line))
+                asked = [line for line in block.splitlines() if line.startswith(("model=", "curl ", "printf "))]
+                self._try(f"{name}: {block}", lambda asked=asked: ask(asked))
+
+    def _try(self, what: str, act: Callable[[], object]) -> None:
         try:
-            if any(option in words for option in OWN_PROCESS):
-                words[words.index("--out") + 1] += f"-{len(ran)}"
-                done = subprocess.run([sys.executable, "-m", "vsemb.cli", *words], capture_output=True, text=True)
-                status, said = done.returncode, done.stderr
-            else:
-                status, said = main(words), "see above"
+            act()
         except (Exception, SystemExit):
-            status, said = "raised", traceback.format_exc()
-        if status:
-            failed.append(f"{line}\n  as {shlex.join(words)}\n  {status}: {said[-1500:]}")
-    assert not failed, "\n".join(failed)
-    assert len(ran) > 60
+            self.failed.append(f"{what}\n{traceback.format_exc()[-1500:]}")
+
+    def _command(self, line: str) -> None:
+        words = small(line, self.stand_ins)
+        if tuple(words) in self.ran:
+            return
+        self.ran.add(tuple(words))
+        print("$ vsemb", shlex.join(words), flush=True)
+        if any(option in words for option in OWN_PROCESS):
+            subprocess.run([sys.executable, "-m", "vsemb.cli", *words], check=True)
+        else:
+            assert main(words) == 0, words
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[None]:
+    """`vsemb serve savedmodels/mine`, at the ports that the pages name."""
+    server = subprocess.Popen([sys.executable, "-m", "vsemb.cli", "serve", "savedmodels/mine"])
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", 8501), timeout=1):
+                break
+            assert server.poll() is None, "the server ended"
+            time.sleep(0.2)
+        yield
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def ask(lines: list[str]) -> None:
+    """Runs lines of curl; an answer that is an error fails."""
+    if lines:
+        done = subprocess.run(["bash", "-euc", "\n".join(lines)], capture_output=True, text=True, check=True)
+        assert done.stdout and '"error"' not in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_pages_run(tmp_path, monkeypatch, spacy_pipeline, preset_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(vsemb, "train", train_small)
+    write_sources(tmp_path)
+    reader = Reader(
+        {
+            "imagenet": "random",
+            "MobileNetV2": "SmallConvNet",
+            "en_core_web_sm": str(spacy_pipeline),
+            "clip_vit_base_patch16": str(preset_path("clip")),
+            "hub:vit_base_patch16_224_imagenet": f"hub:{preset_path('vit')}",
+            "hub:resnet_50_imagenet": f"hub:{preset_path('resnet')}",
+            "120000": "60",
+            "1000": "12",
+            "coco": "Flickr8k",
+            "sick": "snli_1.0",
+            "dog": "circle",
+            "cat": "square",
+            "bicycle": "star",
+        }
+    )
+    reader.read("before", [("sh", BEFORE)])
+    for page in PAGES:
+        reader.read(str(page.relative_to(ROOT)), code(page, "sh", "python"))
+    assert not reader.failed, "\n".join(reader.failed)
+    assert len(reader.ran) > 60
