@@ -70,7 +70,7 @@ def test_an_index_elsewhere_with_a_backend(tiny_run, scenes, tmp_path, capsys):
         (["--parameter", "nprobe=3"], "none with exact float32"),
         (["--milvus-uri", "http://localhost:1"], "--backend milvus"),
         (["--backend", "faiss-ivf", "--candidates", "9"], "integer >= 10"),
-        (["--out", str(tmp_path / "mine")], "is no index"),
+        (["--out", str(tmp_path / "mine")], "must be an index or not exist"),
         (["--compare"], "none with --compare"),
     ):
         assert main([*arguments, *more]) == 1

@@ -165,7 +165,7 @@ def test_an_index_by_itself(run, scenes_copy, tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error and error.count("\n") == 1
     assert main(["search", run, "two", "--run", run]) == 1
-    assert "is no index" in capsys.readouterr().err
+    assert "none with a run directory" in capsys.readouterr().err
 
 
 def test_an_index_of_another_run_is_refused(run, tiny_run, scenes, tmp_path, capsys):

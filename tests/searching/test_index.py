@@ -169,7 +169,7 @@ def test_what_is_not_written(tmp_path):
         write_index(tmp_path / "a", items, np.arange(2), ["x", "y"], SOURCE)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not lose")
-    with pytest.raises(DataError, match="is no index"):
+    with pytest.raises(DataError, match="must be an index or not exist"):
         write_index(tmp_path / "mine", vectors(2), np.arange(2), ["x", "y"], SOURCE)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -179,7 +179,7 @@ def test_only_an_index_is_replaced_though_damaged(tmp_path):
         write_index(tmp_path / "a", vectors(2), np.arange(2), ["x", "y"], SOURCE)
 
     def refused():
-        with pytest.raises(DataError, match="is no index"):
+        with pytest.raises(DataError, match="must be an index or not exist"):
             write()
 
     manifest = tmp_path / "a" / "manifest.json"

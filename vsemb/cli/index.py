@@ -85,7 +85,8 @@ def _build(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = IndexSettings(arguments.backend, arguments.dtype, _parameters(arguments))
     opened = Run.open(arguments.run, "retrieval")
     check_indexable(opened)
-    kind, split, skipped = "text" if arguments.captions else "image", arguments.split or "all", {}
+    kind, split = "text" if arguments.captions else "image", arguments.split or "all"
+    skipped: dict[str, str] = {}
     for count in arguments.candidates:  # Before the work of embedding.
         approximate = settings.candidate_backend is not None
         check_candidates(count, _BEST, opened.recipe.similarity, approximate=approximate)
@@ -163,8 +164,8 @@ def _compare(arguments: argparse.Namespace) -> dict[str, Any]:
                     "captions. Compare on an index of a dataset."
                 )
             raise DataError(
-                f"The captions that {arguments.run} is measured with are those of its dataset, which is no "
-                "longer where it was. Name it with --data."
+                f"--compare needs the captions of the dataset of {arguments.run}, which is not at its recorded place. "
+                "Name it with --data."
             )
     else:
         opened = Run.open(arguments.run, "retrieval")

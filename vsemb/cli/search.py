@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     once. The dataset of a run is embedded on first use. An index made by `vsemb index --out` needs no dataset. --image
     takes an image file, or the key of an image of the dataset, which is then not among the results. --minus and --plus
     are the arithmetic of Kiros et al. 2014: an image of a blue car, minus "blue", plus "red". --compose and --abstract
-    are those of Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what
+    follow Vendrov et al. 2016 for order-embeddings: images that show all of several texts or images, or what
     they have in common. The score of a result is its similarity; after --resort, minus its distance to the mean. A run
     of several vectors per image has neither index nor arithmetic: each query is compared with all images.
 
@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _search(arguments: argparse.Namespace) -> int:
-    several = {name: tuple(getattr(arguments, name)) for name in ("minus", "plus", "compose", "abstract")}
+    several: dict[str, Any] = picked(arguments, "minus", "plus", "compose", "abstract")
+    several = {name: tuple(values) for name, values in several.items()}
     _check_options(arguments)
     typed = not (arguments.text or arguments.image or arguments.compose or arguments.abstract)
     queries = _typed(several) if typed else iter([Query(arguments.text, arguments.image, **several)])
@@ -82,6 +83,8 @@ def _search(arguments: argparse.Namespace) -> int:
         if first is None:
             raise invalid_argument("query", None, "a text or an image (--image), or a line of standard input")
         queries = itertools.chain([first], queries)
+    elif typed:
+        say("Loading the model.")
     found, failed = [], 0
     with _opened(arguments) as search:
         for query in queries:
@@ -96,7 +99,7 @@ def _search(arguments: argparse.Namespace) -> int:
     return failed
 
 
-def _typed(several: dict[str, tuple[str, ...]]) -> Iterator[Query]:
+def _typed(several: dict[str, Any]) -> Iterator[Query]:
     """Yields the queries that are typed at a prompt, or the lines of standard input."""
     at_terminal = sys.stdin.isatty()
     if at_terminal:
@@ -137,7 +140,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     elif kind != "run":
         raise DataError(f"{path} must be a run directory or an index; it is {f'a {kind}' if kind else 'neither'}.")
     elif arguments.index_run is not None:
-        raise invalid_argument("run", arguments.index_run, f"none, since {path} is no index")
+        raise invalid_argument("run", arguments.index_run, f"none with a run directory")
     if arguments.data is not None:
         splits = read_manifest(Path(arguments.data))["splits"]
         if arguments.split not in (None, "all", *splits):

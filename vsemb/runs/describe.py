@@ -85,7 +85,7 @@ def _run(path: Path) -> _Read:
             rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     best = info.get("best_epoch")
     epochs = recipe.get("training", {}).get("epochs")
-    selected = {} if best is None else next((row for row in rows if row["epoch"] == best), {})
+    selected: dict[str, Any] = next((row for row in rows if row["epoch"] == best), {})
     facts = {
         "recipe": f"{recipe['name']}, variant {recipe['variant']} ({recipe['kind']})",
         "paper": recipe.get("paper") or "",

@@ -74,7 +74,7 @@ class Embedded:
 
 
 def embed_files(run: Run, files: Sequence[str], out: str | os.PathLike[str]) -> Embedded:
-    """Embeds image files; those that cannot be read or decoded are left out.
+    """Embeds image files; unreadable ones are left out.
 
     Args:
         run: a run with one vector per image.
@@ -160,12 +160,13 @@ def _embedded(
         writer.commit()
         valid = writer.array("valid") > 0
         embeddings = np.array(writer.array("features")[valid])
-    skipped = {names[row]: reason(names[row]) for row in np.flatnonzero(~valid)}
+    skipped = {name: reason(name) for name, embedded in zip(names, valid, strict=True) if not embedded}
     if not len(embeddings):
         discard_work(out)
         name, why = next(iter(skipped.items()))
         raise DataError(f"None of {len(names):,} {kind}s can be embedded. The first, {name}: {why}")
-    return Embedded([names[row] for row in np.flatnonzero(valid)], embeddings, fingerprint, skipped)
+    kept = [name for name, embedded in zip(names, valid, strict=True) if embedded]
+    return Embedded(kept, embeddings, fingerprint, skipped)
 
 
 def discard_work(out: str | os.PathLike[str]) -> None:

@@ -135,7 +135,7 @@ def build_index(
         dataset: the dataset.
         split: its name, or `all`.
         kind: `image` or `text`.
-        encoders: those of the run; None builds them.
+        encoders: encoders of the run; None builds them.
         out: the index's directory; None for its place in the run, see `index_directory`.
         settings: how it is stored and searched; None for exactly, as float32.
 
@@ -234,7 +234,7 @@ def open_indexed(
         The index, the run, and the dataset or None. The dataset is not needed to search.
 
     Raises:
-        StaleIndexError: if run or dataset are not those of the index.
+        StaleIndexError: if the index was made from another run or dataset.
         DataError: if the index is damaged, or the run is not at its recorded place.
 
     Example:
@@ -292,7 +292,7 @@ def open_index(
         dataset: the dataset.
         split: its name, or `all`.
         kind: `image` or `text`.
-        encoders: those of the run; None builds them.
+        encoders: encoders of the run; None builds them.
         report: called with lines of progress.
 
     Raises:
@@ -328,7 +328,7 @@ def measure_candidates(
         index: of the run, over the dataset.
         candidates: numbers of items scored exactly for each query.
         k: results wanted.
-        queries: captions drawn from the splits of the index, fewer where there are fewer.
+        queries: captions drawn from the splits of the index, at most.
 
     Returns:
         number of candidates -> share of the exact k best that is found, see `candidate_recall`.

@@ -106,10 +106,10 @@ def image_files(given: Sequence[str]) -> list[str]:
             with a path per line.
 
     Returns:
-        Normalized paths, each once, in the order given; those of a directory or pattern by name.
+        Normalized paths, each once, in the order given; the files of a directory or pattern are sorted by name.
 
     Raises:
-        DataError: if a directory, pattern or list has no image, or there is no such file.
+        DataError: if a directory, pattern or list has no image, or a file is missing.
     """
     found: list[str] = []
     for each in given:

@@ -110,7 +110,7 @@ def project_run(
     together = [_everything(*pictured, *said)] if pictured and said else []
     tensors = [*together, *pictured, *said, *(_words(run, part, words) if words else [])]
     if not tensors:
-        raise invalid_argument("words", words, "images or sentences above 0 for a run that knows no words")
+        raise invalid_argument("words", words, "images or sentences above 0 for a run without words")
     write_projector(out, tensors, f"{run.recipe.name} on {dataset.name}, {split}")
     return out, {tensor.name: tensor.embeddings.shape for tensor in tensors}
 

@@ -370,8 +370,8 @@ class Search:
     ) -> list[Result]:
         """Finds the items nearest to a query; an image of the dataset that is the query itself is left out.
 
-        With an order, the captions that a text finds say what the text says and perhaps more, and those that
-        an image finds are true of the image; see `SearchIndex.search`. A composition or abstraction with an
+        With an order, the captions that a text finds say what the text says and perhaps more; the
+        captions that an image finds are true of it; see `SearchIndex.search`. A composition or abstraction with an
         image in it counts as an image.
 
         Args:

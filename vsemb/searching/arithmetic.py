@@ -3,13 +3,19 @@ abstraction in an ordered space (Vendrov et al. 2016, section 7 and figure 4).
 
 A point lies below the elementwise maximum of others exactly if it lies below each of them, and above the
 elementwise minimum exactly if it lies above each. So of two texts, the maximum asks for both things and the
-minimum for what they have in common. Both are left as they are and not scaled back to unit length, which
-would break that. Measured on scenes, with features that say what is in them, over three seeds and two text
-encoders, nothing is lost by it: the first image for the maximum of "a red circle" and "a blue square" shows
-both in 40.9 to 48.1 % of all such pairs, in 39.2 to 47.6 % with the maximum scaled, in 38.4 to 46.2 % with
-the mean of the two, and 40.4 to 47.4 % with the sentence "a red circle and a blue square". In a space of
-cosines it is 17 to 25 % for the maximum and 40 to 42 % for the mean, so these two operations are refused
-there.
+minimum for what they have in common. Both are left as they are: scaling them back to unit length would break that.
+
+The table is measured on scenes, over three seeds and two text encoders: the share of pairs such as "a red circle" and
+"a blue square" whose first image shows both. With cosines the maximum is worse than the mean, so the two operations
+need an order.
+
+    query                                  share, %
+    maximum                                40.9 to 48.1
+    maximum, scaled to unit length         39.2 to 47.6
+    mean                                   38.4 to 46.2
+    "a red circle and a blue square"       40.4 to 47.4
+    maximum, cosine                        17 to 25
+    mean, cosine                           40 to 42
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Backend(abc.ABC):
         Args:
             vectors: (items, dim) float32 or float16, finite, at least one item.
             directory: an empty one.
-            parameters: those of `parameters` that are not to have their defaults.
+            parameters: values of `parameters` that differ from their defaults.
 
         Returns:
             All parameters, as JSON, which `open` is given.
@@ -97,7 +97,7 @@ class Backend(abc.ABC):
 
 
 def check_count(name: str, value: int, most: int, of: str) -> None:
-    """Refuses a parameter that is no number of things.
+    """Checks a parameter that is a count.
 
     Raises:
         InvalidArgumentError: for a value below 1 or above `most`, the number of `of`.
@@ -176,7 +176,7 @@ class BinaryCodes(_Codes):
     """One bit per dimension, by thresholds, the calibration.
 
     A bit says on which side of its threshold a dimension lies, and the score is minus the number of bits that differ
-    from the query's (Hamming distance). The threshold is 0 where a dimension takes both signs, as those of cosines do,
+    from the query's (Hamming distance). The threshold is 0 where a dimension takes both signs, as with cosines,
     and else its median, since embeddings of an order have no negative entry.
     """
 
@@ -217,7 +217,7 @@ def bit_thresholds(vectors: np.ndarray) -> np.ndarray:
 
 
 def pack_bits(vectors: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Returns one bit a dimension: (items, ceil(dim / 8)) uint8, the last bits zero.
+    """Returns one bit per dimension: (items, ceil(dim / 8)) uint8, the last bits zero.
 
     Example:
 
@@ -521,7 +521,7 @@ class MilvusCollection(Backend):
             opened = cls(where, collection)
             try:
                 if not opened.client.has_collection(collection):
-                    raise DataError(f"There is no collection {collection} at {where}. Make the index again.")
+                    raise DataError(f"The collection {collection} is not at {where}. Make the index again.")
                 opened.client.load_collection(collection)
             except BaseException:
                 opened.close()

@@ -1,4 +1,4 @@
-"""What every backend and size of embeddings costs and finds, measured in one go.
+"""Size, time and recall of all backends and dtypes, measured in one go.
 
 Recall is the share of the exact result, by float32 embeddings, that is found, at its first place and in its
 first ten. Items of equal score at its end count as found if any of them is. It is measured as the backend
@@ -49,7 +49,7 @@ class Compared:
         bytes_a_vector: of what is searched; embeddings kept for exact scores are not counted.
         megabytes: of all of that, in 10^6 bytes.
         build_seconds: to write the index.
-        milliseconds: for one query by itself, and for one of a batch of 128 (fewer where there are fewer),
+        milliseconds: for one query by itself, and for one of a batch of up to 128,
             with exact scoring.
         recall: share of the exact result at 1 and in 10 that the backend itself finds.
         reranked: the same after exact scoring; None where all items are scored anyway.
@@ -83,7 +83,7 @@ def compare(
     Args:
         index: whose items, whose embeddings count as the exact ones.
         queries: (queries, dim) float32, normalised, at least one.
-        own: (queries,) int64, the id of each query's own image; None where there is none to be found.
+        own: (queries,) int64, the id of each query's own image; None if the index has no images.
         query_kind: see `SearchIndex.search`.
         settings: what is compared; exact float32 comes first, whether or not it is named.
 
@@ -159,7 +159,7 @@ def recommended(rows: Sequence[Compared]) -> tuple[Compared, str]:
         rows: what `compare` yields, exact float32 first.
 
     Returns:
-        row: exact float32, or the fastest of those that find 99 % of its ten best in at most half of its time.
+        row: exact float32, or the fastest backend with 99 % of its ten best in at most half of its time.
         why: the reason, a sentence.
 
     Example:

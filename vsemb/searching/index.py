@@ -46,7 +46,7 @@ class StaleIndexError(DataError):
 
 @dataclass(frozen=True)
 class IndexSource:
-    """What an index was made from.
+    """The source of an index.
 
     Attributes:
         run: fingerprint of the run: its weights and recipe.
@@ -78,7 +78,7 @@ class IndexSource:
 
 @dataclass(frozen=True)
 class Item:
-    """What one row of an index stands for.
+    """The item of one row of an index.
 
     Attributes:
         id: of the image.
@@ -267,12 +267,12 @@ class SearchIndex:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k best items for each query; nothing but blocks of scores is held.
 
-        Whatever finds the candidates, they are ranked by their exact scores.
+        Candidates are ranked by their exact scores.
 
         Which of the two is scored as the image matters where the similarity has a direction, as an order
-        has. Images are, and so are the captions of a text index when the query is a text: it finds those
-        that say what the query says and perhaps more. Only an image that looks for captions is scored as
-        the image itself; one that looks for images stands in for a text.
+        has. Images are, and so are the captions of a text index when the query is a text: it finds captions
+        that say what the query says and perhaps more. An image as a query is scored as an image among captions, and in
+        the place of a text among images.
 
         Args:
             queries: (queries, dim) float32, normalised.

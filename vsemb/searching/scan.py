@@ -40,7 +40,7 @@ def best_of_blocks(
         score: from the first and one past the last row of a block to its scores, (queries, rows) float32.
         items: how many there are.
         queries: how many there are.
-        k: items wanted; fewer are returned where there are fewer.
+        k: number of results, if there are as many items.
         dim: size of an item, by which blocks are made small enough.
         block: numbers held at a time.
 
@@ -73,7 +73,7 @@ def best_of(scores: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         scores: (queries, items) float32, no NaN.
-        k: how many; fewer are returned where there are fewer.
+        k: number of results, if there are as many rows.
 
     Returns:
         where: (queries, k) int64.

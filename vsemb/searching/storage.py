@@ -1,15 +1,14 @@
-"""The files of an index: what `read_index` reads and `write_index` writes.
+"""The files of an index, see `read_index` and `write_index`.
 
-<directory>/
-  embeddings.npy   float32 or float16 (items, dim), memory-mapped
-  ids.npy          int64 (items,), the image of each item
-  keys.json        the name of each item
-  items.json       split, key of the image and caption of each item, where they are known
-  backend/         what finds candidates, where not every item is scored
-  manifest.json    of which run, dataset and splits, how stored, with the SHA-256 of the other files
+    <directory>/
+        embeddings.npy   float32 or float16 (items, dim), memory-mapped
+        ids.npy          int64 (items,), the image of each item
+        keys.json        name of each item
+        items.json       split, image key and caption of each item, if known
+        backend/         files of the candidate backend
+        manifest.json    run, dataset, splits, settings, and the SHA-256 of the other files
 
-An index fits its run and dataset or it is refused: embeddings of other weights are not comparable, and nothing
-would show it.
+An index of another run or dataset is refused, since embeddings of other weights are not comparable.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NAMES = frozenset((*_FILES, _ITEMS, BACKEND, MANIFEST))
 
 
 def is_index(directory: str | os.PathLike[str]) -> bool:
-    """Whether a directory says of itself that it is an index, of whatever version."""
+    """Whether a directory has the manifest of an index, of any version."""
     return (_manifest(directory) or {}).get("format") == FORMAT
 
 
@@ -139,12 +138,12 @@ def check_index_directory(directory: str | os.PathLike[str], settings: IndexSett
     """Checks what can be known before the work of embedding: the place, and that the backend is installed.
 
     Raises:
-        DataError: if the directory holds something that is no index.
+        DataError: if the directory holds other files.
         MissingExtraError: if the backend is not installed.
     """
     directory = Path(directory)
     if directory.exists() and not _replaceable(directory):
-        raise DataError(f"{directory} exists and is no index; choose another directory.")
+        raise DataError(f"{directory} must be an index or not exist; it holds other files. Choose another --out.")
     if settings is not None and settings.candidate_backend is not None:
         settings.candidate_backend.check()
 
@@ -173,7 +172,7 @@ def write_index(
     settings: IndexSettings | None = None,
     recorded: Mapping[str, Any] | None = None,
 ) -> SearchIndex:
-    """Writes an index, whole or not at all, over an older one where there is one.
+    """Write an index atomically; an older index is replaced.
 
     Args:
         directory: where.
