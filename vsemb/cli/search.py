@@ -75,7 +75,7 @@ def _search(arguments: argparse.Namespace) -> int:
     several: dict[str, Any] = picked(arguments, "minus", "plus", "compose", "abstract")
     several = {name: tuple(values) for name, values in several.items()}
     _check_options(arguments)
-    typed = not (arguments.text or arguments.image or arguments.compose or arguments.abstract)
+    typed = arguments.text is arguments.image is None and not several["compose"] + several["abstract"]
     queries = _typed(several) if typed else iter([Query(arguments.text, arguments.image, **several)])
     if typed and not sys.stdin.isatty():
         # Before the model is loaded.
@@ -93,8 +93,8 @@ def _search(arguments: argparse.Namespace) -> int:
             except VsembError as error:
                 if not typed:
                     raise
-                say(f"vsemb search: {one_line(error)}")
-                failed = 1
+                print(f"vsemb search: {one_line(error)}", file=sys.stderr)
+                failed = int(not sys.stdin.isatty())
     save_json(arguments, found if typed else found[0])
     return failed
 
@@ -140,7 +140,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     elif kind != "run":
         raise DataError(f"{path} must be a run directory or an index; it is {f'a {kind}' if kind else 'neither'}.")
     elif arguments.index_run is not None:
-        raise invalid_argument("run", arguments.index_run, f"none with a run directory")
+        raise invalid_argument("run", arguments.index_run, "none with a run directory")
     if arguments.data is not None:
         splits = read_manifest(Path(arguments.data))["splits"]
         if arguments.split not in (None, "all", *splits):
