@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="split to search, or all (all)")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="number of results (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="also write the results to FILE as JSON")
-    parser.add_argument("--out", metavar="FILE", help="contact sheet of at most 400 results, .png or .jpg")
+    parser.add_argument("--out", metavar="FILE", help="contact sheet of the results, 400 at most, as .png or .jpg")
     Modes(parser, "search", Mode(_search, _configure_images))
 
 

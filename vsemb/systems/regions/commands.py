@@ -252,7 +252,7 @@ def _configure_norms(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("-k", type=int, default=40, metavar="N", help="words per list, and regions (%(default)s)")
     rare = "leave rarer words of the split out (%(default)s)"
     parser.add_argument("--min-count", type=int, default=5, metavar="N", help=rare)
-    parser.add_argument("--out", metavar="FILE", help="contact sheet of the regions, .png or .jpg")
+    parser.add_argument("--out", metavar="FILE", help="contact sheet of the regions, 400 at most, as .png or .jpg")
     _configure_search(parser)
 
 
