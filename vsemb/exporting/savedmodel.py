@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
+from vsemb.console import progress
 from vsemb.errors import DataError
 from vsemb.exporting.card import ModelFacts, card_path, model_card, version_card_path
 from vsemb.exporting.contract import Contract, Golden, hashes, publish_contract, version_contract_path
@@ -76,7 +76,7 @@ def export_savedmodel(
         export_savedmodel(ServedModel(run.model, run.tokenizer), "savedmodels/flickr8k")
     """
     base, facts = Path(os.path.realpath(out)), card or ModelFacts()
-    steps = tqdm(total=2 + len(served.offered), desc="export", unit="step", disable=None, leave=False)
+    steps = progress(desc="export", total=2 + len(served.offered), unit="step", leave=False)
     with publishing(base, version) as publication, steps:
         directory = publication.temporary
         write(served, directory)
