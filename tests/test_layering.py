@@ -338,7 +338,11 @@ def test_lines_of_code_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_package_stays_small() -> None:
-    """Who adds beyond the limit looks first for what stands twice; the limit is raised with a reason."""
+    """Before the limit is raised, with a reason, duplicates are looked for.
+
+    17,000 lines of the base were the bound of the restructuring. The Python API, searches of pictures without
+    captions, Keras habits, `info`, `doctor` and the shared console took 2,400 lines beyond it.
+    """
     lines = {module: code_lines(path) for module, path in MODULES.items()}
     base = sum(count for module, count in lines.items() if room_of(module) != "systems")
-    assert sum(lines.values()) <= 30_000 and base <= 17_000, f"{sum(lines.values())} lines, {base} of the base"
+    assert sum(lines.values()) <= 32_300 and base <= 19_500, f"{sum(lines.values())} lines, {base} of the base"

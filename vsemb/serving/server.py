@@ -317,7 +317,8 @@ def example_commands(model: LoadedModel, url: str) -> list[str]:
         model: the model.
         url: address of the model, `http://HOST:PORT/v1/models/NAME`.
     """
-    path, examples = version_contract_path(model.path), {}
+    path = version_contract_path(model.path)
+    examples: Mapping[str, Mapping[str, Any]] = {}
     if path.is_file():
         with contextlib.suppress(DataError):
             examples = Contract.read(path).examples

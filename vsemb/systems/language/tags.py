@@ -167,9 +167,11 @@ def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
 
     Example:
 
-    >>> from pathlib import Path
-    >>> _ = Path("tags.txt").write_text("7\tA/DT dog/NN 1\\/2/CD\n")
-    >>> [text] = read_tags("tags.txt")
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w") as file:
+    ...     _ = file.write("7\tA/DT dog/NN 1\\/2/CD\n")
+    ...     file.flush()
+    ...     [text] = read_tags(file.name)
     >>> text.id, text.tokens
     ('7', [('A', 'DT'), ('dog', 'NN'), ('1\\/2', 'CD')])
     """
