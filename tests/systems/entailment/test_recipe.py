@@ -264,7 +264,7 @@ def test_changed_data_are_noticed(tmp_path: Path, capfd) -> None:
     write_jsonl(folder / "snli_1.0_test.jsonl", rows(6))
     capfd.readouterr()
     assert main(["evaluate", str(out)]) == 1
-    assert "must be as it was when the run was trained" in complaint(capfd)
+    assert "must be unchanged since training" in complaint(capfd)
     assert main(["evaluate", str(out), "--split", "test", "--data", str(folder)]) == 0
     assert "6 pairs" in capfd.readouterr().out
     assert main(command(folder, out, *settings)) == 1

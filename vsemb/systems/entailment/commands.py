@@ -1,4 +1,4 @@
-"""`vsemb evaluate --entailment`: accuracy of two classes, average precision, area under ROC."""
+"""`vsemb evaluate --entailment`: two-class accuracy, average precision, area under ROC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _evaluate(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Accuracy of entailment at the threshold that is best on validation."""
+    """Measure entailment at the best threshold of the validation split."""
     from vsemb.systems.entailment.recipe import evaluate_entailment_run
 
     data = opened.open_data(arguments.data)
@@ -23,7 +23,7 @@ def _evaluate(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
 
 
 def entailment_table(metrics: EntailmentMetrics, split: str) -> str:
-    """Lays out entailment metrics, in percent."""
+    """Format entailment metrics as a table, in percent."""
     measured = {
         "accuracy": metrics.accuracy,
         "majority class": metrics.majority,

@@ -1,7 +1,7 @@
 """Labelled sentence pairs, streamed from the files of SNLI and SICK or from any table, and their batches.
 
-A pass over the lines finds the words, one turns them into ids, and these are all that stays in memory:
-60 MB for the 570,000 pairs of SNLI.
+One pass over the lines collects the words, a second converts them to ids. Only ids stay in memory: 60 MB for the
+570,000 pairs of SNLI.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from vsemb.files import sha256_bytes, sha256_file
 from vsemb.parts import Count, Part
 from vsemb.text.tokenizers import Tokenizer
 
-#: The classes; a pair's label is its place here.
+#: The classes; a label is an index into them.
 CLASSES = ("entailment", "neutral", "contradiction")
 
-#: Our columns -> the names, in lower case, that are understood: plain ones, SNLI's and SICK's.
+#: Column -> accepted names in lower case: plain ones, SNLI's and SICK's.
 COLUMNS = {
     "premise": ("premise", "sentence1", "sentence_a"),
     "hypothesis": ("hypothesis", "sentence2", "sentence_b"),
@@ -45,10 +45,10 @@ EXPECTED = (
 )
 
 _LABELS = {name: number for number, name in enumerate(CLASSES)} | {"0": 0, "1": 1, "2": 2}
-# SNLI's mark of a pair on which the annotators did not agree, and what it becomes where labels are numbers.
+# SNLI's mark of a pair without agreement of the annotators, as a string and as a number.
 _NO_LABEL = ("-", "-1")
 _SPLIT_NAMES = {name: name for name in SPLITS} | dict.fromkeys(("dev", "valid", "validation", "trial"), "val")
-# Where a split is there in several formats, as in SNLI's archive, the first of these is read.
+# If a split exists in several formats, as in SNLI's archive, the first of these is read.
 _SUFFIXES = (".jsonl", ".tsv", ".txt")
 
 Row = Mapping[str, Any]
@@ -56,7 +56,7 @@ _CHUNK = 4096
 
 
 def find_files(path: Path) -> dict[str, Path]:
-    """Finds the files of a source.
+    """Find the files of a source.
 
     Args:
         path: a folder or a file.
@@ -65,13 +65,13 @@ def find_files(path: Path) -> dict[str, Path]:
         split -> its file; or "" -> the one file with everything.
 
     Raises:
-        DataError: if there are none, or it is not clear which are meant.
+        DataError: if the source has no sentence pairs, or the files are ambiguous.
     """
     if not path.exists():
-        raise DataError(f"No sentence pairs at {path}: there is no such file or folder.")
+        raise DataError(f"{path} must be an existing file or folder of sentence pairs. Expected: {EXPECTED}.")
     if not path.is_dir():
         if path.suffix.lower() not in _SUFFIXES:
-            raise DataError(f"{path} is no file of sentence pairs. Expected: {EXPECTED}.")
+            raise DataError(f"{path} must be a file of sentence pairs. Expected: {EXPECTED}.")
         return {"": path}
     files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in _SUFFIXES and file.is_file()]
     tables = [file for file in files if not re.match(r"\.|readme", file.name.lower())]
@@ -84,16 +84,16 @@ def find_files(path: Path) -> dict[str, Path]:
         (split,) = named
         other = found.setdefault(split, file)
         if other != file and other.suffix.lower() == file.suffix.lower():
-            raise DataError(f"{path} holds two files of the split {split!r}: {other.name}, {file.name}.")
+            raise DataError(f"{path} must hold one file of split {split!r}; got {other.name} and {file.name}.")
     if found:
         return {split: found[split] for split in SPLITS if split in found}
     if len(tables) == 1:
         return {"": tables[0]}
-    raise DataError(f"{path} holds no sentence pairs, or several files of them. Expected: {EXPECTED}.")
+    raise DataError(f"{path} must hold one file of sentence pairs, or one per split. Expected: {EXPECTED}.")
 
 
 class SentencePair(NamedTuple):
-    """A pair as it is read; `label` is a number of `CLASSES`, None without a gold label."""
+    """A sentence pair; `label` is an index into `CLASSES`, or None without a gold label."""
 
     split: str
     premise: str
@@ -103,7 +103,7 @@ class SentencePair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Tokenized sentences, one behind the other.
+    """Tokenized sentences in one array.
 
     Attributes:
         ids: (tokens,) int32.
@@ -115,7 +115,7 @@ class Sentences:
 
     @classmethod
     def joined(cls, parts: Sequence[Sentences]) -> Sentences:
-        """Puts sentences one behind the other."""
+        """Concatenate sentences."""
         lengths = [np.zeros(1, np.int64), *(part.lengths for part in parts)]
         return cls(np.concatenate([part.ids for part in parts]), np.cumsum(np.concatenate(lengths)))
 
@@ -125,7 +125,7 @@ class Sentences:
         return np.diff(self.offsets)
 
     def padded(self, rows: np.ndarray) -> np.ndarray:
-        """Gathers sentences, padded with 0 on the right: (rows, steps) int32."""
+        """Gather sentences, padded with 0 on the right: (rows, steps) int32."""
         return pad_ids(self.ids, self.offsets, rows)
 
 
@@ -134,11 +134,11 @@ class EntailmentSplit:
     """The pairs of a split as token ids.
 
     Attributes:
-        name: of the split.
+        name: name of the split.
         premises: the first sentences.
-        hypotheses: the second ones.
-        classes: (pairs,) int8, numbers of `CLASSES`.
-        dropped: pairs left out since they have no gold label.
+        hypotheses: the second sentences.
+        classes: (pairs,) int8, indices into `CLASSES`.
+        dropped: number of pairs without a gold label, which are left out.
     """
 
     name: str
@@ -152,7 +152,7 @@ class EntailmentSplit:
 
     @property
     def labels(self) -> np.ndarray:
-        """(pairs,) int32, 1 where the premise entails the hypothesis; neutral and contradiction are 0.
+        """(pairs,) int32, 1 if the premise entails the hypothesis, 0 for neutral and contradiction.
 
         Merged as in Vendrov et al. 2016, section 5.2.
         """
@@ -163,12 +163,12 @@ class EntailmentSplit:
 class EntailmentData:
     """Labelled sentence pairs on disk.
 
-    Where they name no splits, they are split 80 / 10 / 10 by premise, see `premise_split`.
+    Sources without splits are split 80 / 10 / 10 by premise, see `premise_split`.
 
     Attributes:
         path: a folder or a file.
         files: split -> its file; or "" -> the one file with everything.
-        split_seed: decides the splits where the source names none.
+        split_seed: seed of the splits of a source without splits; default 0.
 
     Example:
 
@@ -183,48 +183,48 @@ class EntailmentData:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], split_seed: int = 0) -> EntailmentData:
-        """Opens a folder with a file for each split, or a file.
+        """Open a folder with one file per split, or one file.
 
         Raises:
-            DataError: if there are no sentence pairs, or the first line is malformed.
+            DataError: if the source has no sentence pairs, or a first line is malformed.
         """
         data = cls(Path(path), find_files(Path(path)), split_seed)
         for file in data.files.values():
             if next(pair_rows(file), None) is None:
-                raise DataError(f"{file} has no sentence pairs. Expected: {EXPECTED}.")
+                raise DataError(f"{file} must have sentence pairs; got 0. Expected: {EXPECTED}.")
         return data
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hex SHA-256 of the files and how they are split."""
+        """Hex SHA-256 of the files and of the way they are split."""
         files = {split: sha256_file(file) for split, file in self.files.items()}
         return sha256_bytes(json.dumps([files, self.split_seed if self.grouped else None]).encode())
 
     @cached_property
     def grouped(self) -> bool:
-        """Whether the source names no splits, so that premises decide."""
+        """Whether premises decide the splits, since the source has none."""
         return "" in self.files and "split" not in next(pair_rows(self.files[""]))[1]
 
     @property
     def protocol(self) -> str:
-        """How the pairs come to their splits, in words."""
+        """Description of the splits."""
         names = ", ".join(file.name for file in self.files.values())
         if self.grouped:
             return (
-                f"{names} names no splits: 80/10/10 by premise (SHA-256, seed {self.split_seed}), no premise "
-                "is in two splits"
+                f"{names} without splits: 80/10/10 by premise (SHA-256, seed {self.split_seed}), each premise "
+                "in one split"
             )
         return f"the splits of {names}"
 
     def pairs(self, splits: Collection[str] = SPLITS, desc: str | None = None) -> Iterator[SentencePair]:
-        """Reads the pairs of some splits in the order of the files, those without a gold label too.
+        """Read the pairs of some splits in file order, including pairs without a gold label.
 
         Args:
-            splits: the splits wanted.
-            desc: what the progress bar says; None for no bar.
+            splits: names of the splits.
+            desc: label of the progress bar; None for no bar.
 
         Raises:
-            DataError: naming file and line, if a line is malformed.
+            DataError: with file and line, if a line is malformed.
         """
         for name, file in self.files.items():
             if name and name not in splits:
@@ -233,7 +233,9 @@ class EntailmentData:
                 premise, hypothesis = sentence(where, row, "premise"), sentence(where, row, "hypothesis")
                 split = name
                 if self.grouped and "split" in row:
-                    raise DataError(f"{where}: this row names its split and the first does not. Name all or none.")
+                    raise DataError(
+                        f"{where}: all rows or no rows must have a split; this row has one, the first does not."
+                    )
                 if self.grouped:
                     split = premise_split(premise, self.split_seed)
                 elif not name:
@@ -242,10 +244,10 @@ class EntailmentData:
                     yield SentencePair(split, premise, hypothesis, label(where, row))
 
     def texts(self, split: str) -> Iterator[str]:
-        """Reads the sentences of a split's labelled pairs, for a vocabulary.
+        """Read the sentences of a split's labelled pairs, for a vocabulary.
 
         Raises:
-            DataError: naming file and line, if a line is malformed; or if there are none.
+            DataError: with file and line, if a line is malformed; or if the split has no labelled pairs.
         """
         found = False
         for pair in self.pairs([split], desc="words"):
@@ -257,18 +259,18 @@ class EntailmentData:
             raise self._lacks(split)
 
     def encode(self, tokenizer: Tokenizer, splits: Collection[str] = SPLITS) -> dict[str, EntailmentSplit]:
-        """Turns pairs into token ids, a few thousand at a time.
+        """Convert pairs to token ids, a few thousand at a time.
 
         Args:
-            tokenizer: the model's tokenizer.
-            splits: the splits wanted.
+            tokenizer: tokenizer of the model.
+            splits: names of the splits.
 
         Returns:
             split -> its pairs.
 
         Raises:
             InvalidArgumentError: for an unknown split.
-            DataError: naming file and line, if a line is malformed; or if a split has no labelled pair.
+            DataError: with file and line, if a line is malformed; or if a split has no labelled pairs.
         """
         for name in splits:
             if name not in SPLITS:
@@ -292,20 +294,18 @@ class EntailmentData:
         return encoded
 
     def _lacks(self, split: str) -> DataError:
-        return DataError(
-            f"{self.path} has no labelled pair in the split {split!r}, which is needed. Expected: {EXPECTED}."
-        )
+        return DataError(f"{self.path} must have labelled pairs in split {split!r}; got 0. Expected: {EXPECTED}.")
 
 
 def premise_split(premise: str, seed: int = 0) -> str:
-    """Returns train (80 %), val (10 %) or test (10 %), decided by the premise alone.
+    """Return train (80 %), val (10 %) or test (10 %), a function of the premise only.
 
-    All pairs of a premise fall together, or a model would meet test premises in training. Upper case and
-    the amount of white space make no other premise.
+    All pairs of a premise are in one split, so that training contains no test premises. Case and the amount of white
+    space are ignored.
 
     Args:
         premise: the sentence.
-        seed: another one makes another split.
+        seed: seed of the split; default 0.
 
     Example:
 
@@ -317,32 +317,32 @@ def premise_split(premise: str, seed: int = 0) -> str:
 
 
 def pair_rows(file: Path, desc: str | None = None) -> Iterator[tuple[str, Row]]:
-    """Reads the rows of a file of sentence pairs, see `vsemb.data.readers.table.read_rows`."""
+    """Read the rows of a file of sentence pairs, see `vsemb.data.readers.table.read_rows`."""
     return read_rows(file, COLUMNS, ("premise", "hypothesis", "label"), desc=desc)
 
 
 def sentence(where: str, row: Row, side: str) -> str:
-    """Returns the premise or the hypothesis of a row.
+    """Return the premise or the hypothesis of a row.
 
     Raises:
-        DataError: if it is no text; one without words is a text.
+        DataError: if it is not a string, or not valid Unicode. A string without words is valid.
     """
     text = row[side]
     if not isinstance(text, str):
-        raise DataError(f"{where}: the {side} is no text. Received: {text!r}.")
+        raise DataError(f"{where}: the {side} must be a string; got {text!r}.")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"{where}: the {side} is no Unicode text (half a surrogate pair).") from error
+            raise DataError(f"{where}: the {side} must be valid Unicode; got a lone surrogate.") from error
     return text
 
 
 def label(where: str, row: Row) -> int | None:
-    """Returns the number of a row's class; None where there is no gold label.
+    """Return the class index of a row; None without a gold label.
 
     Raises:
-        DataError: for anything else.
+        DataError: for an unknown label.
     """
     given = row["label"]
     key = given.strip().lower() if isinstance(given, str) else str(given)
@@ -350,27 +350,25 @@ def label(where: str, row: Row) -> int | None:
         return _LABELS[key]
     if given is None or key in _NO_LABEL:
         return None
-    raise DataError(
-        f"{where}: unknown label. Received: {given!r}. Expected: {', '.join(CLASSES)}, 0, 1, 2, or - for none."
-    )
+    raise DataError(f"{where}: the label must be {', '.join(CLASSES)}, 0, 1, 2, or - for none; got {given!r}.")
 
 
 def split_name(where: str, row: Row) -> str:
-    """Returns the split of a row: train, val or test.
+    """Return the split of a row: train, val or test.
 
     Raises:
-        DataError: for anything else.
+        DataError: for an unknown split.
     """
     given = row.get("split")
     name = given.strip().lower() if isinstance(given, str) else ""
     if name not in _SPLIT_NAMES:
         names = ", ".join(_SPLIT_NAMES)
-        raise DataError(f"{where}: unknown split. Received: {given!r}. Expected: one of {names}.")
+        raise DataError(f"{where}: the split must be one of {names}; got {given!r}.")
     return _SPLIT_NAMES[name]
 
 
 def _tokenized(name: str, pairs: Sequence[SentencePair], tokenizer: Tokenizer) -> EntailmentSplit:
-    """Returns pairs of a split as token ids, without those that have no gold label."""
+    """Return the labelled pairs of a split as token ids."""
     labelled = [pair for pair in pairs if pair.label is not None]
     return EntailmentSplit(
         name,
@@ -395,16 +393,16 @@ class PairBatching(Part):
 class SentencePairBatches(BatchSource):
     """Batches of (inputs, label) for `EntailmentModel.fit`.
 
-    The inputs are {"premise": (n, steps) int32, "hypothesis": (n, steps) int32}, each padded to its own
-    longest; the label, (n,) int32, is 1 for entailment.
+    The inputs are {"premise": (n, steps) int32, "hypothesis": (n, steps) int32}, each padded to its longest sentence.
+    The label, (n,) int32, is 1 for entailment.
 
     Args:
         split: the split, usually `train`.
-        batch_size: pairs per batch; those left over in an epoch are dropped, each time others.
-        seed: of the order.
+        batch_size: pairs per batch; default 128. Pairs after the last full batch of an epoch are dropped.
+        seed: seed of the order; default 0.
 
     Raises:
-        InvalidArgumentError: for a batch size < 1.
+        InvalidArgumentError: if `batch_size` < 1.
         DataError: if the split has fewer pairs than a batch.
 
     Example:
@@ -414,19 +412,19 @@ class SentencePairBatches(BatchSource):
     """
 
     def __init__(self, split: EntailmentSplit, *, batch_size: int = 128, seed: int = 0) -> None:
-        # By premise, which is the longer side, and by hypothesis among premises of one length.
+        # By length of the premise, the longer side, then of the hypothesis.
         lengths = [split.premises.lengths, split.hypotheses.lengths]
         super().__init__(lengths, batch_size=batch_size, seed=seed, unit=f"pairs of the split {split.name!r}")
         self.split = split
         self._labels = split.labels
 
     def gather(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Returns the inputs and labels of a batch."""
+        """Return the inputs and labels of a batch."""
         split = self.split
         inputs = {"premise": split.premises.padded(rows), "hypothesis": split.hypotheses.padded(rows)}
         return inputs, self._labels[rows]
 
     def signature(self) -> Any:
-        """Returns the specification of a batch."""
+        """Return the specification of a batch."""
         text = tf.TensorSpec((self.batch_size, None), tf.int32)
         return {"premise": text, "hypothesis": text}, tf.TensorSpec((self.batch_size,), tf.int32)

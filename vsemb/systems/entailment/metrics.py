@@ -18,17 +18,17 @@ from vsemb.training.validation import Validation
 
 @dataclass(frozen=True)
 class EntailmentMetrics:
-    """What is measured on labelled pairs; shares and areas are in [0, 1].
+    """Metrics of labelled pairs; shares and areas are in [0, 1].
 
     Attributes:
-        pairs: their number.
-        entailed: those of class entailment.
-        accuracy: share classified rightly as entailed or not.
-        majority: the same when all pairs get the more frequent class.
-        average_precision: area under precision and recall of entailment.
-        roc_auc: chance that an entailed pair has the smaller energy of two.
-        threshold: pairs of at most this energy count as entailed.
-        class_accuracy: class -> share of its pairs classified rightly.
+        pairs: number of pairs.
+        entailed: number of pairs of class entailment.
+        accuracy: share of pairs classified correctly as entailed or not.
+        majority: accuracy of always predicting the more frequent class.
+        average_precision: area under the precision-recall curve of entailment.
+        roc_auc: area under the ROC curve.
+        threshold: maximum energy of a pair that counts as entailed.
+        class_accuracy: class -> share of its pairs classified correctly.
     """
 
     pairs: int
@@ -41,15 +41,15 @@ class EntailmentMetrics:
     class_accuracy: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; an infinite threshold, which calls nothing entailed, is null."""
+        """Return plain values; an infinite threshold is null."""
         return {**asdict(self), "threshold": self.threshold if np.isfinite(self.threshold) else None}
 
 
 class EnergyMeasure:
-    """Computes the energies of any number of pairs in batches, compiled once.
+    """Compute energies of pairs in batches, with a function compiled once.
 
     Args:
-        model: the model; weights that change later are seen.
+        model: the model; later changes of its weights take effect.
 
     Example:
 
@@ -65,9 +65,9 @@ class EnergyMeasure:
             self._compiled = tf.function(lambda inputs: model(inputs), input_signature=signature)
 
     def __call__(self, split: EntailmentSplit, batch_size: int = 256) -> np.ndarray:
-        """Returns the energies of a split's pairs, (pairs,) float32."""
+        """Return the energies of a split's pairs, (pairs,) float32."""
         energies = np.empty(len(split), np.float32)
-        # Pairs of one length together: less padding.
+        # Sorted by length for less padding.
         order = np.lexsort((split.hypotheses.lengths, split.premises.lengths))
         with progress(total=len(order), desc=split.name, unit="pair", leave=False) as bar:
             for start in range(0, len(order), batch_size):
@@ -82,16 +82,16 @@ class EnergyMeasure:
 
 
 def evaluate_entailment(energies: np.ndarray, classes: np.ndarray, threshold: float | None = None) -> EntailmentMetrics:
-    """Measures energies of labelled pairs.
+    """Measure energies of labelled pairs.
 
     Args:
         energies: (pairs,) float, small for entailment.
         classes: (pairs,) 0 entailment, 1 neutral, 2 contradiction.
-        threshold: the energy up to which a pair counts as entailed, found on validation; None takes the
-            best for these very pairs, which is right for validation alone.
+        threshold: maximum energy of an entailed pair, found on validation; None selects the best for these pairs,
+            which is valid for the validation split only.
 
     Raises:
-        DataError: for energies that are NaN, no pairs, or pairs that are all entailed or all not.
+        DataError: if an energy is NaN, or the pairs do not have both classes.
 
     Example: one of the two entailed pairs is above the threshold.
 
@@ -121,10 +121,10 @@ def evaluate_entailment(energies: np.ndarray, classes: np.ndarray, threshold: fl
 
 
 class EntailmentValidation(Validation):
-    """Measures entailment on a split after every epoch and adds it to the logs.
+    """Callback that measures entailment on a split after every epoch and adds the metrics to the logs.
 
-    Later callbacks see `val_accuracy` (at the split's own best threshold), `val_average_precision`,
-    `val_roc_auc`, all in [0, 1]. Put this callback before those.
+    Later callbacks read `val_accuracy` (at the split's own best threshold), `val_average_precision` and `val_roc_auc`,
+    all in [0, 1]. Place this callback before them.
 
     Args:
         split: the validation split.
@@ -141,7 +141,7 @@ class EntailmentValidation(Validation):
         self.split = split
 
     def measure(self) -> EntailmentMetrics:
-        """Measures the model as it is now."""
+        """Measure the model with its current weights."""
         with self.measures() as measure:
             return evaluate_entailment(measure(self.split), self.split.classes)
 

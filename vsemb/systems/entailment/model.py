@@ -1,4 +1,4 @@
-"""The entailment model: does one sentence follow from another?"""
+"""The entailment model: energies of sentence pairs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("vsemb")
 class EntailmentModel(Configured, ReplicatedModel):
-    """Sentences in a partial order: a hypothesis follows from a premise where it lies above it.
+    """Sentence embeddings in a partial order: a premise entails the hypotheses above it.
 
-    Vendrov et al. 2016, section 5. One encoder embeds both sides; the energy of a pair is small where
-    the premise entails the hypothesis. Train it with `fit` on (inputs, label), label 1 for entailment, and
-    `vsemb.losses.max_margin.MaxMargin`; a threshold of the energy, found on validation, then
-    classifies.
+    Vendrov et al. 2016, section 5. One encoder embeds both sides. The energy of a pair is small if the premise entails
+    the hypothesis. Train it with `fit` on (inputs, label), label 1 for entailment, and
+    `vsemb.losses.max_margin.MaxMargin`. A threshold of the energy, found on validation, classifies pairs.
 
     Args:
         text_encoder: layer from token ids to (n, dim).
-        similarity: `"order"`, whose energy is the order violation E(premise, hypothesis) of embeddings
-            |x| / ||x|| (equation 2), in [0, 1]; `"cosine"`, the paper's symmetric baseline, the cosine distance of
-            embeddings x / ||x||, in [0, 2]; or another with a `self_score`.
+        similarity: `"order"`: the energy is the order violation E(premise, hypothesis) of embeddings |x| / ||x||
+            (equation 2), in [0, 1]. `"cosine"`: the cosine distance of embeddings x / ||x||, in [0, 2], the paper's
+            symmetric baseline. Or another similarity with a `self_score`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        inputs: {"premise": (n, steps) int, "hypothesis": (n, steps) int}, token ids, 0 = padding; the
-            two may have different steps.
+        inputs: {"premise": (n, steps) int, "hypothesis": (n, steps) int}, token ids, 0 = padding; steps may differ
+            between the two.
         training: whether dropout acts.
 
     Returns:
         (n,) float32 energies.
 
     Raises:
-        InvalidArgumentError: for a similarity that is not known.
+        InvalidArgumentError: for an unknown similarity.
 
     Example:
 
@@ -58,24 +57,24 @@ class EntailmentModel(Configured, ReplicatedModel):
         self.similarity = get(similarity)
 
     def build(self, input_shape: Any = None) -> None:
-        # Token ids of any number and length.
+        # Token ids of any batch size and length.
         build_layers((self.text_encoder, (None, None)))
 
     def encode_texts(self, token_ids: Tensor, training: bool = False) -> Tensor:
-        """Embeds token ids; (n, steps) -> (n, dim) float32 in the similarity's geometry."""
+        """Embed token ids: (n, steps) -> (n, dim) float32 in the similarity's geometry."""
         return self.similarity.normalize(self.text_encoder(token_ids, training=training))
 
     def energies(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """Compares embeddings row by row.
+        """Compare embeddings row by row.
 
         Args:
             premises: (n, dim) embeddings of the premises.
             hypotheses: (n, dim) embeddings of the hypotheses.
 
         Returns:
-            (n,) float32, small where the premise entails the hypothesis.
+            (n,) float32, small if the premise entails the hypothesis.
         """
-        # A premise stands where an image does: below what it entails.
+        # A premise takes the place of an image: below its hypotheses.
         return self.similarity.self_score - self.similarity.pair_scores(premises, hypotheses)
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
