@@ -90,7 +90,7 @@ def test_reconstruction_of_what_is_known_and_of_nothing():
 
 def test_reconstruction_refuses():
     edges = np.array([[1, 0]])
-    with pytest.raises(DataError, match="no direct edges"):
+    with pytest.raises(DataError, match="at least one direct edge; got 0"):
         reconstruct(membership_energies(edges, 2), edges[:0], edges, 2)
     with pytest.raises(DataError, match="NaN"):
         reconstruct(lambda queries: np.full((len(queries), 2), np.nan), edges, edges, 2)

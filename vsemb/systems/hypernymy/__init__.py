@@ -1,4 +1,4 @@
-"""Hypernymy as order of concept vectors."""
+"""Hypernymy as an order of concept vectors."""
 
 from vsemb.registry import System
 

@@ -1,4 +1,4 @@
-"""Hypernymy: telling true pairs from corrupted ones, and finding each concept's direct hypernyms again."""
+"""Metrics of hypernymy: classification of true and corrupted pairs, and ranks of direct hypernyms."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from vsemb.evaluation.binary import accuracy, average_precision, find_threshold,
 from vsemb.systems.hypernymy.model import HypernymModel
 from vsemb.systems.hypernymy.wordnet import PairSet, transitive_closure
 
-_PAIRS = 1 << 16  # pairs whose energies are computed at a time
-_QUERIES = 256  # concepts ranked at a time: 84 MB of energies for WordNet's 82,115 candidates
+_PAIRS = 1 << 16  # pairs per block of energies
+_QUERIES = 256  # concepts per block of ranks: 84 MB of energies for WordNet's 82,115 candidates
 
 
 @dataclass(frozen=True)
 class PairMetrics:
-    """How well true pairs are told from corrupted ones.
+    """Classification metrics of true and corrupted pairs.
 
     Attributes:
-        accuracy: the share of test pairs classified rightly, in [0, 1].
-        average_precision: of the test pairs.
-        roc_auc: of the test pairs.
-        threshold: the energy up to which a pair is called true, fitted on the development pairs.
-        dev_accuracy: at that threshold.
+        accuracy: share of test pairs classified correctly, in [0, 1].
+        average_precision: average precision of the test pairs, in [0, 1].
+        roc_auc: area under the ROC curve of the test pairs, in [0, 1].
+        threshold: maximum energy of a pair classified as true, fitted on the development pairs.
+        dev_accuracy: accuracy of the development pairs at this threshold, in [0, 1].
     """
 
     accuracy: float
@@ -37,17 +37,17 @@ class PairMetrics:
     dev_accuracy: float
 
     def to_json(self) -> dict[str, float | None]:
-        """Returns the metrics as the pipeline writes them; a threshold of -inf becomes None."""
+        """Return plain values; a threshold of -inf becomes None."""
         return {k: v if np.isfinite(v) else None for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """How direct hypernyms rank among all concepts.
+    """Ranks of direct hypernyms among all concepts.
 
     Attributes:
-        mean_rank: over direct edges, from 1.
-        mean_average_precision: over concepts that have a hypernym, in [0, 1].
+        mean_rank: mean over direct edges, from 1.
+        mean_average_precision: mean over concepts with a hypernym, in [0, 1].
         edges: number of direct edges.
     """
 
@@ -56,25 +56,25 @@ class Reconstruction:
     edges: int
 
     def to_json(self) -> dict[str, float]:
-        """Returns the metrics as the pipeline writes them."""
+        """Return plain values."""
         return asdict(self)
 
 
 def pair_energies(model: HypernymModel, pairs: np.ndarray) -> np.ndarray:
-    """Returns the model's energies of (pairs, 2) int concept numbers, in blocks: (pairs,) float32."""
+    """Compute energies of (pairs, 2) int concept numbers in blocks: (pairs,) float32."""
     blocks = [ops.convert_to_numpy(model(pairs[start : start + _PAIRS])) for start in range(0, len(pairs), _PAIRS)]
     return np.concatenate(blocks) if blocks else np.empty(0, np.float32)
 
 
 def closure_errors(known: np.ndarray, pairs: np.ndarray, concepts: int) -> np.ndarray:
-    """The baseline that learns nothing: 0 for what follows from known pairs by transitivity, 1 for the rest.
+    """Compute the transitive-closure baseline: 0 for pairs that follow from known pairs, 1 for others.
 
-    Vendrov et al. 2016, section 3.4, with the pairs of training and development as the known ones.
+    Vendrov et al. 2016, section 3.4; the known pairs are those for training and development.
 
     Args:
         known: (known, 2) int true pairs.
         pairs: (pairs, 2) int pairs to judge.
-        concepts: the number of concepts.
+        concepts: number of concepts.
 
     Returns:
         (pairs,) float32 errors.
@@ -89,7 +89,7 @@ def closure_errors(known: np.ndarray, pairs: np.ndarray, concepts: int) -> np.nd
 
 
 def membership_energies(pairs: np.ndarray, concepts: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns for `reconstruct` the energies of a set of pairs: 0 for those in it, 1 for others.
+    """Return a function for `reconstruct`: energy 0 for pairs of a set, 1 for others.
 
     Args:
         pairs: (pairs, 2) int (specific, general).
@@ -114,16 +114,16 @@ def membership_energies(pairs: np.ndarray, concepts: int) -> Callable[[np.ndarra
 def evaluate_pairs(
     dev_errors: np.ndarray, dev_labels: np.ndarray, test_errors: np.ndarray, test_labels: np.ndarray
 ) -> PairMetrics:
-    """Fits the threshold on development pairs and measures test pairs (Vendrov et al. 2016, section 3.3).
+    """Fit the threshold on development pairs and measure test pairs (Vendrov et al. 2016, section 3.3).
 
     Args:
-        dev_errors: (dev,) float, small for pairs taken to be true.
+        dev_errors: (dev,) float, small for true pairs.
         dev_labels: (dev,) 1 or 0.
         test_errors: (test,) float.
         test_labels: (test,) 1 or 0.
 
     Raises:
-        DataError: as the functions of `vsemb.evaluation.binary`.
+        DataError: see `vsemb.evaluation.binary`.
     """
     threshold = find_threshold(dev_errors, dev_labels)
     return PairMetrics(
@@ -144,27 +144,26 @@ def reconstruct(
     block: int = _QUERIES,
     name: str = "ranking",
 ) -> Reconstruction:
-    """Ranks every concept's direct hypernyms among all concepts (Nickel & Kiela 2017, section 4.1).
+    """Rank every concept's direct hypernyms among all concepts (Nickel & Kiela 2017, section 4.1).
 
-    The candidates of an edge (u, v) are v and all concepts but u itself and u's true ancestors: to be
-    closer to another ancestor than to the direct one is no mistake of an order. A candidate that ties
-    with v counts as ranked before it. A concept's average precision is that of its direct hypernyms
-    among the same candidates. Memory grows with block x concepts.
+    The candidates of an edge (u, v) are v and all concepts except u and u's other ancestors, since an order may place u
+    closer to another ancestor than to v. A candidate that ties with v counts as ranked before it. The average
+    precision of a concept is computed among the same candidates. Memory grows with block x concepts.
 
     Args:
-        energies_to_all: from (n,) int concept numbers to (n, concepts) float energies, small for a
-            hypernym, e.g. `HypernymModel.energies_to_all`; the numbers come sorted.
+        energies_to_all: function from (n,) sorted int concept numbers to (n, concepts) float energies, small for a
+            hypernym, e.g. `HypernymModel.energies_to_all`.
         edges: (edges, 2) int direct (hyponym, hypernym) pairs, distinct.
         closure: (pairs, 2) int, every (concept, ancestor).
-        concepts: the number of concepts.
-        block: hyponyms ranked at a time.
-        name: of the progress bar.
+        concepts: number of concepts.
+        block: hyponyms per block; default 256.
+        name: label of the progress bar.
 
     Raises:
-        DataError: for no edges, or energies that are NaN.
+        DataError: if `edges` is empty, or an energy is NaN.
     """
     if not len(edges):
-        raise DataError("There are no direct edges to rank.")
+        raise DataError("`edges` must have at least one direct edge; got 0.")
     edges, closure = (pairs[np.argsort(pairs[:, 0], kind="stable")] for pairs in (edges, closure))
     hyponyms = np.unique(edges[:, 0])
     ranks, precisions = [], []
@@ -172,7 +171,7 @@ def reconstruct(
         queries = hyponyms[start : start + block]
         energies = np.asarray(energies_to_all(queries))  # (queries, concepts)
         if np.isnan(energies).any():
-            raise DataError("The energies contain NaN. The model is broken; nothing was ranked.")
+            raise DataError("Energies must be finite; got NaN. Train the model again with a smaller learning rate.")
         direct, ancestors = _rows_of(queries, edges), _rows_of(queries, closure)
         left_out = np.concatenate([ancestors, np.stack([queries, queries], axis=1)])
         row = np.searchsorted(queries, direct[:, 0])
@@ -184,7 +183,7 @@ def reconstruct(
 
 
 def _rows_of(queries: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Returns the pairs, sorted by their first, whose first is a query; queries are sorted too."""
+    """Return the pairs whose first concept is a query; pairs and queries are sorted."""
     low, high = np.searchsorted(pairs[:, 0], [queries[0], queries[-1] + 1])
     found = pairs[low:high]
     return found[np.isin(found[:, 0], queries)]
@@ -193,17 +192,17 @@ def _rows_of(queries: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 def _count_before(
     energies: np.ndarray, row: np.ndarray, own: np.ndarray, other_row: np.ndarray, other: np.ndarray
 ) -> np.ndarray:
-    """Counts the candidates that an edge has before it.
+    """Count the candidates ranked before each edge.
 
     Args:
         energies: (queries, concepts).
         row: (edges,) row of each edge, sorted.
-        own: (edges,) its energy.
-        other_row: (others,) row of the concepts left out, the edges' own among them.
-        other: (others,) those concepts.
+        own: (edges,) energy of each edge.
+        other_row: (others,) row of each excluded concept, including the edges' own.
+        other: (others,) excluded concepts.
 
     Returns:
-        (edges,) int64, how many of the row's energies are no larger, without those left out.
+        (edges,) int64, number of energies in the row that are at most the edge's own, without excluded concepts.
     """
     before = np.empty(len(own), np.int64)
     of_others = energies[other_row, other]
@@ -219,7 +218,7 @@ def _count_before(
 
 
 def _average_precisions(row: np.ndarray, own: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Returns the average precision of each row's edges, equal energies being one step: (rows,) float64."""
+    """Return the average precision of each row's edges, with ties as one step: (rows,) float64."""
     same = row[:, None] == row[None]
     found = np.count_nonzero(same & (own[None] <= own[:, None]), axis=1)
     precision = found / (found + before)

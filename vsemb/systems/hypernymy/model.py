@@ -1,4 +1,4 @@
-"""A vector per concept, trained so that pairs (specific, general) have little energy."""
+"""A vector per concept, trained so that true pairs (specific, general) have a small energy."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Tensor = Any
 
 
 class Comparison(Configured, keras.layers.Layer):
-    """Base of the comparisons: from the rows of two concepts to an energy >= 0, small for a true pair.
+    """Base class of comparisons: rows of two concepts -> energy >= 0, small for a true pair.
 
     Call args:
-        specific: (n, width) rows of the concepts taken to be lower in the hierarchy.
-        general: (n, width) rows of those taken to be higher.
+        specific: (n, width) rows of the lower concepts.
+        general: (n, width) rows of the higher concepts.
 
     Returns:
         (n,) float32 energies.
     """
 
-    #: The margin of `MaxMargin` that fits the scale of the energies.
+    #: Margin of `MaxMargin` for the scale of these energies.
     margin = 1.0
 
     def width(self, dim: int) -> int:
-        """Returns the numbers a concept has, for `dim` dimensions."""
+        """Return the width of a concept's row for `dim` dimensions."""
         return dim
 
     def matrix(self, specific: Tensor, general: Tensor) -> Tensor:
-        """Returns the energy of every row (n, width) with every row (m, width): (n, m) float32."""
+        """Return the energy of every row (n, width) with every row (m, width): (n, m) float32."""
         raise NotImplementedError
 
     def build(self, specific_shape: Any, general_shape: Any) -> None:
-        """Does nothing; most comparisons have no weights of their own."""
+        """Do nothing; most comparisons are without weights."""
 
     def compute_output_shape(self, specific_shape: Any, general_shape: Any) -> tuple[Any, ...]:
         return (specific_shape[0],)
@@ -59,7 +59,7 @@ class OrderComparison(Comparison):
 
 @keras.saving.register_keras_serializable("vsemb")
 class SymmetricComparison(Comparison):
-    """E = 1 - cosine of the two (Vendrov et al. 2016, table 1, "symmetric"); it cannot tell who is above."""
+    """E = 1 - cosine (Vendrov et al. 2016, table 1, "symmetric"); it does not depend on the direction."""
 
     def call(self, specific: Tensor, general: Tensor) -> Tensor:
         return 1.0 - ops.sum(self._unit(specific) * self._unit(general), axis=-1)
@@ -75,8 +75,8 @@ class SymmetricComparison(Comparison):
 class BilinearComparison(Comparison):
     """E = softplus(-specificᵀ W general), the bilinear model of Socher et al. 2013, section 3.1.
 
-    Theirs is the score specificᵀ W general; the max-margin of Vendrov et al. 2016, equation 4, needs an
-    energy that has a least value, or true pairs would pay ever less without end.
+    Socher et al. use the score specificᵀ W general. The loss of Vendrov et al. 2016, equation 4, needs an energy with a
+    lower bound; otherwise the loss of true pairs decreases without limit.
     """
 
     def build(self, specific_shape: Any, general_shape: Any) -> None:
@@ -94,11 +94,12 @@ class BilinearComparison(Comparison):
 class GaussianComparison(Comparison):
     """E = KL(specific || general) of diagonal Gaussians (Vilnis & McCallum 2015, section 3.2.2).
 
-    A concept's row holds `dim` means and `dim` numbers that a sigmoid takes to log-variances.
+    A concept's row holds `dim` means and `dim` numbers that a sigmoid maps to log-variances. General concepts have
+    large variances.
 
     Args:
-        least_variance: > 0.
-        most_variance: > least_variance; wide concepts are general ones.
+        least_variance: minimum variance, > 0; default 0.1.
+        most_variance: maximum variance, > least_variance; default 10.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
@@ -126,7 +127,7 @@ class GaussianComparison(Comparison):
         mean, log_variance = self._density(specific)
         other_mean, other_log_variance = self._density(general)
         precision = ops.exp(-other_log_variance)
-        # Everything with both sides in it is a product: of second moments, and of means.
+        # All terms with both sides are one product, of second moments and of means.
         both = ops.matmul(
             ops.concatenate([ops.exp(log_variance) + ops.square(mean), mean], axis=-1),
             ops.transpose(ops.concatenate([precision, -2.0 * other_mean * precision], axis=-1)),
@@ -151,22 +152,22 @@ COMPARISONS: dict[str, type[Comparison]] = {
 
 @keras.saving.register_keras_serializable("vsemb")
 class HypernymModel(Configured, keras.Model):
-    """A vector for each concept; the energy of "is a kind of" of pairs (Vendrov et al. 2016, section 3).
+    """A vector per concept, and energies of "is a kind of" for pairs (Vendrov et al. 2016, section 3).
 
     Args:
-        concepts: the number of concepts, >= 1.
-        dim: the dimensions of a concept's vector, >= 1.
-        comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`.
-        scale: the standard deviation of the vectors before training, > 0.
-        seed: of the vectors before training.
+        concepts: number of concepts, >= 1.
+        dim: dimensions of a concept's vector, >= 1; default 50.
+        comparison: `"order"`, `"symmetric"`, `"bilinear"`, `"gaussian"` or a `Comparison`; default `"order"`.
+        scale: standard deviation of the initial vectors, > 0; default 0.1.
+        seed: seed of the initial vectors.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        pairs: (n, 2) int concept numbers, the specific one first.
-        training: whether a gradient will be taken.
+        pairs: (n, 2) int concept numbers, the specific concept first.
+        training: whether a gradient will be computed.
 
     Returns:
-        (n,) float32 energies >= 0, small for pairs taken to be true.
+        (n,) float32 energies >= 0, small for true pairs.
 
     Raises:
         InvalidArgumentError: for an argument out of range or an unknown comparison.
@@ -209,24 +210,24 @@ class HypernymModel(Configured, keras.Model):
         self.built = True
 
     def build(self, input_shape: Any = None) -> None:
-        """Does nothing: the number of concepts is known from the start."""
+        """Do nothing: the constructor creates all weights."""
 
     def call(self, pairs: Tensor, training: bool = False) -> Tensor:
         pairs, vectors = ops.cast(pairs, "int32"), self.vectors
         if training:
-            # A concept that is in a batch twice has two rows in the gradient of `take`, and Keras' Adam adds
-            # up their squares where it should square their sum. A product's gradient has one row a concept.
+            # A concept that occurs twice in a batch has two rows in the gradient of `take`, and Keras' Adam adds
+            # their squares in place of squaring their sum. The gradient of a product has one row per concept.
             vectors = ops.multiply(vectors, 1.0)
         return self.comparison(*(ops.take(vectors, pairs[:, end], axis=0) for end in (0, 1)))
 
     def energies_to_all(self, concepts: Tensor) -> Tensor:
-        """Returns the energies of concepts below each concept there is.
+        """Compute the energies of concepts with every concept as the general one.
 
         Args:
             concepts: (n,) int concept numbers.
 
         Returns:
-            (n, concepts) float32, column j with concept j as the general one.
+            (n, concepts) float32; column j has concept j as the general one.
         """
         rows = ops.take(self.vectors, ops.cast(concepts, "int32"), axis=0)
         return self.comparison.matrix(rows, ops.convert_to_tensor(self.vectors))

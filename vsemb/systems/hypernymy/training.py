@@ -1,7 +1,7 @@
-"""Training a `HypernymModel`, a whole epoch as one graph loop.
+"""Training of a `HypernymModel`, one epoch per graph loop.
 
-Keras' `fit` does the same one batch at a time, with every concept's row moved at every step; here a step
-touches the rows of its own pairs, and nothing returns to Python before the epoch is over.
+Keras' `fit` updates the row of every concept at every step. Here a step updates the rows of its own pairs only, and the
+loop returns to Python once per epoch.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ Tensor = Any
 
 ADAMS = ("lazy", "dense")
 
-# Those of Keras' Adam: betas and epsilon.
+# Betas and epsilon of Keras' Adam.
 _CONSTANTS = _BETA_1, _BETA_2, _ = 0.9, 0.999, 1e-7
 
 
 class EpochLoop:
-    """Steps of Adam on batches of true and corrupted pairs, an epoch a call.
+    """Adam steps on batches of true and corrupted pairs, one epoch per call.
 
     Args:
-        model: its vectors and its comparison's variables are trained in place.
-        adam: `"lazy"` updates the moments and vectors of a batch's own concepts alone; `"dense"` those of
-            all concepts, as Keras and the paper do: a vector then goes on moving by its momentum while
-            its concept is in no batch. Other variables than the vectors are always dense.
-        margin: of the loss; without it, the comparison's own.
+        model: the model; its vectors and comparison are trained in place.
+        adam: `"lazy"` updates moments and vectors of the batch's concepts only. `"dense"` updates all concepts, as
+            Keras and the paper do: momentum then moves vectors of concepts outside the batch. Other variables are
+            always dense. Default `"lazy"`.
+        margin: margin of the loss; None for the comparison's own.
 
     Raises:
-        InvalidArgumentError: for an unknown `adam` or a margin that is not positive.
+        InvalidArgumentError: if `adam` is unknown, or `margin` is not positive.
     """
 
     def __init__(self, model: HypernymModel, adam: str = "lazy", margin: float | None = None) -> None:
@@ -61,16 +61,16 @@ class EpochLoop:
         self._epoch = tf.function(self._loop, autograph=False, reduce_retracing=True)
 
     def run(self, true: np.ndarray, false: np.ndarray, batch: int, learning_rates: np.ndarray) -> float:
-        """Trains on each pair once, in the order given.
+        """Train on each pair once, in the given order.
 
         Args:
             true: (pairs, 2) int32.
             false: (pairs, 2) int32.
-            batch: true pairs a step, and as many false ones; the last step takes what is left.
-            learning_rates: (steps,) one a step.
+            batch: true pairs per step, and the same number of false pairs; the last step may be smaller.
+            learning_rates: (steps,) learning rate of each step.
 
         Returns:
-            the loss a step, before the step, on average.
+            Mean loss per step, each computed before its update.
         """
         numbers = np.arange(1, len(learning_rates) + 1, dtype=np.float64) + self.steps
         corrected = learning_rates * np.sqrt(1 - _BETA_2**numbers) / (1 - _BETA_1**numbers)
@@ -90,7 +90,7 @@ class EpochLoop:
             return number + 1, total + loss
 
         steps = tf.shape(rates)[0]
-        # Steps depend on one another: looking ahead for some to run side by side only costs.
+        # Each step depends on the one before it, so parallel iterations only cost time.
         return tf.while_loop(
             lambda number, _: number < steps,
             step,
@@ -127,13 +127,13 @@ class EpochLoop:
 
 @dataclass
 class HypernymHistory:
-    """What `train_hypernymy` did, epoch by epoch.
+    """History of `train_hypernymy`, one entry per epoch.
 
     Attributes:
-        dev_accuracy: after each epoch, at the threshold that is best for it.
-        loss: of a batch, on average over the epoch.
-        seconds: of each epoch, drawing corrupted pairs included and measuring on dev not.
-        best_epoch: from 0, the one whose weights the model has.
+        dev_accuracy: accuracy on dev at its best threshold, in [0, 1].
+        loss: mean loss per batch.
+        seconds: duration in seconds, with sampling of corrupted pairs, without measuring on dev.
+        best_epoch: epoch of the final weights, from 0.
     """
 
     dev_accuracy: list[float] = field(default_factory=list)
@@ -159,30 +159,30 @@ def train_hypernymy(
     seed: int = 0,
     name: str = "training",
 ) -> HypernymHistory:
-    """Trains on true pairs and pairs corrupted anew each epoch; keeps the weights best on dev.
+    """Train on true pairs, and on corrupted pairs sampled every epoch; keep the weights that are best on dev.
 
-    Vendrov et al. 2016, section 3.3: 500 true and 500 false pairs a batch, Adam with learning rate 0.01,
-    30 to 50 epochs, early stopping.
+    Vendrov et al. 2016, section 3.3: 500 true and 500 false pairs per batch, Adam with learning rate 0.01, 30 to 50
+    epochs, early stopping.
 
     Args:
-        model: trained in place; its weights are the best epoch's in the end.
+        model: trained in place; ends with the weights of the best epoch.
         train: (pairs, 2) int true pairs.
         dev_pairs: (dev, 2) int, true and corrupted.
         dev_labels: (dev,) 1 or 0.
-        known: true pairs that are never drawn as corrupted ones, see `corrupt`; None for the paper's way.
-        epochs: at most so many.
-        batch: true pairs a batch, and as many corrupted ones.
-        learning_rate: of Adam.
-        decay: whether the learning rate falls linearly, to 0 after the last of the epochs.
+        known: true pairs that are never sampled as corrupted pairs, see `corrupt`; None as in the paper.
+        epochs: maximum epochs; default 50.
+        batch: true pairs per batch, and the same number of corrupted pairs; default 500.
+        learning_rate: learning rate of Adam; default 0.01.
+        decay: whether the learning rate decreases linearly to 0 at the last epoch.
         adam: `"lazy"` or `"dense"`, see `EpochLoop`.
-        margin: of the loss; without it, the comparison's own.
-        patience: epochs without a better dev accuracy before training ends; None trains to the end.
-        seed: of the order of the pairs and their corruption.
-        name: of the progress bar.
+        margin: margin of the loss; None for the comparison's own.
+        patience: epochs without a better dev accuracy before early stopping; None to train all epochs.
+        seed: seed of the pairs' order and corruption.
+        name: label of the progress bar.
 
     Raises:
-        InvalidArgumentError: for an argument out of range.
-        DataError: if there is no pair to train on, or the loss is no longer finite.
+        InvalidArgumentError: if an argument is out of range.
+        DataError: if `train` is empty, or the loss is not finite.
     """
     counts = {"epochs": epochs, "batch": batch, "patience": patience}
     for argument, value in counts.items():
@@ -190,7 +190,7 @@ def train_hypernymy(
     require("learning_rate", learning_rate, Positive)
     require("seed", seed, Seed)
     if not len(train):
-        raise DataError("There are no true pairs to train on.")
+        raise DataError("`train` must have at least one true pair; got 0.")
     loop, history = EpochLoop(model, adam, margin), HypernymHistory()
     steps = -(-len(train) // batch)
     rates = learning_rate * (1 - np.arange(epochs * steps) / (epochs * steps) * decay)
@@ -204,7 +204,7 @@ def train_hypernymy(
         loss = loop.run(true, false, batch, rates[epoch * steps : (epoch + 1) * steps])
         history.seconds.append(time.perf_counter() - started)
         if not np.isfinite(loss):
-            raise DataError(f"The loss of epoch {epoch + 1} is {loss}. Try a smaller learning rate.")
+            raise DataError(f"The loss must be finite; got {loss} in epoch {epoch + 1}. Use a smaller learning rate.")
         energies = pair_energies(model, dev_pairs)
         score = accuracy(energies, dev_labels, find_threshold(energies, dev_labels))
         history.loss.append(loss)
