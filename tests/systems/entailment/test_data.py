@@ -226,7 +226,7 @@ def test_one_file_or_the_folder_around_it(tmp_path: Path, name: str) -> None:
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="must be an existing file"):
         find_files(tmp_path / "nothing")
     with pytest.raises(DataError, match=r"must hold one file of sentence pairs.*snli_1.0_train"):
         find_files(tmp_path)
@@ -325,7 +325,7 @@ def test_sentences() -> None:
     assert sentence("x", {"premise": "Zoë"}, "premise") == "Zoë"
     assert sentence("x", {"premise": ""}, "premise") == ""
     for given in (None, 5, "half \ud83d"):
-        with pytest.raises(DataError, match="line 3: the premise is no"):
+        with pytest.raises(DataError, match="line 3: the premise must be"):
             sentence("line 3", {"premise": given}, "premise")
 
 

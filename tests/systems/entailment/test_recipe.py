@@ -189,7 +189,7 @@ def test_bad_lines_are_named(snli_path: Path, tmp_path: Path, capfd) -> None:
     file.write_text(file.read_text().replace("neutral", "maybe", 1))
     assert main(command(folder, tmp_path / "run", *SMALL)) == 1
     line = complaint(capfd)
-    assert f"{file}, line 2: unknown label. Received: 'maybe'" in line
+    assert f"{file}, line 2: the label must be entailment" in line and "got 'maybe'" in line
     assert not (tmp_path / "run").exists()
 
 
@@ -197,16 +197,16 @@ def test_bad_lines_are_named(snli_path: Path, tmp_path: Path, capfd) -> None:
     ("rows", "message"),
     [
         # The first row says whether rows name their split.
-        ([{"split": "train"}, {}], "line 2: unknown split. Received: None"),
-        ([{}, {"split": "train"}], "line 2: this row names its split and the first does not"),
+        ([{"split": "train"}, {}], "line 2: the split must be one of"),
+        ([{}, {"split": "train"}], "line 2: all rows or no rows must have a split"),
         # No threshold and no area can be found on these.
         (
             [{"split": "train"}, {"split": "train", "label": 1}, {"split": "val"}],
-            "'val' has pairs of one",
+            "'val' must have entailed and other pairs",
         ),
         (
             [{"split": "train"}, {"split": "val"}, {"split": "val", "label": 1}],
-            "'train' has pairs of one",
+            "'train' must have entailed and other pairs",
         ),
     ],
 )

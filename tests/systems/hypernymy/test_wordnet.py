@@ -113,7 +113,10 @@ GOOD = concept_line("00000001", ["top"], [])
         (GOOD + "2 03 n 01 low 0 000 | gloss\n", "line 2 .* not an offset of eight digits"),
         (GOOD + "00000002 03 v 01 run 0 000 | gloss\n", "line 2 .* expected a noun"),
         (GOOD + GOOD, "line 2: offsets must be distinct; got 00000001 a second time"),
-        (GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]), "line 2: a pointer must be .* got 00000009"),
+        (
+            GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]),
+            "line 2: a pointer must be .* got 00000009",
+        ),
     ],
 )
 def test_broken_files(tmp_path, lines, message):
