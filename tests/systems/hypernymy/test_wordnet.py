@@ -115,7 +115,7 @@ GOOD = concept_line("00000001", ["top"], [])
         (GOOD + GOOD, "line 2: offsets must be distinct; got 00000001 a second time"),
         (
             GOOD + concept_line("00000002", ["low"], [("@", "00000009", "n")]),
-            "line 2: a pointer must be .* got 00000009",
+            "line 2: a pointer must be .* 00000009",
         ),
     ],
 )
