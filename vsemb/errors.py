@@ -1,7 +1,7 @@
-"""Exception types of vsemb and the one form their messages take.
+"""Exception types of vsemb and the form of their messages.
 
-Every message names, in this order: the argument (or file), what was received, what is allowed, and
-the fix. The command line prints the message alone, on one line, and exits with status 1.
+Every message names, in this order: the argument or file, the received value, the allowed values and the fix.
+The command line prints only the message, on one line, and exits with status 1.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
 
-# More names than this do not fit the two lines of a message, nor do longer values.
+# Maximum number of names, and maximum length of a value, in a message of two lines.
 _LISTED, _LONGEST = 20, 500
 
 
 class VsembError(Exception):
-    """Base of every error that vsemb raises on purpose; its message is for people.
+    """Base class of all errors of vsemb; the message is for users.
 
     Example:
 
@@ -27,29 +27,29 @@ class VsembError(Exception):
 
 
 class InvalidArgumentError(VsembError, ValueError):
-    """An argument, recipe field or option has a value that is not allowed."""
+    """Invalid value of an argument, recipe field or option."""
 
 
 class DataError(VsembError):
-    """A file, dataset, feature cache or run is missing, broken or does not fit its partner."""
+    """Missing, damaged or mismatched file, dataset, feature cache or run."""
 
 
 class MissingExtraError(VsembError, ImportError):
-    """An optional dependency is needed and not installed."""
+    """Missing optional dependency."""
 
 
 class WorkerError(VsembError):
-    """Another worker of a training is gone or does not answer."""
+    """Lost or unresponsive worker of a training."""
 
 
 def invalid_argument(name: str, received: object, allowed: str, fix: str | None = None) -> InvalidArgumentError:
-    """Builds the error for one bad argument.
+    """Build the error for an invalid argument.
 
     Args:
-        name: the argument as the caller wrote it, e.g. `"margin"`.
-        received: the offending value.
-        allowed: what is allowed, as a phrase, e.g. `"a number >= 0"`.
-        fix: what to do about it, when that is more than passing an allowed value.
+        name: name of the argument, e.g. `"margin"`.
+        received: the invalid value.
+        allowed: the allowed values as a phrase, e.g. `"a number >= 0"`.
+        fix: a sentence with the fix; None if an allowed value is enough.
 
     Example:
 
@@ -64,7 +64,7 @@ def invalid_argument(name: str, received: object, allowed: str, fix: str | None 
 
 
 def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArgumentError:
-    """Builds the error for a name that is not in a closed list, with the nearest one suggested.
+    """Build the error for an unknown name, with the most similar allowed name.
 
     Example:
 
@@ -83,7 +83,7 @@ def unknown_name(name: str, received: str, allowed: Iterable[str]) -> InvalidArg
 
 
 def missing_extra(package: str, extra: str) -> MissingExtraError:
-    """Builds the error for an optional dependency, naming the extra that installs it.
+    """Build the error for a missing optional dependency, with the extra that installs it.
 
     Example:
 
@@ -97,10 +97,10 @@ def missing_extra(package: str, extra: str) -> MissingExtraError:
 
 @contextlib.contextmanager
 def needs_extra(package: str, extra: str) -> Iterator[None]:
-    """Surrounds the imports of an optional dependency.
+    """Convert import errors of an optional dependency to `MissingExtraError`.
 
     Raises:
-        MissingExtraError: if the dependency is not installed, see `missing_extra`.
+        MissingExtraError: if the dependency is not installed.
 
     Example:
 
@@ -114,7 +114,7 @@ def needs_extra(package: str, extra: str) -> Iterator[None]:
 
 
 def one_line(text: object, longest: int = _LONGEST) -> str:
-    """Returns a text, or an error's message, without line breaks and no longer than a message should be.
+    """Return a text or an error's message on one line, truncated to `longest` characters.
 
     Example:
 
@@ -126,12 +126,12 @@ def one_line(text: object, longest: int = _LONGEST) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns a text as any stream or file takes it: bytes of a file's name that are no text become `?`.
+    """Return a text that any stream can encode: undecodable bytes of a file name become `?`.
 
     Example:
 
     >>> printable("dog\\udcff.jpg")
     'dog?.jpg'
     """
-    # Python keeps such bytes as halves of characters.
+    # Python stores such bytes as lone surrogates.
     return text.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Writing files so that a crash, a kill or a full disk never leaves half of one behind."""
+"""Atomic writing of files: a crash, a kill or a full disk leaves no partial file."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from vsemb.errors import DataError
 
 
 def sha256_bytes(data: bytes) -> str:
-    """Returns the hex SHA-256 of `data`."""
+    """Return the hex SHA-256 of `data`."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: str | os.PathLike[str]) -> str:
-    """Returns the hex SHA-256 of a file, read in blocks."""
+    """Return the hex SHA-256 of a file, read in blocks."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: str | os.PathLike[str]) -> None:
-    """Makes sure that a file or directory is on the disk, not only in its cache."""
+    """Flush a file or directory from the cache to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -38,7 +38,7 @@ def sync(path: str | os.PathLike[str]) -> None:
 
 
 def sync_tree(directory: str | os.PathLike[str]) -> None:
-    """Makes sure that a directory and all below it are on the disk, not only in its cache."""
+    """Flush a directory and everything below it from the cache to the disk."""
     for folder, _, names in os.walk(directory):
         for name in names:
             sync(os.path.join(folder, name))
@@ -47,19 +47,19 @@ def sync_tree(directory: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on a clean exit it is synced and renamed over `path`.
+    """Yield a temporary path beside `path`; without an exception it is synced and renamed to `path`.
 
-    On an exception the temporary file is removed and whatever stood at `path` is untouched.
+    On an exception the temporary file is removed and `path` is unchanged.
 
     Raises:
-        DataError: if the file system refuses (full disk, no permission).
+        DataError: if writing fails (full disk, missing permission).
 
     Example:
 
     >>> with replacing("/tmp/vsemb-doc.txt") as temporary:
     ...     _ = temporary.write_text("whole or not at all")
     """
-    # Links stay links; what is no file, such as /dev/stdout, can only be written to.
+    # Links are kept. A device such as /dev/stdout can be written to but not replaced.
     path = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:
@@ -85,14 +85,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -> Iterator[Path]:
-    """Yields a temporary directory beside `path` that becomes `path` on a clean exit.
+    """Yield a temporary directory beside `path`, renamed to `path` without an exception.
 
     Args:
-        path: the directory to make.
-        overwrite: whether an existing, non-empty `path` is replaced.
+        path: the directory to write.
+        overwrite: whether to replace an existing, non-empty `path`.
 
     Raises:
-        DataError: if `path` exists and `overwrite` is false, or the file system refuses.
+        DataError: if `path` exists and `overwrite` is false, or if writing fails.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -121,20 +121,20 @@ def replacing_directory(path: str | os.PathLike[str], overwrite: bool = False) -
 
 
 def _beside(path: Path, ending: str) -> Path:
-    """Returns a new hidden name in the directory of a path; what is made there has the permissions of any new file."""
+    """Return an unused hidden name in the directory of a path, not created, so that default permissions apply."""
     return path.parent / f".{path.name}.{secrets.token_hex(4)}.{ending}"
 
 
 @contextlib.contextmanager
 def locked(folder: Path, busy: str) -> Iterator[None]:
-    """Makes a folder and holds it for one process; the lock dies with the process, however it ends.
+    """Create a folder and lock it for this process; the lock ends with the process.
 
     Args:
-        folder: the folder, in which a file `lock` stays.
-        busy: the message if another process holds it.
+        folder: the folder; the file `lock` in it is not removed.
+        busy: the message if another process holds the lock.
 
     Raises:
-        DataError: if another process holds it, or the file system refuses.
+        DataError: if another process holds the lock, or if writing fails.
     """
     import fcntl  # Not on Windows.
 
@@ -152,16 +152,16 @@ def locked(folder: Path, busy: str) -> Iterator[None]:
 
 
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
-    """Refuses to begin what the disk cannot hold.
+    """Check the free disk space before a file is written.
 
-    For libraries that crash on a full disk, as HDF5 does, instead of raising.
+    HDF5 and other libraries crash on a full disk instead of raising an error.
 
     Args:
-        path: a file about to be written; its directory exists.
-        needed: bytes.
+        path: the file to write; its directory exists.
+        needed: size in bytes.
 
     Raises:
-        DataError: if the disk has less left.
+        DataError: if less space is free.
     """
     free = shutil.disk_usage(Path(path).parent).free
     if free < needed:
@@ -172,7 +172,7 @@ def require_space(path: str | os.PathLike[str], needed: int) -> None:
 
 
 def hard_link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Makes `target` a second name of a file, or a copy where the file system has no second names."""
+    """Hard-link a file to `target`, or copy it if the file system has no hard links."""
     Path(target).unlink(missing_ok=True)
     try:
         os.link(source, target)
@@ -181,30 +181,30 @@ def hard_link_or_copy(source: str | os.PathLike[str], target: str | os.PathLike[
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file in UTF-8, atomically.
+    """Write a text file in UTF-8, atomically.
 
     Raises:
-        DataError: if the file system refuses.
+        DataError: if writing fails.
     """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes `value` as indented JSON, atomically. NaN and infinity are refused (ValueError)."""
+    """Write `value` as indented JSON, atomically; NaN and infinity raise ValueError."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
-    """Names a file in errors of reading it.
+    """Convert read errors to `DataError` with the name of the file.
 
     Args:
         path: the file.
-        what: what the file is to the reader.
+        what: description of the file for the message.
 
     Raises:
-        DataError: for an error of the file system, of unpacking or of decoding.
+        DataError: if reading, decompression or decoding fails.
     """
     try:
         yield
@@ -213,11 +213,11 @@ def reading(path: str | os.PathLike[str], what: str = "file") -> Iterator[None]:
 
 
 def read_json(path: str | os.PathLike[str], what: str = "JSON file") -> Any:
-    """Reads a JSON file.
+    """Read a JSON file.
 
     Args:
         path: the file.
-        what: what the file is to the reader, for the error message.
+        what: description of the file for the message.
 
     Raises:
         DataError: if the file is missing, unreadable or not JSON.

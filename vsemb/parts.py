@@ -1,7 +1,7 @@
-"""Typed parts: the frozen dataclasses that recipes are made of.
+"""Typed parts: the frozen dataclasses of which recipes consist.
 
-A part is one choice of a family, such as a text encoder, and has exactly the fields that this choice reads. Its class
-stands beside what it builds:
+A part is one choice of a family, such as a text encoder. Its fields are exactly the settings of this choice. Its class
+is defined beside the object that it builds:
 
     class TextEncoder(Part, family="text encoder"):          # the family
         ...
@@ -16,8 +16,8 @@ stands beside what it builds:
 
         reduce: Literal["sum", "mean"] = "sum"
 
-Types, ranges and literals are checked when a part is made. A part becomes JSON with the key `kind` beside its fields.
-A dataclass below `Part` without a family is a plain record of fields, without a kind.
+Types, ranges and literals are checked when a part is created. In JSON a part is an object with the key `kind` and its
+fields. A subclass of `Part` without a family is a record of fields, without a kind.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ KIND = "kind"
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers a field takes.
+    """Range of a numeric field.
 
     Attributes:
         allowed: the range as a phrase.
-        holds: whether a number is inside; NaN must be outside.
+        holds: whether a number is in the range; must be false for NaN.
     """
 
     allowed: str
@@ -56,36 +56,36 @@ class Range:
 
 
 def between(low: int, high: int) -> Range:
-    """Returns the range of the integers from `low` to `high`."""
+    """Return the range of the integers from `low` to `high`."""
     return Range(f"an integer from {low} to {high}", lambda value: low <= value <= high)
 
 
 def at_least(low: int) -> Range:
-    """Returns the range of the integers from `low` on."""
+    """Return the range of the integers from `low` on."""
     return Range(f"an integer >= {low}", lambda value: value >= low)
 
 
 Count = Annotated[int, at_least(1)]
-# Far beyond any use, and where memory and integers of 32 bits end.
+# Above all useful values, below the limits of memory and of int32.
 Size = Annotated[int, between(1, 65536)]
 Share = Annotated[float, Range("a number in [0, 1)", lambda value: 0 <= value < 1)]
 Probability = Annotated[float, Range("a number in [0, 1]", lambda value: 0 <= value <= 1)]
 Positive = Annotated[float, Range("a finite number > 0", lambda value: 0 < value < math.inf)]
 NonNegative = Annotated[float, Range("a finite number >= 0", lambda value: 0 <= value < math.inf)]
 Finite = Annotated[float, Range("a finite number", math.isfinite)]
-# Seeds and epochs are added up as int32.
+# Sums of seed and epoch must fit int32.
 Seed = Annotated[int, between(0, 10**9)]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Base of all parts.
+    """Base class of all parts.
 
     Class attributes:
-        family: the family's name; None for a plain record.
+        family: name of the family; None for a record.
         kind: name of this choice in its family; None for the family itself and for records.
-        made_of: name of a fingerprint in `run.json` that the part brings -> what another one is called, such as
-            `another dataset`; a run that is resumed must have the same. Those of base classes are kept.
+        made_of: name of a fingerprint of the part in `run.json` -> phrase for a different one, such as
+            `another dataset`. A resumed run must have the same fingerprint. Entries of base classes are inherited.
     """
 
     family: ClassVar[str | None] = None
@@ -105,7 +105,7 @@ class Part:
     def __post_init__(self) -> None:
         for name, hint in fields_of(type(self)).items():
             value = _checked(hint, getattr(self, name), name)
-            # An integer where a float is wanted.
+            # An integer is converted to float for a float field.
             object.__setattr__(self, name, value)
         self.check()
 
@@ -115,29 +115,29 @@ class Part:
         return str(self.kind)
 
     def check(self) -> None:
-        """Checks what depends on several fields of the part; for subclasses.
+        """Check conditions on several fields of the part; for subclasses.
 
         Raises:
-            InvalidArgumentError: naming the field.
+            InvalidArgumentError: with the name of the field.
         """
 
     def keep_files(self, folder: Path) -> None:
-        """Writes into a new run directory what the part must find there again; for subclasses.
+        """Write the files that the part needs into a new run directory; for subclasses.
 
         Args:
-            folder: the run directory, while it is made.
+            folder: the run directory during its creation.
         """
 
     def localized(self, path: Path) -> Part:
-        """Returns the part as a run reads it that kept files in its directory `path`; for subclasses."""
+        """Return the part with the paths of the files in run directory `path`; for subclasses."""
         return self
 
     def without_downloads(self) -> Part:
-        """Returns the part with random weights where published ones are named; for subclasses."""
+        """Return the part with random instead of published weights; for subclasses."""
         return self
 
     def arguments(self, *without: str) -> dict[str, Any]:
-        """Returns the fields that hold no parts, as keyword arguments of what the part builds.
+        """Return the fields that are not parts, as keyword arguments of the object that the part builds.
 
         Args:
             without: names of fields to leave out.
@@ -146,7 +146,7 @@ class Part:
         return {name: value for name, value in values.items() if not isinstance(value, Part)}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the part and the parts in it as nested plain values."""
+        """Return the part and its nested parts as JSON values."""
         plain: dict[str, Any] = {} if self.kind is None else {KIND: self.kind}
         for name in fields_of(type(self)):
             value = getattr(self, name)
@@ -155,7 +155,7 @@ class Part:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Rebuilds a part from what `to_json` returned; a field that is missing has its default.
+        """Rebuild a part from the result of `to_json`; a missing field has its default.
 
         Raises:
             DataError: if a field is unknown, of the wrong type or outside its range.
@@ -166,15 +166,14 @@ class Part:
             raise DataError(f"{cls.__name__} cannot be read. {error}") from error
 
     def with_overrides(self, assignments: Sequence[str]) -> Self:
-        """Returns the part with fields replaced.
+        """Return the part with fields replaced.
 
         Args:
-            assignments: `path.to.field=value`; the value is JSON or a plain string. A field that holds a part takes
-                a kind, and the part then has its defaults. Choices are made before the fields inside them are set.
+            assignments: `path.to.field=value`; the value is JSON or a plain string. For a field with a part, the
+                value is a kind, and the part has its defaults. Kinds are set before the fields of their parts.
 
         Raises:
-            InvalidArgumentError: for a field that does not exist, with the nearest one, or a value that does not
-                fit.
+            InvalidArgumentError: for an unknown field, with the most similar one, or an invalid value.
         """
         plain = self.to_json()
         split: list[tuple[list[str], str]] = []
@@ -192,7 +191,7 @@ _FIELDS: dict[type[Any], Mapping[str, Any]] = {}
 
 
 def fields_of(cls: type[Any]) -> Mapping[str, Any]:
-    """Returns the type hints of the fields of a part, or of another dataclass, by name."""
+    """Return field name -> type hint for a part or another dataclass."""
     if cls not in _FIELDS:
         hints = typing.get_type_hints(cls, include_extras=True)
         _FIELDS[cls] = {each.name: hints[each.name] for each in dataclasses.fields(cls)}
@@ -200,7 +199,7 @@ def fields_of(cls: type[Any]) -> Mapping[str, Any]:
 
 
 def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
-    """Returns the value of a text that was typed; the accepted types decide, since a fingerprint may be all digits."""
+    """Parse a typed value; accepted types decide, because a fingerprint may consist of digits only."""
     words = {"true": True, "false": False, "null": None, "none": None}
     if text.lower() in words and not (str in accepted and types.NoneType not in accepted):
         return words[text.lower()]
@@ -213,13 +212,13 @@ def _typed(text: str, accepted: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Hint:
-    """A type hint taken apart.
+    """Components of a type hint.
 
     Attributes:
-        accepted: plain types, `NoneType` among them.
-        literals: allowed values where the hint is a literal.
-        range: of numbers.
-        part: the family or record, where the field holds a part.
+        accepted: plain types, including `NoneType`.
+        literals: allowed values of a literal.
+        range: range of numbers.
+        part: family or record of a field with a part.
     """
 
     accepted: tuple[Any, ...] = ()
@@ -229,7 +228,7 @@ class Hint:
 
     @property
     def allowed(self) -> str:
-        """What the field takes, as a phrase."""
+        """Allowed values of the field as a phrase."""
         null = " or null" if types.NoneType in self.accepted else ""
         if self.literals:
             return f"one of {', '.join(map(str, self.literals))}{null}"
@@ -239,7 +238,7 @@ class Hint:
 
 
 def read_hint(hint: Any) -> Hint:
-    """Takes a type hint of a field apart."""
+    """Split a type hint of a field into its components."""
     accepted: list[Any] = []
     read = Hint()
     union = typing.get_origin(hint) in (types.UnionType, typing.Union)
@@ -258,7 +257,7 @@ def read_hint(hint: Any) -> Hint:
 
 
 def _checked(hint: Any, value: Any, path: str) -> Any:
-    """Returns a value as a field of this type holds it, from a plain value or a part."""
+    """Convert a plain value or a part to the type of a field, and check it."""
     read = read_hint(hint)
     if value is None and types.NoneType in read.accepted:
         return None
@@ -276,10 +275,10 @@ def _checked(hint: Any, value: Any, path: str) -> Any:
 
 
 def require(name: str, value: Any, hint: Any) -> None:
-    """Checks a value against the range and the literals of a type hint; what has neither is not checked.
+    """Check a value against the range and the literals of a type hint, if it has any.
 
     Raises:
-        InvalidArgumentError: if it is outside.
+        InvalidArgumentError: if the value is not allowed.
     """
     read = read_hint(hint)
     if value is None and types.NoneType in read.accepted:
@@ -295,7 +294,7 @@ def require(name: str, value: Any, hint: Any) -> None:
 
 
 def require_fields(record: Any) -> None:
-    """Checks the fields of a dataclass that is no part, as `require` does."""
+    """Check the fields of a dataclass that is not a part, see `require`."""
     for name, hint in fields_of(type(record)).items():
         require(name, getattr(record, name), hint)
 
@@ -332,7 +331,7 @@ def _checked_part(cls: type[Part], value: Any, path: str) -> Part:
 
 
 def _unknown_field(cls: type[Part], prefix: str, name: str) -> InvalidArgumentError:
-    """Returns the error for a field that a part does not have; `prefix` is the path to the part, with a dot."""
+    """Return the error for an unknown field; `prefix` is the path to the part, with a dot."""
     names = [prefix + each for each in fields_of(cls)]
     if names:
         return unknown_name("recipe field", prefix + name, names)
@@ -340,7 +339,7 @@ def _unknown_field(cls: type[Part], prefix: str, name: str) -> InvalidArgumentEr
 
 
 def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, parents: str = "") -> None:
-    """Sets one field in the plain values of a part."""
+    """Set one field in the JSON values of a part."""
     name, *rest = path
     if cls.family is not None and cls.kind is None:
         cls = registry.find_part(cls.family, plain[KIND], parents)
@@ -360,7 +359,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
         raise invalid_argument("set", full, f"one of {', '.join(f'{full}.{each}' for each in fields_of(part))}")
     value = _typed(text, read.accepted if part is None else (str, *read.accepted))
     if part is not None and isinstance(value, str):
-        # With its defaults, some of which may have to be set before the part can be made.
+        # Defaults only: further assignments may be required before the part is valid.
         plain[name] = _defaults(registry.find_part(part.family or "", value, full))
         return
     value = _checked(hints[name], value, full)
@@ -368,7 +367,7 @@ def _assign(cls: type[Part], plain: dict[str, Any], path: list[str], text: str, 
 
 
 def _defaults(cls: type[Part]) -> dict[str, Any]:
-    """Returns a kind and the defaults of its fields as nested plain values."""
+    """Return a kind and the defaults of its fields as JSON values."""
     plain: dict[str, Any] = {KIND: cls.kind}
     for each in dataclasses.fields(cls):
         value = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
@@ -378,7 +377,7 @@ def _defaults(cls: type[Part]) -> dict[str, Any]:
 
 
 def explanations(cls: type[Part]) -> dict[str, str]:
-    """Returns the line of explanation of each field, from `Attributes:` in the class's docstring and its bases'."""
+    """Return field name -> explanation, from `Attributes:` in the docstrings of the class and its base classes."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         attributes = inspect.cleandoc(vars(each).get("__doc__") or "").partition("\nAttributes:\n")[2]
@@ -388,7 +387,7 @@ def explanations(cls: type[Part]) -> dict[str, str]:
 
 
 def walk(part: Part) -> Iterator[Part]:
-    """Yields a part and all parts in it, parents first."""
+    """Yield a part and all nested parts, parents first."""
     yield part
     for name in fields_of(type(part)):
         value = getattr(part, name)
@@ -397,7 +396,7 @@ def walk(part: Part) -> Iterator[Part]:
 
 
 def rebuilt(part: Part, change: Callable[[Part], Part]) -> Any:
-    """Returns a part with every part in it, and itself, replaced by `change` of it."""
+    """Return a part with `change` applied to every nested part and to the part itself."""
     values = {name: getattr(part, name) for name in fields_of(type(part))}
     changed = {name: rebuilt(value, change) for name, value in values.items() if isinstance(value, Part)}
     return change(dataclasses.replace(part, **changed) if changed else part)

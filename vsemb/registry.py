@@ -1,13 +1,13 @@
-"""Systems: what each adds to the base, found by name and loaded when it is needed.
+"""Registry of systems: extensions of the base, found by name and loaded on demand.
 
-A system is a package or a file that declares one `System` object named `SYSTEM`. The declaration holds names and
-module paths, so that commands can list what there is without importing TensorFlow. Systems come from three places:
+A system is a package or a file that declares one `System` object named `SYSTEM`. The declaration contains names and
+module paths, so that commands can list all entries without importing TensorFlow. Systems have three sources:
 
 - `vsemb.systems.SYSTEMS`, the systems of this package;
 - installed packages with an entry point in the group `vsemb.systems`, which names a `System` object;
 - the environment variable `VSEMB_SYSTEMS`, modules or Python files separated by the path separator (`:`).
 
-This module is the only place where the base reaches a system.
+Only this module connects the base to systems.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from vsemb.errors import DataError, InvalidArgumentError, invalid_argument, one_line, unknown_name
 from vsemb.files import sha256_bytes
 
-#: Environment variable with further systems.
+#: Environment variable with additional systems.
 VARIABLE = "VSEMB_SYSTEMS"
 #: Group of entry points.
 GROUP = "vsemb.systems"
@@ -34,31 +34,30 @@ GROUP = "vsemb.systems"
 
 @dataclass(frozen=True)
 class System:
-    """What a system adds to the base; every reference but those of `parts`, which are modules, is one for `load`.
+    """Extensions of a system to the base. References are arguments of `load`; in `parts` they are modules.
 
     Attributes:
         name: name of the system.
         recipes: recipe name -> reference to a dictionary of variant name -> recipe; the first is the default.
-        parts: family -> kind -> module in which the part's class is defined, see `vsemb.parts.Part`.
-        commands: name of a subcommand -> (reference to its `vsemb.commands.Command`, summary in under twelve words).
-        modes: subcommand -> name of one of its modes, such as a protocol of `vsemb evaluate` -> reference to a
-            `vsemb.commands.Mode`.
-        options: subcommand, or `run` for all that read raw texts with a run -> references to `vsemb.commands.Options`.
-        examples: subcommand -> command lines that its `--help` shows.
-        train_inputs: name of an option of `vsemb train` that names a run -> help text.
-        readers: format of `vsemb prepare` -> reference to a function of the source and its options, see
+        parts: family -> kind -> module with the part's class, see `vsemb.parts.Part`.
+        commands: subcommand -> (reference to its `vsemb.commands.Command`, summary in under twelve words).
+        modes: subcommand -> mode, such as a protocol of `vsemb evaluate` -> reference to a `vsemb.commands.Mode`.
+        options: subcommand -> references to `vsemb.commands.Options`; `run` is for all that read raw texts with a run.
+        examples: subcommand -> command lines for its `--help`.
+        train_inputs: option of `vsemb train` with a run as value -> help text.
+        readers: format of `vsemb prepare` -> reference to a function with source and options as arguments, see
             `vsemb.data.readers.source.Source`.
-        searchers: what a similarity accepts (`vector`, `multi_vector`) -> reference to the class that searches such
-            embeddings, see `vsemb.runs.searching.Searcher`.
+        searchers: embedding type of a similarity (`vector`, `multi_vector`) -> reference to the class that searches
+            these embeddings, see `vsemb.runs.searching.Searcher`.
         report_sections: references to functions that add sections to the report, see `vsemb.report.page.SectionMaker`.
-        charts: title of a chart of the report -> logged name -> name of its line over epochs.
+        charts: title of a report chart over epochs -> name in the log -> name of the line.
         demo_tabs: references to functions that add tabs to the demonstration, see `vsemb.demo.page.TabMaker`.
-        client_texts: kind of text input -> reference to what a client prepares texts with.
-        client_methods: method of `vsemb.serving.Client` -> reference to a function that takes the client first.
-        presets: prefix of the names of image networks, such as `hub` -> reference to their class, see
+        client_texts: kind of text input -> reference to the client's text preparation.
+        client_methods: method of `vsemb.serving.Client` -> reference to a function with the client as first argument.
+        presets: prefix of image network names, such as `hub` -> reference to their class, see
             `vsemb.image.presets.Preset`.
-        annotations: name of what is kept of a dataset beside its shards -> reference to a function of a
-            `vsemb.data.store.Dataset` that opens it, or returns None where the dataset has none.
+        annotations: name of data stored beside a dataset's shards -> reference to a function of the
+            `vsemb.data.store.Dataset` that opens the data; it returns None if the data does not exist.
     """
 
     name: str
@@ -80,17 +79,17 @@ class System:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-# Classes of parts by family and kind, as their modules are imported.
+# (family, kind) -> class of the part; filled when modules are imported.
 _CLASSES: dict[tuple[str, str], type] = {}
-# Systems of files and modules that were named while the process runs.
+# Systems added by `add_file` in this process.
 _ADDED: list[System] = []
 
 
 def register(family: str, kind: str, cls: type) -> None:
-    """Enters the class of a part; `vsemb.parts.Part` calls it for every class that names its kind.
+    """Register the class of a part; called by `vsemb.parts.Part` for every class with a kind.
 
     Raises:
-        InvalidArgumentError: if another class has that family and kind.
+        InvalidArgumentError: if another class has the same family and kind.
     """
     known = _CLASSES.get((family, kind))
     if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -122,7 +121,7 @@ def _installed() -> tuple[System, ...]:
 
 
 def systems() -> tuple[System, ...]:
-    """Returns all systems, the base's own parts first.
+    """Return all systems, the base first.
 
     Raises:
         DataError: if a system cannot be loaded.
@@ -131,16 +130,16 @@ def systems() -> tuple[System, ...]:
 
 
 def forget() -> None:
-    """Looks for systems again the next time, as after an installation."""
+    """Clear the list of systems, so that the next call searches again, e.g. after an installation."""
     _installed.cache_clear()
     _ADDED.clear()
 
 
 def load_module(name: str) -> ModuleType:
-    """Imports a module by its name, or a Python file by its path.
+    """Import a module by name, or a Python file by path.
 
     Raises:
-        DataError: if there is none, or it cannot be executed.
+        DataError: if it does not exist or cannot be executed.
     """
     if not name.endswith(".py"):
         try:
@@ -153,7 +152,7 @@ def load_module(name: str) -> ModuleType:
     module_name = path.stem
     other = importlib.util.find_spec(module_name) if module_name.isidentifier() else None
     if not module_name.isidentifier() or (other is not None and other.origin != str(path)):
-        # `json.py` of a user must not stand in for Python's, and `exp.v2` would be a module in a package.
+        # A user's `json.py` must not replace Python's. `exp.v2` would be a module in a package.
         module_name = f"{module_name.replace('.', '_')}_{sha256_bytes(str(path).encode())[:8]}"
     if (known := sys.modules.get(module_name)) is not None:
         return known
@@ -164,7 +163,7 @@ def load_module(name: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
-        # Or the half of it that is there would be taken for the whole the next time.
+        # Otherwise the next import would return the partially executed module.
         sys.modules.pop(module_name, None)
         if isinstance(error, Exception):
             raise _not_loaded(str(path), error) from error
@@ -177,10 +176,10 @@ def _not_loaded(what: str, error: Exception) -> DataError:
 
 
 def add_file(path: str | os.PathLike[str]) -> ModuleType:
-    """Loads a Python file that defines parts or a system, for this process and the processes it starts.
+    """Load a Python file with parts or a system, for this process and its child processes.
 
     Args:
-        path: the file; if it defines `SYSTEM`, that is added too.
+        path: the file; its `SYSTEM`, if defined, is added too.
 
     Raises:
         DataError: if the file does not exist.
@@ -191,14 +190,14 @@ def add_file(path: str | os.PathLike[str]) -> ModuleType:
     if resolved not in named:
         os.environ[VARIABLE] = os.pathsep.join(filter(None, [*named, resolved]))
         system = _system_of(module)
-        # `systems` may have read the variable before it named this file.
+        # `systems` may have read the variable before this file was added.
         if system.name not in {known.name for known in (*_ADDED, *_installed())}:
             _ADDED.append(system)
     return module
 
 
 def recipes_of_file(path: str) -> dict[str, Any]:
-    """Returns the recipes of a Python file: `RECIPE`, or a dictionary of variants with that name.
+    """Return the recipes of a Python file: `RECIPE`, a recipe or a dictionary of variants.
 
     Raises:
         DataError: if the file cannot be loaded or defines no recipe.
@@ -216,7 +215,7 @@ def recipes_of_file(path: str) -> dict[str, Any]:
 
 def _system_of(module: ModuleType) -> System:
     system = getattr(module, "SYSTEM", None)
-    # A plain file of parts and recipes is a system without a declaration.
+    # A file of parts and recipes without a declaration is a system too.
     return System(name=module.__name__) if system is None else _checked(system, module.__name__)
 
 
@@ -227,7 +226,7 @@ def _checked(system: Any, origin: str) -> System:
 
 
 def load(reference: str) -> Any:
-    """Returns what a reference names: `"module:attribute"`, `"module:attribute[key]"` or `"module"`.
+    """Return the object of a reference: `"module:attribute"`, `"module:attribute[key]"` or `"module"`.
 
     Example:
 
@@ -243,7 +242,7 @@ def load(reference: str) -> Any:
 
 
 def entries(name: str, group: str | None = None) -> dict[str, Any]:
-    """Merges one of the mappings of all systems, those of the base first.
+    """Merge one mapping of all systems, the base first.
 
     Args:
         name: attribute of `System`, e.g. `"recipes"`.
@@ -261,7 +260,7 @@ def entries(name: str, group: str | None = None) -> dict[str, Any]:
 
 
 def references(name: str) -> list[str]:
-    """Joins one of the tuples of all systems.
+    """Join one tuple of all systems.
 
     Args:
         name: attribute of `System`, e.g. `"report_sections"`.
@@ -270,30 +269,30 @@ def references(name: str) -> list[str]:
 
 
 def kinds(family: str) -> list[str]:
-    """Returns the kinds of a family of parts, those of the base first.
+    """Return the kinds of a family of parts, the base first.
 
     Example:
 
     >>> kinds("similarity")[:3]
     ['cosine', 'dot', 'order']
     """
-    # First, since a file that is loaded as a system registers its classes.
+    # First, because loading a file as a system registers its classes.
     declared = entries("parts", family)
     loaded = [kind for of, kind in _CLASSES if of == family]
     return list(dict.fromkeys([*declared, *loaded]))
 
 
 def find_part(family: str, kind: str, path: str) -> type:
-    """Returns the class of a part.
+    """Return the class of a part.
 
     Args:
-        family: its family.
-        kind: its kind.
-        path: of the field that names it, for the error.
+        family: family of the part.
+        kind: kind of the part.
+        path: path of the recipe field, for the message.
 
     Raises:
-        InvalidArgumentError: for an unknown kind, with the nearest one.
-        DataError: if the module that a system declares for the kind does not define it.
+        InvalidArgumentError: for an unknown kind, with the most similar one.
+        DataError: if the declared module does not define the kind.
     """
     if (family, kind) not in _CLASSES:
         modules = entries("parts", family)
@@ -307,7 +306,7 @@ def find_part(family: str, kind: str, path: str) -> type:
     return _CLASSES[family, kind]
 
 
-#: The base's own parts and recipes.
+#: Parts and recipes of the base.
 BASE = System(
     name="base",
     recipes={
