@@ -1,11 +1,10 @@
-"""Captions by the SC-NLM: many are written and the best are chosen (Kiros et al. 2014, supplement 5.2).
+"""Caption generation with the SC-NLM: write candidates and rank them (Kiros et al. 2014, supplement 5.2).
 
-1. An image's embedding gives three vectors to write from: itself, the mean of the nearest words and the mean
-   of the nearest training sentences.
-2. From each vector, for each of many sequences of parts of speech, the SC-NLM writes the caption that it
-   finds likeliest.
-3. A caption's score is its cosine with the image, less where it repeats itself, and its log-probability under
-   a trigram model, each times its weight. The best are returned.
+1. An image has three content vectors: its embedding, the mean of the nearest words and the mean of the nearest
+   training sentences.
+2. For each content vector and each sequence of parts of speech, the SC-NLM writes the most probable caption.
+3. The score of a caption is a weighted sum of its cosine with the image, reduced by a penalty for repeated words,
+   and its log-probability under a trigram model. The captions with the highest scores are returned.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from vsemb.text.vocabulary import Vocabulary
 
 Tensor = Any
 
-#: What a caption is written from: the image, its nearest words, its nearest sentences.
+#: Content vectors per image: the image, its nearest words, its nearest sentences.
 VECTORS = 3
-# Candidates are embedded in groups of so many words, so that short ones do not take a long one's time.
+# Candidates are embedded in groups of similar length, in words, to reduce padding.
 _GROUP_WORDS = 3
 
 
 @dataclass(frozen=True)
 class RankingWeights(Part):
-    """What the two parts of a caption's score count.
+    """Weights of the two terms of a caption's score.
 
-    The score is `translation` times the cosine of image and caption, with the penalty of repeated words, plus
-    `language` times the caption's log-probability under the trigram model.
+    The score is `translation` times the cosine of image and caption, with the penalty for repeated words, plus
+    `language` times the log-probability of the caption under the trigram model.
 
     Attributes:
         translation: weight of the cosine.
         language: weight of the log-probability.
-        per_word: whether the log-probability is divided by the number of targets, the words and END, so that
-            long captions are not at a disadvantage.
+        per_word: whether to divide the log-probability by the number of targets (words and END), so that long
+            captions have no disadvantage.
 
     Example:
 
@@ -58,12 +57,13 @@ class RankingWeights(Part):
 
 
 class Candidates(NamedTuple):
-    """The different captions written for one image, and what they are chosen by.
+    """Distinct captions for one image, and the terms of their scores.
 
     Args:
-        ids: (candidates, steps) int32, ids of words; 0 behind the end.
-        log_probs: (candidates,) float32, under the SC-NLM given its vector and parts of speech, END included.
-        cosine: (candidates,) float32, with the image.
+        ids: (candidates, steps) int32, word ids; 0 after the end.
+        log_probs: (candidates,) float32, log-probability under the SC-NLM given content vector and parts of speech,
+            including END.
+        cosine: (candidates,) float32, cosine with the image.
         penalty: (candidates,) float32, see `repetition_penalty`.
         language: (candidates,) float32, log-probability under the trigram model.
     """
@@ -75,45 +75,44 @@ class Candidates(NamedTuple):
     language: Tensor
 
     def scores(self, weights: RankingWeights) -> Tensor:
-        """Returns what the candidates are ordered by, (candidates,) float32."""
+        """Return the scores of the candidates, (candidates,) float32."""
         targets = tf.cast(tf.math.count_nonzero(self.ids, axis=1) + 1, tf.float32)
         return ranking_scores(self.cosine, self.penalty, self.language, targets, weights)
 
 
 class StructureContentCaptioner(Captioner):
-    """Writes captions of images with an SC-NLM, a dual encoder and a trigram model, in graph.
+    """Captioner of images with an SC-NLM, a dual encoder and a trigram model, in graph.
 
-    Images are captioned one after another, so that memory does not grow with their number. A `Multiplicative`
-    model, which reads no parts of speech, writes the same way: of `sequences` it takes the lengths alone.
+    Images are processed one at a time, so that memory does not grow with their number. A `Multiplicative` model
+    does not read parts of speech and uses only the lengths of `sequences`.
 
     Args:
         model: the language model; its content vectors are embeddings of `encoder`.
-        encoder: embeds images and sentences in one space.
+        encoder: encoder of images and sentences in one space, with words as tokens.
         vocabulary: words of `model`.
-        encoder_vocabulary: words of `encoder`, which reads words; others are unknown to it.
-        sequences: (n, longest) int32, different sequences of ids of parts of speech, padded on the right with
-            0; the first are taken.
+        encoder_vocabulary: words of `encoder`; it reads other words as unknown.
+        sequences: (n, longest) int32, distinct sequences of ids of parts of speech, padded on the right with 0; the
+            first ones are used.
         words: (m, dim) float32, embeddings of single words.
         sentences: (k, dim) float32, embeddings of training sentences.
         trigrams: the trigram model, over `vocabulary`.
         stopwords: words that may be repeated without penalty.
-        weights: of the parts of a caption's score.
-        n_best: captions returned.
-        candidates: captions written for an image: candidate i from vector i mod 3 and sequence i // 3. There
-            are fewer where there are not enough sequences.
-        neighbours: nearest words, and sentences, whose mean is written from.
-        beam: hypotheses kept while a caption is searched for; 1 takes the likeliest word each time.
+        weights: weights of the terms of the score.
+        n_best: number of returned captions.
+        candidates: number of candidates per image; candidate i is written from vector i mod 3 and sequence i // 3.
+            Fewer are written if the sequences are not enough.
+        neighbours: number of nearest words, and of nearest sentences, in a mean.
+        beam: beam width; 1 for greedy search.
 
     Call args:
-        images: (rows, ...) what the encoder's image tower takes.
+        images: (rows, ...) inputs of the encoder's image tower.
 
     Returns:
-        `Captions`, those of the best score first. A log-probability is that of the caption under the language
-        model, given the vector and the parts of speech it was written from (the first, where it was written
-        more than once); the order is not by it.
+        `Captions`, the highest score first. The log-probability is under the language model, given the content vector
+        and the parts of speech of the caption (the first ones for a repeated caption). It does not define the order.
 
     Raises:
-        InvalidArgumentError: for a number that is not allowed, or sequences that are none.
+        InvalidArgumentError: for a number outside its range, or invalid sequences.
 
     Example:
 
@@ -139,7 +138,7 @@ class StructureContentCaptioner(Captioner):
         neighbours: int = 5,
         beam: int = 1,
     ) -> None:
-        # No control flow depends on tensors, and rewriting all code below for some takes seconds.
+        # Control flow does not depend on tensors, and AutoGraph takes seconds.
         super().__init__(n_best, autograph=False)
         numbers = {"n_best": n_best, "candidates": candidates, "neighbours": neighbours, "beam": beam}
         for name, value in numbers.items():
@@ -153,7 +152,7 @@ class StructureContentCaptioner(Captioner):
         known = [0, 1, *(places.get(word, 1) for word in vocabulary.words)]
         repeated = frozenset(stopwords)
         may_repeat = [word in repeated for word in vocabulary.tokens]
-        # Variables and no constants: a graph that holds more than 2 GB cannot be written.
+        # Variables instead of constants: a graph of more than 2 GB cannot be saved.
         self._tags = _fixed(tags, tf.int32)
         self._encoder_ids = _fixed(known, tf.int32)
         self._may_repeat = _fixed(may_repeat, tf.bool)
@@ -162,7 +161,7 @@ class StructureContentCaptioner(Captioner):
 
     @property
     def longest(self) -> int:
-        """Words of the longest caption that is written."""
+        """Number of words of the longest caption."""
         return int(self._lengths[0])
 
     def _write(self, images: Tensor) -> Captions:
@@ -183,13 +182,13 @@ class StructureContentCaptioner(Captioner):
         return ids, tf.gather(tf.pad(found.log_probs, none), order)
 
     def write(self, embedding: Tensor) -> Candidates:
-        """Writes the candidates of one image.
+        """Write the candidates of one image.
 
         Args:
-            embedding: (dim,) float32, of the image.
+            embedding: (dim,) float32, embedding of the image.
 
         Returns:
-            The different ones among them, those of longer sequences first.
+            The distinct candidates, longer sequences first.
         """
         rows = len(self._lengths)
         content = tf.tile(self.vectors(embedding), [-(-rows // VECTORS), 1])[:rows]
@@ -204,16 +203,15 @@ class StructureContentCaptioner(Captioner):
         return Candidates(ids, tf.gather(log_probs, first), cosine, penalty, self.trigrams.log_probs(ids))
 
     def vectors(self, embedding: Tensor) -> Tensor:
-        """Returns what captions of one image are written from.
+        """Return the content vectors of one image.
 
-        A mean is brought to the length that embeddings have, which is that of the vectors that the language
-        model was trained on.
+        A mean is normalized like embeddings, because the language model was trained on normalized embeddings.
 
         Args:
-            embedding: (dim,) float32, of the image.
+            embedding: (dim,) float32, embedding of the image.
 
         Returns:
-            (3, dim) float32: the image's, the nearest words' and the nearest sentences'.
+            (3, dim) float32: the image, the nearest words and the nearest sentences.
         """
         unit = tf.math.l2_normalize(embedding)
         means = []
@@ -225,7 +223,7 @@ class StructureContentCaptioner(Captioner):
         return tf.concat([embedding[None], tf.cast(normalized, tf.float32)], axis=0)
 
     def _greedily(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Takes the likeliest word each time; rows whose sequence is at its end leave the batch."""
+        """Select the most probable word at each step; rows leave the batch when their sequence ends."""
         rows = len(self._lengths)
         last = tf.zeros([rows], tf.int32)
         log_probs = tf.zeros([rows])
@@ -242,7 +240,7 @@ class StructureContentCaptioner(Captioner):
         return tf.stack(columns[:-1], axis=1), log_probs
 
     def _by_beam(self, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Searches for the likeliest words; END stands where the sequence ends and nowhere else."""
+        """Run beam search with END exactly at the end of each sequence."""
 
         def step(state: dict[str, Any], words: Tensor) -> tuple[Tensor, dict[str, Any]]:
             next_words, inner = self.model.step(state["model"], words)
@@ -258,7 +256,7 @@ class StructureContentCaptioner(Captioner):
         return found.tokens[:, 0, : self.longest], found.log_probs[:, 0]
 
     def _embed(self, ids: Tensor) -> Tensor:
-        """Embeds sentences, longest first, for their cosine: (rows, steps) -> (rows, dim), unit length."""
+        """Embed sentences, longest first, with unit length: (rows, steps) -> (rows, dim)."""
         lengths = tf.math.count_nonzero(ids, axis=1)
         parts = []
         for most in range(self.longest, 0, -_GROUP_WORDS):
@@ -268,7 +266,7 @@ class StructureContentCaptioner(Captioner):
 
 
 def _longest_first(sequences: np.ndarray, candidates: int) -> tuple[np.ndarray, np.ndarray]:
-    """Takes as many sequences as are needed; returns them, and the length of each candidate's."""
+    """Return the required sequences, longest first, and the length of each candidate."""
     sequences = np.asarray(sequences, np.int32)
     if sequences.ndim != 2 or not len(sequences) or not np.all(sequences[:, 0] > 0):
         raise invalid_argument("sequences", sequences.shape, "(n, longest) ids, none of them empty")
@@ -289,21 +287,20 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def repetition_penalty(ids: Tensor, may_repeat: Tensor) -> Tensor:
-    """What a caption's cosine is multiplied by where it says a word again and again.
+    """Compute the factor that reduces the cosine of captions with repeated words.
 
-    The paper gives "a multiplicative penalty to non-stopwords that appear too frequently" and no formula.
-    Here it is one over how often the most repeated of these words stands in the caption: 1 where none is
-    repeated, 1/2 where one stands twice.
+    The paper describes "a multiplicative penalty to non-stopwords that appear too frequently", without a formula.
+    Here the factor is 1 / (count of the most frequent non-stopword): 1 without repetition, 1/2 for a count of
+    two.
 
     Args:
         ids: (rows, steps) int, 0 = padding.
-        may_repeat: (vocabulary,) bool, for which ids repetition costs nothing: the stop words. Padding's
-            entry is not looked at.
+        may_repeat: (vocabulary,) bool, True for stop words, which have no penalty. The entry of padding is not read.
 
     Returns:
         (rows,) float32 in (0, 1].
 
-    Example: the word 3 stands three times, and so does the stop word 2.
+    Example: the word 3 and the stop word 2 appear three times.
 
     >>> stop = tf.constant([True, False, True, False, False])
     >>> repetition_penalty([[2, 3, 2, 4, 2], [2, 3, 3, 2, 3]], stop).numpy().round(2).tolist()
@@ -319,16 +316,16 @@ def repetition_penalty(ids: Tensor, may_repeat: Tensor) -> Tensor:
 def ranking_scores(
     cosine: Tensor, penalty: Tensor, language: Tensor, targets: Tensor, weights: RankingWeights
 ) -> Tensor:
-    """Scores captions of one image; higher is better.
+    """Compute the scores of captions of one image; higher is better.
 
-    A negative cosine is divided by the penalty, which multiplied would make it better.
+    A negative cosine is divided by the penalty, because multiplication would increase it.
 
     Args:
-        cosine: (rows,) float, of image and caption.
-        penalty: (rows,) float, of `repetition_penalty`.
-        language: (rows,) float, log-probability under the trigram model, natural.
-        targets: (rows,) float, number of words and END.
-        weights: what each counts.
+        cosine: (rows,) float, cosine of image and caption.
+        penalty: (rows,) float, result of `repetition_penalty`.
+        language: (rows,) float, natural log-probability under the trigram model.
+        targets: (rows,) float, number of words plus END.
+        weights: weights of the terms.
 
     Returns:
         (rows,) float32.
@@ -347,13 +344,13 @@ def ranking_scores(
 
 
 def first_of_each(ids: Tensor) -> Tensor:
-    """Finds the rows that are not the same as one before them.
+    """Find the first occurrence of each distinct row.
 
     Args:
         ids: (rows, steps) int.
 
     Returns:
-        (different rows,) int32, ascending.
+        (distinct rows,) int32, ascending.
 
     Example:
 

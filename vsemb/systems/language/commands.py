@@ -1,4 +1,4 @@
-"""`vsemb annotate --pos-tags`: the part of speech of every word of a dataset's captions."""
+"""`vsemb annotate --pos-tags`: part of speech of every word in a dataset's captions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _configure_tags(parser: argparse._ActionsContainer) -> None:
 def _annotate_tags(arguments: argparse.Namespace) -> dict[str, Any]:
     """Parts of speech, for recipes that plan sentences.
 
-    It finds the part of speech of every word; they lie in DATA/tags, one tag of the Penn Treebank per word. NLTK's
-    perceptron tagger makes them, from the model averaged_perceptron_tagger_eng below NLTK_DATA, or they come from a
-    file (--file) with one caption per line:
+    Tags of the Penn Treebank, one per word, are written to DATA/tags. NLTK's perceptron tagger computes them with the
+    model averaged_perceptron_tagger_eng in NLTK_DATA. Alternatively they are read from a file (--file) with one
+    caption per line:
 
         ID<TAB>word/TAG word/TAG ...
     """

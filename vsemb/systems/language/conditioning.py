@@ -1,4 +1,4 @@
-"""What language models are conditioned on: sentence vectors of an encoder that a run keeps, and parts of speech."""
+"""Conditioning of language models: sentence vectors of an encoder stored in the run, and parts of speech."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ENCODER = "encoder"
 
 
 def check_encoder(encoder: Run) -> None:
-    """Refuses a run that does not embed any sentence and any image as one vector.
+    """Check that a run embeds each sentence and each image as one vector.
 
     Raises:
-        DataError: if it is of another task, its embeddings are sets of vectors, or it reads something else than words.
+        DataError: for a run of another task, with sets of vectors as embeddings, or with tokens other than words.
     """
     reason = None
     if not isinstance(encoder.recipe, Retrieval):
@@ -36,7 +36,7 @@ def check_encoder(encoder: Run) -> None:
     elif encoder.multi_vector:
         reason = "embeds sentences as sets of vectors"
     elif not isinstance(encoder.recipe.text.tokenizer, Words):
-        # What is written, word by word, is compared with images by the encoder without joining it to a text.
+        # The encoder embeds the generated words without joining them to a text.
         reason = f"reads {encoder.recipe.text.tokenizer.kind}, not words"
     if reason is not None:
         raise DataError(
@@ -46,13 +46,13 @@ def check_encoder(encoder: Run) -> None:
 
 
 def keep_encoder(encoder: Run, out: Path) -> None:
-    """Copies what a run needs to be opened, without its logs and the state of its training.
+    """Copy the files that are required to open a run, without logs and training state.
 
-    Large files are linked where the file system can: training replaces them and never writes into them.
+    Files are hard-linked if the file system supports it: training replaces files and never modifies them.
 
     Args:
-        encoder: the run.
-        out: the run directory of the language model.
+        encoder: the run to copy.
+        out: run directory of the language model.
 
     Raises:
         DataError: if a file cannot be copied.
@@ -68,10 +68,10 @@ def keep_encoder(encoder: Run, out: Path) -> None:
 
 
 def encoder_of(run: Run) -> Run | None:
-    """Returns the run that embeds sentences and images for a language model; None for a model that has none.
+    """Return the run that embeds sentences and images for a language model; None for a model without encoder.
 
     Raises:
-        DataError: if it is not the one that the model was trained with.
+        DataError: if the model was trained with another encoder.
     """
     if run.info["encoder"] is None:
         return None
@@ -88,10 +88,10 @@ def encoder_of(run: Run) -> Run | None:
 
 
 def require_encoder(run: Run) -> Run:
-    """Returns the encoder of a language model.
+    """Return the encoder of a language model.
 
     Raises:
-        DataError: if the model has none.
+        DataError: for a model without encoder.
     """
     encoder = encoder_of(run)
     if encoder is None:
@@ -103,15 +103,15 @@ def require_encoder(run: Run) -> Run:
 
 
 def tags_of(run: Run) -> tuple[str, ...]:
-    """Returns the parts of speech that a language model knows, ids from 1 on, the unknown one last; () for none."""
+    """Return the parts of speech of a language model, ids from 1, the unknown one last; () for a model without them."""
     return tuple(run.info["tag_names"] or ())
 
 
 def require_tags(dataset: Dataset) -> CaptionTags:
-    """Returns the parts of speech of a dataset's captions.
+    """Return the parts of speech of a dataset's captions.
 
     Raises:
-        DataError: without such, naming the command that finds them.
+        DataError: if the dataset has no parts of speech, with the command that adds them.
     """
     tags: CaptionTags | None = dataset.annotation("tags")
     if tags is None:
@@ -123,13 +123,13 @@ def require_tags(dataset: Dataset) -> CaptionTags:
 
 
 def tag_names(tags: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Returns the parts of speech that a model knows; the id of each is its place, from 1 on.
+    """Return the parts of speech for a model; the id of each is its position, from 1.
 
     Args:
-        tags: those of the training captions.
+        tags: parts of speech of the training captions.
 
     Returns:
-        They by alphabet, and behind them the unknown one, for what other captions have.
+        The distinct parts of speech in alphabetical order, then the unknown one for other captions.
 
     Example:
 
@@ -140,7 +140,7 @@ def tag_names(tags: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]]:
-    """Returns the ids of parts of speech, from 1 on; what has no name has the last id.
+    """Return the ids of parts of speech, from 1; unknown ones have the last id.
 
     Example:
 
@@ -154,16 +154,16 @@ def tag_ids(tags: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[in
 def read_sentences(
     split: Split, tokenizer: Tokenizer, *, encoder: Run | None = None, names: Sequence[str] = ()
 ) -> Sentences:
-    """Reads the captions of a split.
+    """Read the captions of a split.
 
     Args:
-        split: the split, of a dataset.
-        tokenizer: of the language model; longer captions are cut, and so are their tags.
-        encoder: gives each caption its vector, of unit length; None where no model asks for it.
-        names: of the parts of speech that the model knows; () where no model asks for them.
+        split: the split of a dataset.
+        tokenizer: tokenizer of the language model; longer captions and their tags are truncated.
+        encoder: encoder of the captions, with vectors of unit length; None to omit the vectors.
+        names: parts of speech of the model; () to omit the tags.
 
     Raises:
-        DataError: if tags are asked for and the split's dataset has none, or a vector is not finite.
+        DataError: if the dataset has no tags although `names` is given, or a vector is not finite.
     """
     ids, offsets = tokenizer.encode(split.captions)
     content = None if encoder is None else embed_captions(encoder, split.captions)
@@ -183,10 +183,10 @@ def read_sentences(
 
 
 def embed_captions(encoder: Run, captions: Sequence[str]) -> np.ndarray:
-    """Returns the sentence vectors of captions, float32 (captions, dim).
+    """Return the sentence vectors of captions, float32 (captions, dim).
 
     Raises:
-        DataError: if one is not finite.
+        DataError: if a vector is not finite.
     """
     vectors = Embedder(encoder.model).texts(*encoder.encode(list(captions)))
     if not np.isfinite(vectors).all():

@@ -1,12 +1,13 @@
-"""What a language model needs to write captions, prepared once and kept in its run.
+"""Preparation of a language model for caption generation, computed once and stored in its run.
 
-RUN/generation/
-    generation.json    what the rest belongs to, the weights and what was tried for them
-    stopwords.txt      words that may be repeated without penalty
-    vectors.npz        sequences of parts of speech; embeddings of single words and of training sentences
-    trigrams.npz       the trigram model of the training captions
+Files in RUN/generation:
 
-`vsemb.systems.language.candidates.StructureContentCaptioner` says what is done with it.
+- `generation.json`: fingerprints of run and encoder, the weights of the score and all weights tried
+- `stopwords.txt`: words that may be repeated without penalty
+- `vectors.npz`: sequences of parts of speech; embeddings of single words and of training sentences
+- `trigrams.npz`: trigram model of the training captions
+
+The files are arguments of `vsemb.systems.language.candidates.StructureContentCaptioner`.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from vsemb.text.normalize import words_of
 FOLDER, CONTENT = "generation", "generation.json"
 STOPWORDS, VECTORS, TRIGRAMS = "stopwords.txt", "vectors.npz", "trigrams.npz"
 _FORMAT = 1
-#: The name of NLTK's English list of stop words, in place of a path.
+#: Value for NLTK's English stop words instead of a path.
 NLTK = "nltk"
-#: Words of the captions whose parts of speech are taken (supplement 5.2).
+#: Number of words of captions whose parts of speech are used (supplement 5.2).
 SHORTEST, LONGEST = 4, 12
-# Enough for 12,000 candidates; and for neighbours, sentences of 1024 entries in 800 MB.
+# Enough for 12,000 candidates. Sentences of dimension 1024 take 800 MB.
 _MOST_SEQUENCES, _MOST_SENTENCES = 4096, 200_000
 _TUNING_SPLIT, _TUNING_IMAGES = "val", 200
 _RATIOS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
-#: What is tried: the cosine alone, then with more and more of the language model, at last that alone.
+#: Weights to try: the cosine only, increasing weights of the trigram model, the trigram model only.
 GRID = (
     RankingWeights(),
     *(RankingWeights(1.0, ratio, per_word) for per_word in (False, True) for ratio in _RATIOS),
@@ -55,24 +56,24 @@ GRID = (
 
 
 def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
-    """Refuses, before training, what captions could not be written with after it.
+    """Check the requirements of caption generation before training.
 
     Args:
-        recipe: of a language model that writes captions.
-        dataset: what it is trained on.
-        encoder: the run whose embeddings it is conditioned on.
+        recipe: recipe of a language model that writes captions.
+        dataset: training dataset.
+        encoder: run whose embeddings condition the model.
 
     Raises:
-        InvalidArgumentError: if the dataset has no validation images to tune weights on.
+        InvalidArgumentError: if the dataset has no validation images for tuning the weights.
         MissingExtraError: without the packages of the extra `captions`.
-        DataError: if the stop words cannot be read, no training caption has a length in which captions are
-            written, or the dataset lacks the features that the encoder was trained on.
+        DataError: if the stop words cannot be read, no training caption has 4 to 12 words, or the dataset lacks the
+            image features of the encoder.
     """
     read_stopwords(recipe.model.writing.stopwords)
     if importlib.util.find_spec("pycocoevalcap") is None:
         raise missing_extra("pycocoevalcap", "captions")
     val, train = dataset.split(_TUNING_SPLIT), recipe.batches.training_split(dataset)
-    # Parts of speech are of whole captions; a model that reads none knows the words of its tokenizer.
+    # Parts of speech cover whole captions. A model without them reads captions truncated by its tokenizer.
     longest = None if recipe.model.reads_tags else recipe.text.tokenizer.max_length
     if not any(_is_written(len(words[:longest])) for words in words_of(train.captions)):
         raise _nothing_to_write()
@@ -80,17 +81,17 @@ def check_generation(recipe: Any, dataset: Dataset, encoder: Run) -> None:
 
 
 def prepare_generation(run: Run, dataset: Dataset) -> None:
-    """Writes `RUN/generation`, whole or not at all, with progress bars; does nothing where it is there.
+    """Write `RUN/generation` atomically, with progress bars; do nothing if it is up to date.
 
-    The weights are tuned on the first images of the split `val`, 200 at most.
+    The weights are tuned on the first images of the split `val`, at most 200.
 
     Args:
-        run: a trained run of `sc-nlm` or `multiplicative`.
-        dataset: what it was trained on.
+        run: trained run of `sc-nlm` or `multiplicative`.
+        dataset: training dataset of the run.
 
     Raises:
         DataError: if the training captions have no sequence of 4 to 12 parts of speech, the dataset has no
-            tags, the run writes no captions, or the disk is full.
+            tags, the run does not write captions, or the disk is full.
         MissingExtraError: without the packages of the extra `captions`.
 
     Example:
@@ -138,22 +139,20 @@ def tune_weights(
     references: Sequence[Sequence[str]],
     grid: Sequence[RankingWeights] = GRID,
 ) -> tuple[RankingWeights, list[dict[str, Any]]]:
-    """Chooses, on validation, the weights whose best captions come closest to what people wrote.
+    """Select the weights of the score with the highest CIDEr-D on validation images.
 
-    Kiros et al. 2014 (supplement 5.2) "tuned the weights by hand on qualitative results alone". Here the candidates of
-    validation images are written once, and of all weights in a grid those are kept whose best captions have the
-    highest CIDEr-D.
+    Kiros et al. 2014 (supplement 5.2) "tuned the weights by hand on qualitative results alone". Here the candidates
+    are written once. All weights of a grid then rank them, and the best caption of each image is measured.
 
     Args:
-        captioner: whose candidates are ranked; its own weights are not read.
-        images: (n, ...) validation images, as the captioner takes them.
-        references: for each image what people wrote.
-        grid: the weights to try; of equally good ones the first is chosen.
+        captioner: captioner of the candidates; its own weights are not read.
+        images: (n, ...) validation images, inputs of the captioner.
+        references: captions by people, per image.
+        grid: the weights to try; of equal ones the first is selected.
 
     Returns:
-        weights: the chosen ones.
-        tried: for each weights of the grid their fields, and `cider`, the mean CIDEr-D of the best captions,
-            times 100.
+        weights: the selected weights.
+        tried: per entry of the grid its fields and `cider`, the mean CIDEr-D of the best captions times 100.
     """
     best: list[list[tf.Tensor]] = [[] for _ in grid]
     write = tf.function(captioner.write, autograph=False)
@@ -176,19 +175,18 @@ def tune_weights(
 
 
 def load_captioner(run: Run, **options: int) -> StructureContentCaptioner:
-    """Opens what `prepare_generation` wrote.
+    """Open the captioner prepared by `prepare_generation`.
 
     Args:
-        run: a run of `sc-nlm` or `multiplicative`.
-        **options: `n_best`, `candidates` and `beam` of the captioner, in place of the recipe's.
+        run: run of `sc-nlm` or `multiplicative`.
+        **options: `n_best`, `candidates` and `beam` of the captioner; default: from the recipe.
 
     Returns:
-        The captioner; it takes what the encoder's `images_of` gives.
+        The captioner; its inputs are outputs of the encoder's `images_of`.
 
     Raises:
-        DataError: if nothing was prepared, it belongs to other weights or is damaged, or the run writes no
-            captions.
-        InvalidArgumentError: for a number that is not allowed.
+        DataError: if the preparation is missing, damaged or of other weights, or the run does not write captions.
+        InvalidArgumentError: for a number outside its range.
     """
     encoder = require_encoder(run)
     folder = run.path / FOLDER
@@ -228,7 +226,7 @@ def _captioner(
 
 
 def _is_prepared(run: Run) -> bool:
-    """Whether what is there was made for the run's weights, which a longer training may change."""
+    """Return whether the preparation is for the current weights of the run; longer training may change them."""
     path = run.path / FOLDER / CONTENT
     if not path.exists():
         return False
@@ -251,18 +249,18 @@ def _fit(parts: dict[str, Any], run: Run, encoder: Run) -> bool:
 
 
 def read_stopwords(name: str) -> tuple[str, ...]:
-    """Reads a list of stop words.
+    """Read a list of stop words.
 
     Args:
-        name: `nltk` for the English list of NLTK's corpus, or the path of a text file with one word a line.
+        name: `nltk` for the English list of NLTK's corpus, or the path of a text file with one word per line.
 
     Returns:
-        The words, sorted, as `vsemb.text.normalize.split_words` splits and writes them: `don't` as `dont`,
-        and `it's` as the two words that it is.
+        The sorted words, normalized and split by `vsemb.text.normalize.split_words`: `don't` becomes `dont`, and
+        `it's` becomes two words.
 
     Raises:
         MissingExtraError: without NLTK.
-        DataError: if NLTK does not find its corpus, or the file cannot be read or has no word.
+        DataError: if the corpus of NLTK is missing, or the file cannot be read or is empty.
 
     Example:
 
@@ -297,18 +295,18 @@ def read_stopwords(name: str) -> tuple[str, ...]:
 
 
 def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> np.ndarray:
-    """Draws different sequences of 4 to 12 ids, the frequent ones more likely and earlier.
+    """Sample distinct sequences of 4 to 12 ids, with probabilities proportional to their frequencies.
 
     Args:
-        sequences: of each training caption.
-        most: how many are drawn, without replacement; all where there are no more.
-        seed: the same draws the same.
+        sequences: sequence of ids per training caption.
+        most: maximum number of samples, without replacement.
+        seed: random seed.
 
     Returns:
-        (n, 12) int32, padded on the right with 0, in the order in which they were drawn.
+        (n, 12) int32, padded on the right with 0, in sampling order.
 
     Raises:
-        DataError: if none has 4 to 12 ids.
+        DataError: if no sequence has 4 to 12 ids.
 
     Example:
 
@@ -318,7 +316,7 @@ def draw_sequences(sequences: Iterable[Sequence[int]], most: int, seed: int) -> 
     counts = Counter(tuple(ids) for ids in sequences if _is_written(len(ids)))
     if not counts:
         raise _nothing_to_write()
-    kinds = sorted(counts)  # By no chance of how they were counted.
+    kinds = sorted(counts)  # Independent of the order of counting.
     often = np.array([counts[kind] for kind in kinds], np.float64)
     size = min(most, len(kinds))
     drawn = np.random.default_rng(seed).choice(len(kinds), size, replace=False, p=often / often.sum())
@@ -340,20 +338,20 @@ def _nothing_to_write() -> DataError:
 
 def _sequences_of(run: Run, dataset: Dataset, split: Split, seed: int) -> np.ndarray:
     if not run.recipe.model.reads_tags:
-        # All words are of one kind: a sequence says how long a caption is.
+        # All words have the same tag: a sequence defines only the length of a caption.
         lengths = np.diff(run.tokenizer.encode(split.captions)[1])
         return draw_sequences(([1] * length for length in lengths), _MOST_SEQUENCES, seed)
     return draw_sequences(tag_ids(require_tags(dataset).of(split), tags_of(run)), _MOST_SEQUENCES, seed)
 
 
 def _embed_words(encoder: Run) -> np.ndarray:
-    """Embeds each word that the encoder knows as a sentence of its own."""
+    """Embed each word of the encoder's vocabulary as a sentence."""
     ids = np.arange(2, len(encoder.vocabulary), dtype=np.int32)
     return Embedder(encoder.model).texts(ids, np.arange(len(ids) + 1))
 
 
 def _different(captions: Sequence[str], seed: int) -> list[str]:
-    """Returns the different ones among sentences; too many are thinned at random."""
+    """Return the distinct sentences, or a random sample of them above the maximum."""
     different = list(dict.fromkeys(captions))
     if len(different) <= _MOST_SENTENCES:
         return different

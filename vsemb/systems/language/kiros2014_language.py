@@ -5,27 +5,29 @@
 | 7, 8 | log-bilinear model | `vsemb.systems.language.log_bilinear.LogBilinear` |
 | 9, 10 | multiplicative model, the tensor in factors | `vsemb.systems.language.log_bilinear.Multiplicative` |
 | 11 | SC-NLM: parts of speech and content | `vsemb.systems.language.log_bilinear.StructureContent` |
-| u | the vector of the sentence itself, so that text alone is trained on | `--encoder RUN`, of `kiros2014` |
+| u | embedding of the sentence itself, so that training requires text only | `--encoder RUN`, of `kiros2014` |
 | supplement | candidates, their scores, the five best | `vsemb.systems.language.candidates.StructureContentCaptioner` |
 
-K = G = 300 (`model.dim`) and F = 100 as in the paper. The multiplicative model takes u as it is, so there
-G is the size of the encoder's space; in SC-NLM T^(u) maps u to G. Deviations and gaps we filled:
+K = G = 300 (`model.dim`) and F = 100, as in the paper. The multiplicative model reads u directly, so that G is the
+dimension of the encoder's space. In SC-NLM, T^(u) maps u to G. Deviations from the paper and missing details:
 
-- Context size, look-ahead k, batch size, word threshold and learning rate are not given: 5 words, 3 tags, 100
-  captions, words seen five times.
-- Training is "stochastic gradient descent" there, at a rate that is not given. Variant `adam`, the default,
-  is faster: of SC-NLM on Flickr8k the perplexity after 50 steps is 33, with SGD at 0.1 (variant `paper`) it
-  is 83. Gradients are clipped to norm 5 in both.
-- START fills the context in front of a sentence; END, which shares its vector, is predicted behind it. Behind
-  the last word the parts of speech are those of END.
-- Word vectors start uniform in +- 0.1 and matrices as Glorot has them; the one that reads a content vector,
-  of unit length, starts with entries of deviation 1.
-- The bias of the softmax starts at log word frequencies, `--set model.frequency_bias=false` at 0.
-- Parts of speech are what `vsemb annotate --pos-tags` found or was given.
-- A candidate, there "a MAP estimate", takes the likeliest word each time; `--set model.writing.beam=7` searches.
-  The trigram model is that of the training captions, there of "a large corpus". The penalty of repeated words
-  (`vsemb.systems.language.candidates.repetition_penalty`) has no formula there, and the score's weights, tuned by
-  hand there, are those of the best CIDEr-D on validation images.
+- Context size, look-ahead k, batch size, word threshold and learning rate are not in the paper. Here: 5 words, 3 tags,
+  100 captions, words seen five times.
+- The paper uses "stochastic gradient descent" without a learning rate. The default variant `adam` is faster: the
+  perplexity of SC-NLM on Flickr8k after 50 steps is 33, and 83 with SGD at 0.1 (variant `paper`). Both clip gradients
+  to norm 5.
+- START fills the context before a sentence. END is predicted after it and has the same vector. After the last word the
+  part of speech is that of END.
+- Word vectors are initialized uniformly in +- 0.1 and matrices by Glorot. The matrix of the content vector, which has
+  unit length, is initialized with standard deviation 1.
+- The softmax bias is initialized with log word frequencies, or with 0 by `--set model.frequency_bias=false`.
+- Parts of speech come from `vsemb annotate --pos-tags`.
+- A candidate is "a MAP estimate" in the paper. Here it is written by greedy search, or by beam search with
+  `--set model.writing.beam=7`.
+- The trigram model is fitted on the training captions; the paper uses "a large corpus".
+- The paper has no formula for the penalty of repeated words, see
+  `vsemb.systems.language.candidates.repetition_penalty`.
+- The weights of the score maximize CIDEr-D on validation images; the paper tunes them by hand.
 """
 
 from __future__ import annotations
@@ -74,10 +76,10 @@ _OPTIONS = ("beam", "n_best", "candidates")
 
 @dataclass(frozen=True)
 class Language(NextWordTask, kind="language"):
-    """A language model that is trained on text alone, and may be conditioned on vectors of the text itself.
+    """Language model trained on text only, optionally conditioned on embeddings of the text.
 
     Attributes:
-        model: the model.
+        model: the language model.
     """
 
     inputs: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -138,7 +140,7 @@ class Language(NextWordTask, kind="language"):
 
 
 def _find_encoder(recipe: Language, out: Path, encoder: Run | None) -> Run | None:
-    """Returns the encoder that was given, or the one that an interrupted training kept."""
+    """Return the given encoder, or the encoder stored by an interrupted training."""
     if not recipe.model.reads_content:
         if encoder is not None:
             raise invalid_argument("encoder", str(encoder.path), f"nothing for {recipe.model.kind} models")
@@ -153,21 +155,21 @@ def _find_encoder(recipe: Language, out: Path, encoder: Run | None) -> Run | Non
 
 
 class LanguageJob(NextWordJob):
-    """What `Language` makes of a dataset.
+    """Training job of a `Language` recipe.
 
     Args:
         recipe: the recipe.
-        dataset: with splits `train` and `val`; for `sc-nlm` with parts of speech.
-        encoder: the run that embeds each sentence; None for a model that reads no content.
+        dataset: dataset with splits `train` and `val`; for `sc-nlm` with parts of speech.
+        encoder: run that embeds each sentence; None for a model without content vectors.
 
     Raises:
-        VsembError: if the dataset lacks what the model reads, or captions could not be written.
+        VsembError: if the dataset lacks inputs of the model or of caption generation.
     """
 
     def __init__(self, recipe: Language, dataset: Dataset, encoder: Run | None) -> None:
         tags = require_tags(dataset) if recipe.model.reads_tags else None
         if encoder is not None:
-            # What captions will be written with is looked for before hours of training.
+            # Requirements of caption generation are checked before hours of training.
             check_generation(recipe, dataset, encoder)
         super().__init__(recipe, dataset)
         self._encoder = encoder
@@ -180,7 +182,7 @@ class LanguageJob(NextWordJob):
         }
 
     def keep(self, folder: Path) -> None:
-        """Copies the encoder."""
+        """Copy the encoder into the run directory."""
         if self._encoder is not None:
             keep_encoder(self._encoder, folder)
 
@@ -189,15 +191,15 @@ class LanguageJob(NextWordJob):
 
     @cached_property
     def sentences(self) -> Sentences:
-        """Those of the training split."""
+        """Sentences of the training split."""
         return self._sentences(self.train)
 
     def batches(self) -> BatchSource:
-        """Returns the training batches."""
+        """Return the training batches."""
         return SentenceBatches(self.sentences, batch_size=self.recipe.batches.size, seed=self.recipe.training.seed)
 
     def model(self, recipe: Any, dtype: str) -> ContextModel:
-        """Builds the model and sets the words' frequencies."""
+        """Build the model and set the word frequencies."""
         size = len(self.vocabulary)
         model = recipe.build(size, self.info, dtype)
         if recipe.model.frequency_bias:
@@ -205,7 +207,7 @@ class LanguageJob(NextWordJob):
         return model
 
     def validation(self) -> PerplexityValidation:
-        """Returns the callback that measures the split `val`."""
+        """Return the callback that measures perplexity on the split `val`."""
         return PerplexityValidation(sentence_batches(self._sentences(self.val)))
 
 

@@ -1,4 +1,4 @@
-"""The trigram language model of Kneser and Ney, which says how likely a sentence is as English.
+"""Trigram language model with Kneser-Ney smoothing, for the log-probability of sentences.
 
 R. Kneser, H. Ney 1995, in the interpolated form of S. Chen, J. Goodman 1999 with one discount.
 """
@@ -12,38 +12,39 @@ import tensorflow as tf
 
 from vsemb.errors import DataError, invalid_argument
 
-# Three words make one key of 63 bits.
+# The key of three words has 63 bits.
 _MOST_WORDS = 1 << 21
 
 _BY_KEY = {"trigram_values": "trigram_keys", "context_weights": "context_keys", "bigram_values": "bigram_keys"}
 _KEYS = tuple(_BY_KEY.values())
-# The first three belong to the keys above, the others to words.
+# The first three are values of the keys above, the others are values per word.
 _VALUES = (*_BY_KEY, "word_weights", "word_values")
 
 
 class KneserNeyTrigram(tf.Module):
-    r"""Trigrams with interpolated Kneser-Ney smoothing.
+    r"""Trigram model with interpolated Kneser-Ney smoothing.
 
-    With c how often a trigram was seen, D the discount and N(. v w) the number of different words seen before
-    the pair v w:
+    c is the count of a trigram, D the discount and N(. v w) the number of distinct words seen before the pair v w.
 
-        p(w | u v) = max(c(u v w) - D, 0) / c(u v .) + D N(u v .) / c(u v .) p(w | v)
-        p(w | v)   = max(N(. v w) - D, 0) / N(. v .) + D N(v .) / N(. v .) p(w)
-        p(w)       = N(. w) / N(. .)
+    `p(w | u v) = max(c(u v w) - D, 0) / c(u v .) + D N(u v .) / c(u v .) p(w | v)`
 
-    A context that was never seen gives way to the shorter one. Before a sentence stand two START, behind it
-    one END; as everywhere in vsemb's next-word models id 0 is START where it is read and END where it is
-    predicted. Over END and the words seen in training probabilities sum to 1. A word that was never seen lies
-    outside of that: for it p(w) is (1 - D) / N(. .), less than of any word that was.
+    `p(w | v) = max(N(. v w) - D, 0) / N(. v .) + D N(v .) / N(. v .) p(w)`
 
-    `fit` makes one. In a graph it takes binary searches in sorted arrays, which are variables, so that a
-    SavedModel holds them, and no lookup tables.
+    `p(w) = N(. w) / N(. .)`
+
+    For an unseen context the shorter context is used. A sentence is preceded by two START and followed by one END.
+    As in all next-word models of vsemb, id 0 is START as input and END as prediction. Probabilities of END and the
+    words seen in training sum to 1. An unseen word is not part of this sum. Its p(w) is (1 - D) / N(. .), less than for
+    any seen word.
+
+    `fit` creates a model. In a graph, values are found by binary search in sorted arrays. The arrays are variables
+    instead of lookup tables, so that a SavedModel contains them.
 
     Args:
-        arrays: what `arrays` returns.
+        arrays: result of `arrays`.
 
     Raises:
-        DataError: if they do not belong together.
+        DataError: if the arrays are inconsistent.
 
     Example:
 
@@ -65,18 +66,18 @@ class KneserNeyTrigram(tf.Module):
     def fit(
         cls, ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, discount: float = 0.75
     ) -> KneserNeyTrigram:
-        """Counts the trigrams of sentences.
+        """Fit a model to sentences.
 
         Args:
-            ids: (words,) int, all sentences one behind the other, as `Tokenizer.encode` returns them; 1 and
-                up, where 1 is the unknown word and counts as a word.
+            ids: (words,) int >= 1, concatenated sentences from `Tokenizer.encode`; the unknown word (1) is counted as
+                a word.
             offsets: (sentences + 1,) int; sentence i is `ids[offsets[i]:offsets[i + 1]]`.
-            vocabulary_size: ids are below.
-            discount: D, taken off every count.
+            vocabulary_size: number of ids.
+            discount: D, subtracted from every count.
 
         Raises:
-            InvalidArgumentError: for ids outside of the vocabulary, no sentence, a discount that is not
-                between 0 and 1, or more than 2 million words.
+            InvalidArgumentError: for ids outside the vocabulary, an empty list of sentences, a discount outside
+                (0, 1), or more than 2 million words.
         """
         ids, offsets = np.asarray(ids, np.int64), np.asarray(offsets, np.int64)
         if not 0 < discount < 1:
@@ -111,14 +112,14 @@ class KneserNeyTrigram(tf.Module):
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns what the model consists of, to be stored: one-dimensional arrays by name."""
+        """Return the model for storage: name -> one-dimensional array."""
         return {name: getattr(self, name).numpy() for name in (*_KEYS, *_VALUES)}
 
     def log_probs(self, ids: tf.Tensor) -> tf.Tensor:
-        """Scores whole sentences, in graph.
+        """Compute the log-probability of sentences, in graph.
 
         Args:
-            ids: (rows, steps) int, padded on the right with 0, below the size of the vocabulary.
+            ids: (rows, steps) int < vocabulary size, padded on the right with 0.
 
         Returns:
             (rows,) float32, natural logarithm of the probability of the words and END.
@@ -126,13 +127,13 @@ class KneserNeyTrigram(tf.Module):
         return tf.reduce_sum(self.word_log_probs(ids), axis=1)
 
     def word_log_probs(self, ids: tf.Tensor) -> tf.Tensor:
-        """Scores each word of sentences, and END, in graph.
+        """Compute the log-probability of each word and of END, in graph.
 
         Args:
-            ids: as for `log_probs`.
+            ids: see `log_probs`.
 
         Returns:
-            (rows, steps + 1) float32, natural logarithm; 0 behind the END.
+            (rows, steps + 1) float32, natural logarithm; 0 after END.
         """
         ids = tf.cast(tf.convert_to_tensor(ids), tf.int64)
         steps = tf.shape(ids)[1]
@@ -153,7 +154,7 @@ class KneserNeyTrigram(tf.Module):
 
 
 def _trigrams(ids: np.ndarray, offsets: np.ndarray, size: np.int64) -> np.ndarray:
-    """The key of each word, and of each END, with the two before it: (words + sentences,) int64."""
+    """Return the trigram keys of all words and ENDs, (words + sentences,) int64."""
     lengths = np.diff(offsets)
     sentence = np.repeat(np.arange(len(lengths)), lengths)
     padded = np.zeros(len(ids) + 3 * len(lengths), np.int64)
@@ -166,7 +167,7 @@ def _trigrams(ids: np.ndarray, offsets: np.ndarray, size: np.int64) -> np.ndarra
 
 
 def _found(keys: tf.Variable, values: tf.Variable, wanted: tf.Tensor, missing: float) -> tf.Tensor:
-    """Looks values up by binary search; `keys` are sorted and `wanted` has any shape."""
+    """Find values by binary search; `keys` are sorted, `wanted` has any shape."""
     flat = tf.reshape(wanted, [-1])
     place = tf.minimum(tf.searchsorted(keys, flat), tf.shape(keys)[0] - 1)
     found = tf.where(tf.gather(keys, place) == flat, tf.gather(values, place), missing)

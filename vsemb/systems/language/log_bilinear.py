@@ -1,4 +1,4 @@
-"""The language models of Kiros et al. 2014: log-bilinear, multiplicative and structure-content (SC-NLM)."""
+"""Language models of Kiros et al. 2014: log-bilinear, multiplicative and structure-content (SC-NLM)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Tensor = Any
 
 
 class ContextModel(NextWordModel):
-    """Base of the models whose next word depends on the `context` words before it and no others.
+    """Base class of models that predict the next word from the `context` previous words.
 
-    A word has one vector, both as one of the context and as the one that is predicted; START and END share
-    that of id 0. In front of a sentence stands START as often as the context wants it.
+    A word has the same vector in the context and as prediction. START and END share the vector of id 0. The context
+    before a sentence is filled with START.
 
     Args:
-        vocabulary_size: number of ids, START and END (0) and unknown (1) included.
+        vocabulary_size: number of ids, including START and END (0) and unknown (1).
         dim: size of the predicted representation, K.
-        context: words looked back at, n - 1 of equation 7.
-        width: entries of a word's vector.
-        dropout: in training, the share of entries dropped in front of the softmax.
-        word_dropout: in training, the share of context words replaced by the unknown word.
-        init_scale: word vectors start uniform in [-init_scale, init_scale].
+        context: number of previous words, n - 1 of equation 7.
+        width: size of a word vector.
+        dropout: dropout rate before the softmax.
+        word_dropout: share of context words replaced by the unknown word in training.
+        init_scale: word vectors are initialized uniformly in [-init_scale, init_scale].
         **kwargs: arguments of `NextWordModel`.
 
     Raises:
@@ -62,10 +62,10 @@ class ContextModel(NextWordModel):
         self._dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, input_shape: Any = None) -> None:
-        # Rows and steps of any number.
+        # Any number of rows and steps.
         if not self.words.built:
             self.words.build((None, None))
-        # Each maps rows: entry i is the transpose of C^(i), where i = 0 is the word farthest back.
+        # The matrices act on rows: entry i is the transpose of C^(i), where i = 0 is the earliest word.
         self.context_kernels = self.add_weight(
             shape=(self.context, self.dim, self.dim), initializer="glorot_uniform", name="context_kernels"
         )
@@ -74,15 +74,15 @@ class ContextModel(NextWordModel):
         )
 
     def _context_matrix(self) -> Tensor:
-        """Maps the vectors of a context, one behind the other, to what is compared with all words'."""
+        """Return the matrix from concatenated context vectors to the predicted vector."""
         raise NotImplementedError
 
     def _gates(self, inputs: Mapping[str, Tensor]) -> Tensor | None:
-        """What the prediction is multiplied by, (n, 1 or steps + 1, width); None for nothing."""
+        """Return the factors of the predicted vector, (n, 1 or steps + 1, width); None for a model without them."""
         raise NotImplementedError
 
     def _logits(self, vectors: Tensor, gates: Tensor | None, training: bool = False) -> Tensor:
-        """Scores all words; (..., context * width) word vectors of contexts -> (..., V) float32."""
+        """Compute the logits of all words: context vectors (..., context * width) -> (..., V) float32."""
         predicted = ops.matmul(vectors, self._cast(self._context_matrix()))
         if gates is not None:
             predicted = predicted * gates
@@ -114,7 +114,7 @@ class ContextModel(NextWordModel):
         return ops.log_softmax(logits, axis=-1), self._next({**state, "context": context})
 
     def _gates_now(self, state: Mapping[str, Tensor]) -> Tensor | None:
-        """What `_gates` gives for the word that comes next, (rows, width)."""
+        """Return the factors of `_gates` for the next word, (rows, width)."""
         return state.get("gates")
 
     def _next(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -123,28 +123,28 @@ class ContextModel(NextWordModel):
 
 @keras.saving.register_keras_serializable("vsemb")
 class LogBilinear(ContextModel):
-    """The log-bilinear model: a linear prediction of the next word's vector, compared with all words'.
+    """Log-bilinear model: linear prediction of the next word's vector.
 
     Kiros et al. 2014, equations 7 and 8: r = sum over i of C^(i) w_i, and P(word) is the softmax of
-    r . r_word + b_word. It sees no image and no content, and is the baseline of the models that do.
+    r . r_word + b_word. It is the baseline without images and content vectors.
 
     Args:
-        vocabulary_size: number of ids, START and END (0) and unknown (1) included.
+        vocabulary_size: number of ids, including START and END (0) and unknown (1).
         dim: size of a word vector, K.
-        context: words looked back at.
-        dropout: in training, the share of the prediction's entries that are dropped.
-        word_dropout: in training, the share of context words replaced by the unknown word.
-        init_scale: word vectors start uniform in [-init_scale, init_scale].
+        context: number of previous words.
+        dropout: dropout rate of the predicted vector.
+        word_dropout: share of context words replaced by the unknown word in training.
+        init_scale: word vectors are initialized uniformly in [-init_scale, init_scale].
         l2: see `NextWordModel`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
-        inputs: {"text": (n, steps) int32}, 0 = padding on the right; what else is in it is not read. `start`
-            takes the number of rows from whatever tensor is there.
-        training: whether dropout acts.
+        inputs: {"text": (n, steps) int32}, 0 = padding on the right; other entries are not read. `start` reads only
+            the number of rows, from the first tensor.
+        training: whether to apply dropout.
 
     Returns:
-        (n, steps + 1, vocabulary_size) float32 logits of each word and of END, which is 0.
+        (n, steps + 1, vocabulary_size) float32 logits of each word and of END (0).
 
     Example:
 
@@ -165,20 +165,20 @@ class LogBilinear(ContextModel):
 
 @dataclass(frozen=True)
 class LanguageModel(Part, family="language model"):
-    """A model whose next word depends on the few words before it; base of the family `language model`.
+    """Base class of the family `language model`: prediction of the next word from a few previous words.
 
     Attributes:
         dim: size of a word's representation.
-        context: words looked back at.
-        dropout: share of the entries dropped in front of the softmax in training.
+        context: number of previous words.
+        dropout: dropout rate before the softmax.
         word_dropout: share of context words replaced by the unknown word in training.
-        init_scale: word vectors start uniform in +- this.
-        frequency_bias: whether the softmax' bias starts at the logarithm of the words' frequencies.
+        init_scale: word vectors are initialized uniformly in +- this value.
+        frequency_bias: whether to initialize the softmax bias with log word frequencies.
 
     Class attributes:
-        model: what it builds.
-        reads_content: whether the model is conditioned on vectors of an encoder, so that it writes about images.
-        reads_tags: whether it is conditioned on parts of speech.
+        model: class of the Keras model.
+        reads_content: whether the model is conditioned on embeddings of an encoder, so that it can caption images.
+        reads_tags: whether the model is conditioned on parts of speech.
     """
 
     model: ClassVar[type[keras.Model]]
@@ -186,7 +186,7 @@ class LanguageModel(Part, family="language model"):
     reads_tags: ClassVar[bool] = False
 
     dim: Size = 300
-    # A matrix for each word of the context.
+    # One matrix per word of the context.
     context: Annotated[int, between(1, 64)] = 5
     dropout: Share = 0.0
     word_dropout: Share = 0.0
@@ -195,15 +195,15 @@ class LanguageModel(Part, family="language model"):
 
     @property
     def how_written(self) -> str:
-        """How captions are looked for, as a phrase; "" for a model that writes none."""
+        """Method of caption generation as a phrase; "" for a model without it."""
         return ""
 
     def build(self, vocabulary_size: int, info: Mapping[str, Any], l2: float, dtype: str) -> ContextModel:
-        """Builds the Keras model.
+        """Build the Keras model.
 
         Args:
             vocabulary_size: number of word ids.
-            info: what `run.json` says, `content_dim` and `tag_names` among it.
+            info: content of `run.json`, including `content_dim` and `tag_names`.
             l2: see `NextWordModel`.
             dtype: dtype policy.
         """
@@ -211,44 +211,44 @@ class LanguageModel(Part, family="language model"):
         return self.model(vocabulary_size, l2=l2, dtype=dtype, **options, **self.sizes(info))
 
     def sizes(self, info: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the arguments of the Keras model that `run.json` gives."""
+        """Return the arguments of the Keras model from `run.json`."""
         return {}
 
 
 @dataclass(frozen=True)
 class LogBilinearPart(LanguageModel, kind="log-bilinear"):
-    """The log-bilinear model, which sees words alone (Kiros et al. 2014, equations 7 and 8)."""
+    """Log-bilinear model with words as only input (Kiros et al. 2014, equations 7 and 8)."""
 
     model: ClassVar[type[keras.Model]] = LogBilinear
 
 
 @keras.saving.register_keras_serializable("vsemb")
 class Multiplicative(ContextModel):
-    """The multiplicative model: word vectors that depend on a content vector u, a tensor in three factors.
+    """Multiplicative model: word vectors that depend on a content vector u, by a tensor in three factors.
 
-    Kiros et al. 2014, equations 9 and 10. With E = Wfk^T Wfv and r = sum over i of C^(i) E(:, w_i), the
-    factor outputs are f = (Wfk r) * (Wfd u), and P(word) is the softmax of Wfv(:, word) . f + b_word. Here
-    Wfv is the table of `words`, its columns as rows. Since Wfk r is the sum of (Wfk C^(i) Wfk^T) Wfv(:, w_i),
-    neither E nor r is formed: contexts stay in the factors.
+    Kiros et al. 2014, equations 9 and 10: with E = Wfk^T Wfv and r = sum over i of C^(i) E(:, w_i), the factor
+    outputs are f = (Wfk r) * (Wfd u). P(word) is the softmax of Wfv(:, word) . f + b_word. The rows of the table of
+    `words` are the columns of Wfv. E and r are not computed, because Wfk r is the sum of
+    (Wfk C^(i) Wfk^T) Wfv(:, w_i).
 
     Args:
-        vocabulary_size: number of ids, START and END (0) and unknown (1) included.
+        vocabulary_size: number of ids, including START and END (0) and unknown (1).
         dim: size of a word's representation, K.
-        context: words looked back at.
+        context: number of previous words.
         content_dim: size of the content vector, G.
-        factors: of the tensor, F.
-        dropout: in training, the share of the factor outputs that are dropped.
-        word_dropout: in training, the share of context words replaced by the unknown word.
-        init_scale: the words' factors start uniform in [-init_scale, init_scale].
+        factors: number of factors of the tensor, F.
+        dropout: dropout rate of the factor outputs.
+        word_dropout: share of context words replaced by the unknown word in training.
+        init_scale: word factors are initialized uniformly in [-init_scale, init_scale].
         l2: see `NextWordModel`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
         inputs: {"text": (n, steps) int32, 0 = padding on the right; "content": (n, content_dim) float}.
-        training: whether dropout acts.
+        training: whether to apply dropout.
 
     Returns:
-        (n, steps + 1, vocabulary_size) float32 logits of each word and of END, which is 0.
+        (n, steps + 1, vocabulary_size) float32 logits of each word and of END (0).
 
     Example:
 
@@ -278,7 +278,7 @@ class Multiplicative(ContextModel):
         self._build_attributes()
 
     def _build_attributes(self) -> None:
-        # A content vector has unit length: so its factors start with entries of the order of 1.
+        # A content vector has unit length, so its factors are initialized with entries of the order of 1.
         normal = keras.initializers.RandomNormal(stddev=1.0)
         self.attribute_factors = self.add_weight(
             shape=(self.content_dim, self.factors), initializer=normal, name="attribute_factors"
@@ -298,34 +298,34 @@ class Multiplicative(ContextModel):
 
 @keras.saving.register_keras_serializable("vsemb")
 class StructureContent(Multiplicative):
-    """The structure-content model: what is said comes as a vector, how it is said as parts of speech.
+    """Structure-content model (SC-NLM), conditioned on a content vector and on parts of speech.
 
-    Kiros et al. 2014, equation 11: a multiplicative model in which u is replaced, for the n-th word, by
-    ReLU(sum over i of T^(i) t_(n+i) + T^(u) u + b), where t_n, ..., t_(n+k) are the vectors of the word's own
-    part of speech and of the k next ones. Behind the last word stands tag 0, as id 0 stands for END.
+    Kiros et al. 2014, equation 11: a multiplicative model with an attribute vector per word instead of u. For word n it
+    is ReLU(sum over i of T^(i) t_(n+i) + T^(u) u + b). The vectors t_n, ..., t_(n+k) are of the parts of speech of word
+    n and the next k words. After the last word the tag is 0, like the id of END.
 
     Args:
-        vocabulary_size: number of ids, START and END (0) and unknown (1) included.
-        dim: size of a word's representation, of a tag's vector and of the attribute vector, K = G.
-        context: words looked back at.
+        vocabulary_size: number of ids, including START and END (0) and unknown (1).
+        dim: size of a word's representation, of a tag vector and of the attribute vector, K = G.
+        context: number of previous words.
         content_dim: size of the content vector.
         tags: number of parts of speech; their ids are 1 to `tags`.
-        structure: parts of speech looked ahead at beside the word's own, k.
-        factors: of the tensor, F.
-        dropout: in training, the share of the factor outputs that are dropped.
-        word_dropout: in training, the share of context words replaced by the unknown word.
-        init_scale: the words' factors and tag vectors start uniform in [-init_scale, init_scale].
+        structure: number of following parts of speech in addition to the word's own, k.
+        factors: number of factors of the tensor, F.
+        dropout: dropout rate of the factor outputs.
+        word_dropout: share of context words replaced by the unknown word in training.
+        init_scale: word factors and tag vectors are initialized uniformly in [-init_scale, init_scale].
         l2: see `NextWordModel`.
         **kwargs: arguments of `keras.Model`.
 
     Call args:
         inputs: {"text": (n, steps) int32, 0 = padding on the right; "content": (n, content_dim) float;
-            "tags": (n, steps) int32, that of each word, 0 = padding}. Of `start`, "tags" is (rows, length),
-            the sequence that is wanted; what is written longer sees tag 0 from there on.
-        training: whether dropout acts.
+            "tags": (n, steps) int32, tag of each word, 0 = padding}. For `start`, "tags" is (rows, length), the
+            sequence to write; after its end the tag is 0.
+        training: whether to apply dropout.
 
     Returns:
-        (n, steps + 1, vocabulary_size) float32 logits of each word and of END, which is 0.
+        (n, steps + 1, vocabulary_size) float32 logits of each word and of END (0).
 
     Example:
 
@@ -374,7 +374,7 @@ class StructureContent(Multiplicative):
         tags = inputs["tags"]
         targets = ops.shape(tags)[1] + 1
         ahead = ops.pad(tags, [[0, 0], [0, self.structure + 1]])
-        # T^(i) t of each tag there is, as they are few: (structure + 1, tags + 1, dim).
+        # T^(i) t of every tag, because tags are few: (structure + 1, tags + 1, dim).
         mapped = ops.matmul(self._cast(self.tag_vectors.table), self._cast(self.structure_kernels))
         content = ops.matmul(self._cast(inputs["content"]), self._cast(self.content_kernel))
         total = ops.expand_dims(content + self._cast(self.attribute_bias), 1)
@@ -398,17 +398,17 @@ class StructureContent(Multiplicative):
 
 @dataclass(frozen=True)
 class Writing(Part):
-    """How captions are written with a language model, see `vsemb.systems.language.candidates`.
+    """Settings of caption generation with a language model, see `vsemb.systems.language.candidates`.
 
     Attributes:
-        beam: hypotheses kept while a candidate is searched for; 1 takes the likeliest word each time.
-        candidates: captions written for an image before the best are chosen.
-        neighbours: nearest words and sentences whose mean a caption may start from.
+        beam: beam width of the search for a candidate; 1 for greedy search.
+        candidates: number of candidates per image.
+        neighbours: number of nearest words, and of nearest sentences, in a mean content vector.
         stopwords: words that may be repeated without penalty: `nltk` for the list of NLTK's corpus, or the path of a
-            file with one word a line.
+            file with one word per line.
     """
 
-    # A candidate is the likeliest caption of its parts of speech, word by word; there are a thousand.
+    # Greedy search by default, because there are a thousand candidates.
     beam: Annotated[int, between(1, 1024)] = 1
     candidates: Size = 1000
     neighbours: Count = 5
@@ -417,11 +417,11 @@ class Writing(Part):
 
 @dataclass(frozen=True)
 class MultiplicativePart(LanguageModel, kind="multiplicative"):
-    """The multiplicative model, conditioned on a vector of the sentence (Kiros et al. 2014, equations 9 and 10).
+    """Multiplicative model, conditioned on an embedding of the sentence (Kiros et al. 2014, equations 9 and 10).
 
     Attributes:
-        factors: of the tensor.
-        writing: how captions are written.
+        factors: number of factors of the tensor.
+        writing: settings of caption generation.
     """
 
     model: ClassVar[type[keras.Model]] = Multiplicative
@@ -440,10 +440,10 @@ class MultiplicativePart(LanguageModel, kind="multiplicative"):
 
 @dataclass(frozen=True)
 class StructureContentPart(MultiplicativePart, kind="sc-nlm"):
-    """The structure-content model, conditioned on parts of speech too (Kiros et al. 2014, equation 11).
+    """Structure-content model, also conditioned on parts of speech (Kiros et al. 2014, equation 11).
 
     Attributes:
-        structure: parts of speech looked ahead at beside the word's own.
+        structure: number of following parts of speech in addition to the word's own.
     """
 
     model: ClassVar[type[keras.Model]] = StructureContent

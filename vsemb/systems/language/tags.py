@@ -1,8 +1,9 @@
-"""The parts of speech of a dataset's captions: from a tagger or a file, `vsemb annotate --pos-tags` as functions.
+"""Parts of speech of a dataset's captions, from a tagger or a file: functions of `vsemb annotate --pos-tags`.
 
-DATASET/tags/
-    tags.json            what the rest is, with checksums; which dataset they are of, where they came from
-    SPLIT.tags.gz        a line for each caption of a split, in order: its words' tags by spaces
+Files in DATASET/tags:
+
+- `tags.json`: description with checksums, fingerprint of the dataset and source of the tags
+- `SPLIT.tags.gz`: one line per caption of the split, in order, with the words' tags separated by spaces
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from vsemb.errors import DataError, needs_extra, one_line
 from vsemb.files import reading, sha256_bytes, sha256_file
 from vsemb.text.normalize import readable_part, words_of
 
-#: The model of NLTK's perceptron tagger for English.
+#: Model of NLTK's perceptron tagger for English.
 MODEL = "averaged_perceptron_tagger_eng"
 
 _GZIP = b"\x1f\x8b"
-# Taggers write brackets in the Penn Treebank's spelling, of which no letter stands in the text.
+# Taggers write brackets in the spelling of the Penn Treebank, whose letters are not in the text.
 _BRACKETS = {"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-"}
 
 Token = tuple[str, str]
@@ -37,12 +38,12 @@ _SHOWN = 100
 
 
 class TaggedText(NamedTuple):
-    """A line of a file of tags.
+    """Line of a file of tags.
 
     Args:
-        id: what the file calls the text.
+        id: id of the text in the file.
         tokens: words and punctuation, each with its tag.
-        line: its number in the file, from 1.
+        line: line number in the file, from 1.
     """
 
     id: str
@@ -51,15 +52,15 @@ class TaggedText(NamedTuple):
 
 
 class Tagger:
-    """NLTK's averaged perceptron, on the tokens that NLTK makes of raw text; `open_tagger` makes one.
+    """Averaged perceptron tagger of NLTK on raw text, created by `open_tagger`.
 
     Args:
-        tokenizer: of NLTK.
-        tagger: of NLTK.
-        name: which tagger it is, with versions.
+        tokenizer: tokenizer of NLTK.
+        tagger: tagger of NLTK.
+        name: name of the tagger, with versions.
 
     Attributes:
-        name: as given.
+        name: name of the tagger, with versions.
     """
 
     def __init__(self, tokenizer: Any, tagger: Any, name: str) -> None:
@@ -68,13 +69,13 @@ class Tagger:
         self._tagger = tagger
 
     def __call__(self, text: str) -> list[Token]:
-        """Tags a text.
+        """Tag a text.
 
         Args:
-            text: raw; what goes beyond `vsemb.text.normalize.MAX_BYTES` is left out.
+            text: raw text, truncated to `vsemb.text.normalize.MAX_BYTES`.
 
         Returns:
-            Its words and punctuation, each with its Penn tag.
+            Words and punctuation, each with its Penn tag.
 
         Example:
 
@@ -86,11 +87,11 @@ class Tagger:
 
 
 def open_tagger() -> Tagger:
-    """Opens NLTK's perceptron tagger for English, which gives Penn tags. Nothing is downloaded.
+    """Open NLTK's perceptron tagger for English, with Penn tags, without any download.
 
     Raises:
         MissingExtraError: without NLTK.
-        DataError: if NLTK does not find the tagger's model.
+        DataError: if the tagger's model is missing or cannot be read.
 
     Example:
 
@@ -116,18 +117,17 @@ def open_tagger() -> Tagger:
 
 
 def align_tags(tokens: Sequence[Token], words: Sequence[str]) -> list[str] | None:
-    """Gives the words of a text the tags of the tokens that some tagger has cut the same text into.
+    """Assign the tags of a tagger's tokens to the words of the same text.
 
-    Both are compared by their letters and digits alone, in lower case. A word takes the tag of the token in
-    which its first character lies, so `don't`, cut into `do` and `n't`, has that of `do` as our `dont`.
-    Punctuation has no letters and falls away.
+    Tokens and words are compared by their lower-case letters and digits only. A word has the tag of the token with its
+    first character: `dont` has the tag of `do` if the tokens are `do` and `n't`. Punctuation is ignored.
 
     Args:
         tokens: pairs of a token and its tag, in order.
-        words: of the same text, as `vsemb.text.normalize.split_words` splits it.
+        words: words of the same text, split by `vsemb.text.normalize.split_words`.
 
     Returns:
-        A tag for each word; None where tokens and words are not of one text.
+        One tag per word; None if tokens and words are of different texts.
 
     Example:
 
@@ -141,11 +141,11 @@ def align_tags(tokens: Sequence[Token], words: Sequence[str]) -> list[str] | Non
         found += characters
         tags += [tag] * len(characters)
     expected = [_characters(word) for word in words]
-    # Without letters and digits nothing tells that the texts are the same.
+    # Without letters and digits the texts cannot be compared.
     if "".join(expected) != found or bool(tags) != bool(words):
         return None
     starts = itertools.accumulate(map(len, expected), initial=0)
-    # A word without letters or digits, of which there are next to none, may stand behind the last token.
+    # A rare word without letters or digits may follow the last token.
     return [tags[min(start, len(tags) - 1)] for start, _ in zip(starts, words, strict=False)]
 
 
@@ -154,16 +154,16 @@ def _characters(text: str) -> str:
 
 
 def read_tags(path: str | os.PathLike[str]) -> Iterator[TaggedText]:
-    r"""Reads a file of tags: a text a line, `ID<TAB>word/TAG word/TAG ...`.
+    r"""Read a file of tags, one text per line: `ID<TAB>word/TAG word/TAG ...`.
 
     Args:
-        path: the file, plain or compressed with gzip, whatever its name; UTF-8.
+        path: UTF-8 file, plain or compressed with gzip, with any name.
 
     Yields:
-        The texts in order; empty lines are left out.
+        The texts in order, without empty lines.
 
     Raises:
-        DataError: naming file and line, if the file cannot be read or a line is none of these.
+        DataError: with file and line, if the file cannot be read or a line has another format.
 
     Example:
 
@@ -197,13 +197,13 @@ def _tagged(where: str, line: str, number: int) -> TaggedText:
 
 
 class CaptionTags(CaptionAnnotation):
-    """The parts of speech of all captions of a dataset.
+    """Parts of speech of all captions of a dataset.
 
     Attributes:
-        path: their directory.
-        fingerprint: hex; equal for equal tags, wherever they came from.
-        source: what made them: `{"tagger": ...}`, or `{"file": ..., "sha256": ...}`.
-        count: the number of captions.
+        path: directory of the tags.
+        fingerprint: hexadecimal; equal for equal tags, independent of their source.
+        source: `{"tagger": ...}` or `{"file": ..., "sha256": ...}`.
+        count: number of captions.
 
     Example:
 
@@ -230,17 +230,17 @@ class CaptionTags(CaptionAnnotation):
         return {_file_name(split): record["sha256"]}
 
     def of(self, split: Split) -> list[list[str]]:
-        """Returns the tags of each caption of a split.
+        """Return the tags of each caption of a split.
 
         Args:
-            split: of this dataset, also with few of its captions (`Split.with_captions`).
+            split: split of this dataset, also with a selection of its captions (`Split.with_captions`).
 
         Returns:
-            For each caption a Penn tag for each word, as `vsemb.text.normalize.split_words` splits it.
+            Per caption one Penn tag per word; words are split by `vsemb.text.normalize.split_words`.
 
         Raises:
-            DataError: if it is of another dataset or has other texts than captions, or the file is damaged.
-            InvalidArgumentError: if the dataset has no such split.
+            DataError: if the split is of another dataset, its texts are not captions, or the file is damaged.
+            InvalidArgumentError: if the split does not exist.
         """
         lines = self.read(split, _file_name(split.name), lambda file: self.unpacked(file).split("\n")[:-1])
         return [line.split() for line in lines]
@@ -250,19 +250,18 @@ find = CaptionTags.find
 
 
 def tag_captions(dataset: Dataset, tagger: Tagger, *, overwrite: bool = False) -> CaptionTags:
-    """Tags all captions of a dataset and writes their tags beside it.
+    """Tag all captions of a dataset and write the tags into its directory.
 
     Args:
         dataset: the dataset.
         tagger: the tagger.
-        overwrite: whether other tags are replaced.
+        overwrite: whether to replace existing tags.
 
     Returns:
-        The tags, opened; at once where this tagger's are there already.
+        The tags. Existing tags of the same tagger are returned without tagging again.
 
     Raises:
-        DataError: if other tags are there, which is said before any work, the tagger's tokens are not of a
-            caption, or the file system refuses.
+        DataError: if other tags exist (checked first), the tagger's tokens do not match a caption, or writing fails.
 
     Example:
 
@@ -285,23 +284,23 @@ def import_tags(
     overwrite: bool = False,
     report: Callable[[str], None] = print,
 ) -> CaptionTags:
-    """Takes the tags of all captions from a file and writes them beside the dataset.
+    """Read the tags of all captions from a file and write them into the dataset's directory.
 
-    A line belongs to the caption of its id: the one that the caption has in the dataset's source, or
-    `KEY#NUMBER` with the image's key and the caption's number from 0.
+    Each line has the id of its caption: the caption's id in the dataset's source, or `KEY#NUMBER` with the image's key
+    and the caption's number from 0.
 
     Args:
         dataset: the dataset.
-        file: as `vsemb.systems.language.tags.read_tags` reads it, with every caption.
-        overwrite: whether other tags are replaced.
-        report: called with lines worth showing, about ids that the dataset does not have.
+        file: file with all captions, see `vsemb.systems.language.tags.read_tags`.
+        overwrite: whether to replace existing tags.
+        report: function for messages about ids that are missing in the dataset.
 
     Returns:
-        The tags, opened; at once where those of this file are there already.
+        The tags. Existing tags of the same file are returned without reading it again.
 
     Raises:
-        DataError: if other tags are there, which is said before any work, the file is broken, a caption has
-            no line or two, or a line's words are not those of its caption.
+        DataError: if other tags exist (checked first), the file is malformed, a caption does not have exactly one
+            line, or the words of a line differ from its caption.
 
     Example:
 
@@ -327,22 +326,21 @@ def write_tags(
     source: Mapping[str, Any],
     overwrite: bool = False,
 ) -> CaptionTags:
-    """Writes the tags of a dataset's captions into its directory, whole or not at all.
+    """Write the tags of a dataset's captions into its directory, atomically.
 
-    Where tags of this source are there already, nothing happens.
+    Existing tags of the same source are not written again.
 
     Args:
-        dataset: the dataset; its annotation `tags` are these from then on.
-        tags: name of a split -> for each caption in order a tag for each word, for all splits.
-        source: JSON-able, what made them.
-        overwrite: whether other tags are replaced.
+        dataset: the dataset; afterwards the tags are its annotation `tags`.
+        tags: name of a split -> per caption, in order, one tag per word; for all splits.
+        source: source of the tags, serializable as JSON.
+        overwrite: whether to replace existing tags.
 
     Returns:
-        The tags, opened.
+        The tags.
 
     Raises:
-        DataError: if a caption has none, tags of another source are there and `overwrite` is false, or the file
-            system refuses.
+        DataError: if a caption has no tags, tags of another source exist and `overwrite` is false, or writing fails.
 
     Example:
 
@@ -369,10 +367,10 @@ def _file_name(split: str) -> str:
 
 
 def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) -> CaptionTags | None:
-    """Returns the tags that are there already; None where there are none, or they are to be replaced.
+    """Return the existing tags; None if they do not exist or are to be replaced.
 
     Raises:
-        DataError: if those that are there are damaged, or of another source.
+        DataError: if the existing tags are damaged or of another source.
     """
     present = None if overwrite else find(dataset)
     if present is not None and present.source != source:
@@ -382,7 +380,7 @@ def _present_tags(dataset: Dataset, source: Mapping[str, Any], overwrite: bool) 
 
 
 def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
-    """Returns what `vsemb annotate --pos-tags` shows of a dataset's tags, as plain values."""
+    """Return the statistics of a dataset's tags for `vsemb annotate --pos-tags`, as JSON values."""
     counts = Counter(tag for name in dataset.splits for some in tags.of(dataset.split(name)) for tag in some)
     return {
         "captions": tags.count,
@@ -398,7 +396,7 @@ def describe_tags(dataset: Dataset, tags: CaptionTags) -> dict[str, Any]:
 def _aligned(
     captions: CaptionIndex, tokens: Iterable[tuple[str, list[Token]]], step: str
 ) -> dict[str, list[list[str]]]:
-    """Gives the words of all captions their tags, from where tokens come from and tokens with tags."""
+    """Assign tags to the words of all captions, from pairs (origin, tagged tokens)."""
     tags = []
     found = progress(tokens, desc=step, unit="caption", total=len(captions.texts), leave=False)
     for (where, some), words, name, text in zip(
