@@ -1,11 +1,10 @@
-"""Measuring the captions of runs: the table of `vsemb evaluate RUN --captions`.
+"""Caption metrics of runs and baselines: the table of `vsemb evaluate RUN --captions`.
 
-Beside runs stands what takes no language model at all: the caption of the training image that is most similar
-to the image by the features that the first run reads (cosine; of its captions the one that is most similar to
-the others), and, if wanted, what people score: each image's first caption against its others.
+The first baseline uses no language model. It takes the training image most similar to the image, by the cosine of the
+features that the first run reads, and of its captions the one most similar to the others. The second baseline is
+optional: captions by people, each image's first caption against its others.
 
-On data that know what is in a picture, such as those of `vsemb scenes`, the share of captions that are true
-of it is measured too.
+For datasets with labelled objects, such as the output of `vsemb scenes`, the share of true captions is measured too.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ _PERSON = "a person"
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCaptions:
-    """The captions of one run or baseline, one an image.
+    """The captions of one run or baseline, one per image.
 
     Attributes:
-        name: the run's directory, or the name of a baseline.
-        recipe: the run's recipe; None for a baseline.
-        captions: for each image; "" where none was found.
-        log_probs: for each image, natural logarithm; None for a baseline.
+        name: run directory, or name of a baseline.
+        recipe: recipe of the run; None for a baseline.
+        captions: one caption per image; "" if none was found.
+        log_probs: natural logarithm of the probability, per image; None for a baseline.
         metrics: see `evaluate_captions`.
-        truths: for each image whether the caption is true of it, None where it is not understood; None where
-            the data do not know.
-        nearest: the most similar training sentence of each caption; None where there are none.
+        truths: whether the caption is true, per image, or None for a caption that is not understood. None for a
+            dataset without labelled scenes.
+        nearest: the most similar training sentence per caption; None without training captions.
     """
 
     name: str
@@ -59,7 +58,7 @@ class MeasuredCaptions:
 
     @property
     def true(self) -> float | None:
-        """Percent of the captions that are true of their image; those not understood are not."""
+        """Percent of the captions that are true of their image; a caption that is not understood counts as false."""
         if self.truths is None:
             return None
         return 100 * float(np.mean([truth is True for truth in self.truths]))
@@ -67,15 +66,15 @@ class MeasuredCaptions:
 
 @dataclass(frozen=True, eq=False)
 class CaptionTable:
-    """What `measure_captions` found.
+    """The result of `measure_captions`.
 
     Attributes:
-        split: its name.
-        keys: the images.
-        references: their captions.
-        train: the training captions; None where the dataset has none.
-        rows: runs first, in their order, then baselines.
-        notes: what there is to know about the figures, a line each.
+        split: name of the split.
+        keys: keys of the images.
+        references: reference captions of each image.
+        train: the training captions; None if the dataset has no split `train`.
+        rows: runs in the given order, then baselines.
+        notes: notes on the figures, one line each.
     """
 
     split: str
@@ -86,13 +85,13 @@ class CaptionTable:
     notes: list[str]
 
     def nearest_sentence(self, row: MeasuredCaptions, image: int) -> str | None:
-        """Returns the training sentence most similar to a row's caption; None where none shares a word."""
+        """Return the training sentence most similar to a row's caption; None if no sentence shares a word."""
         if self.train is None or row.nearest is None or row.nearest.rows[image] < 0:
             return None
         return self.train.captions[row.nearest.rows[image]]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns figures of the rows, and image by image their captions and what these score."""
+        """Return the metrics of the rows, and the captions and scores of each image."""
         rows = [
             {"name": row.name, "recipe": row.recipe, **row.metrics.to_json()}
             | ({} if row.true is None else {"true": row.true})
@@ -131,22 +130,22 @@ def measure_captions(
     meteor: bool = True,
     references: bool = False,
 ) -> CaptionTable:
-    """Captions a split's images by runs and baselines, and measures the captions.
+    """Caption the images of a split by runs and baselines, and measure the captions.
 
     Args:
-        runs: one or more; the first one's features decide which training image is nearest.
-        dataset: the images and their captions; its split `train` is what novelty is measured against.
+        runs: one or more. The features of the first run decide which training image is nearest.
+        dataset: the images and their captions. Novelty is measured against its split `train`.
         split: name of the split.
-        options: how runs look for captions; the best is measured. Those of a beam search do not reach
-            language models that stand beside networks that write word after word.
-        limit: measure the first so many images; None for all.
+        options: options of the search; the best caption is measured. If recipes with and without ranked candidates
+            are mixed, runs that rank candidates ignore `beam` and `length_penalty`.
+        limit: number of images to measure, the first ones; None for all.
         meteor: see `evaluate_captions`.
-        references: whether people's captions are measured too, against fewer references than the others.
+        references: whether captions by people are measured too, against one reference fewer than the other rows.
 
     Raises:
-        InvalidArgumentError: for no run, a split that is not there, a limit < 1, or an option that a run does
-            not read.
-        DataError: if run and dataset do not fit.
+        InvalidArgumentError: if `runs` is empty, the split is missing, `limit` < 1, or a run does not support an
+            option.
+        DataError: if run and dataset do not match.
         MissingExtraError: without the extra `captions`.
 
     Example:
@@ -160,7 +159,7 @@ def measure_captions(
     part = dataset.split(split)
     rows = np.arange(len(part) if limit is None else min(limit, len(part)))
     wanted = [part.entries[row]["captions"] for row in rows]
-    evaluate_captions([""], [["a"]], meteor=False)  # A missing extra is told before captions are written.
+    evaluate_captions([""], [["a"]], meteor=False)  # Reports a missing extra before captions are written.
     notes: list[str] = []
     train_part = dataset.split(_TRAIN) if _TRAIN in dataset.splits else None
     train = None if train_part is None else TrainingCaptions(train_part.captions)
@@ -225,14 +224,14 @@ def _options_for(run: Run, runs: Sequence[Run], options: CaptionOptions) -> Capt
 
 
 def _backgrounds(part: Split, rows: np.ndarray) -> list[str]:
-    """Returns the backgrounds of scenes, by which captions are told true or not; none of other images."""
+    """Return the backgrounds of scenes, against which captions are checked; an empty list for other images."""
     if part.has_images and all(has_truth(part.entries[row]) for row in rows):
         return [background_of(part.read_image(int(row))) for row in rows]
     return []
 
 
 def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, train: Split) -> np.ndarray | None:
-    """Returns the training image nearest to each image, (n,) int64; None for a run that reads pixels."""
+    """Return the training image nearest to each image, (n,) int64; None for a run that reads pixels."""
     run = run.recipe.image_run(run)
     source = run.images_of(dataset, part)
     if len(source.spec.shape) != 1:
@@ -250,12 +249,12 @@ def _nearest_images(run: Run, dataset: Dataset, part: Split, rows: np.ndarray, t
 
 
 def _features(source: ImageSource, rows: np.ndarray) -> np.ndarray:
-    """Returns the features of images, scaled to length 1."""
+    """Return the features of images, scaled to length 1."""
     features = np.asarray(source.finish(tf.constant(source.gather(rows)), None), np.float32)
     return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 
 def _consensus(train: TrainingCaptions, captions: Sequence[str]) -> str:
-    """Returns the caption that is most similar to the others by its words, the first of such."""
+    """Return the caption most similar to the others by its words; of equal ones the first."""
     similarities = train.similarities(captions)
     return captions[int(similarities.sum(axis=1).argmax())]

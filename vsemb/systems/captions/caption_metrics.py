@@ -1,8 +1,8 @@
-"""Captions measured in the definitions of the COCO caption evaluation (Chen et al. 2015).
+"""Caption metrics as defined by the COCO caption evaluation (Chen et al. 2015), and novelty.
 
-BLEU, ROUGE-L and CIDEr-D are computed by `pycocoevalcap`, the evaluation's own code, and METEOR by its own
-Java program; words are split as there, see `caption_tokens`. Beside them stands what the captions repeat of those
-trained on, see `TrainingCaptions`.
+BLEU, ROUGE-L and CIDEr-D are computed by `pycocoevalcap`, the code of that evaluation. METEOR is computed by its own
+Java program. Words are split as in the evaluation, see `caption_tokens`. Novelty compares captions with the training
+captions, see `TrainingCaptions`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ _ONE_IMAGE = "CIDEr is 0 where there is one image: every n-gram of its reference
 
 @dataclass(frozen=True)
 class CaptionMetrics:
-    """How good captions are; scores in percent.
+    """Caption metrics; scores in percent.
 
     Attributes:
         images: number of images, each with one caption.
         bleu: BLEU-1 to BLEU-4 of the corpus.
         rouge_l: mean ROUGE-L.
-        cider: CIDEr-D times 100, as it is reported. Its document frequencies are those of the references, so
-            figures of other images, or of fewer, do not compare.
-        meteor: METEOR 1.5 of the corpus, or None where it was not measured.
-        words: mean number of words of a caption.
+        cider: CIDEr-D times 100, as usually reported. Document frequencies are counted in the references. Values for
+            other images, or for fewer images, cannot be compared.
+        meteor: METEOR 1.5 of the corpus; None if not measured.
+        words: mean number of words per caption.
         vocabulary: number of distinct words of all captions.
-        novelty: percent of captions that are no training caption, compared as words; None where the training
-            captions were not given.
+        novelty: percent of captions that differ from every training caption, compared as words; None without
+            training captions.
         train_vocabulary: number of distinct words of the training captions, or None.
-        each: score -> (images,) float64 in percent: `rouge_l`, `cider` and, where measured, `meteor`.
-        notes: what there is to know about the figures, a line each.
+        each: score -> (images,) float64 in percent: `rouge_l`, `cider` and, if measured, `meteor`.
+        notes: notes on the metrics, one line each.
     """
 
     images: int
@@ -65,7 +65,7 @@ class CaptionMetrics:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the scores, without those of each caption.
+        """Return the scores of the corpus, without `each`.
 
         Example:
 
@@ -94,18 +94,17 @@ def evaluate_captions(
     train: TrainingCaptions | None = None,
     meteor: bool = True,
 ) -> CaptionMetrics:
-    """Measures one caption an image against its references.
+    """Measure one caption per image against the references of the image.
 
     Args:
-        candidates: the caption of each image, raw; one without words scores nothing and counts.
+        candidates: the caption of each image, raw. A caption without words counts, with score 0.
         references: the references of each image, raw, one or more.
-        train: the training captions, which novelty is measured against.
-        meteor: whether METEOR is measured, which takes Java and half a minute. Where it cannot be, a note
-            says why.
+        train: the training captions, used for novelty; None to leave novelty out.
+        meteor: whether METEOR is measured, which needs Java and half a minute. On failure a note gives the reason.
 
     Raises:
-        InvalidArgumentError: for no images, other numbers of candidates and references, or an image without
-            references.
+        InvalidArgumentError: if there are no images, the numbers of candidates and references differ, or an image
+            has no references.
         MissingExtraError: if `pycocoevalcap` is not installed.
 
     Example:
@@ -146,14 +145,14 @@ def evaluate_captions(
 
 
 def cider(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, np.ndarray]:
-    """Computes CIDEr-D (Vedantam et al. 2015), sigma 6, n-grams up to 4.
+    """Compute CIDEr-D (Vedantam et al. 2015), sigma 6, n-grams up to 4.
 
     Args:
         candidates: the caption of each image, raw.
-        references: the references of each image, raw, one or more; document frequencies are counted in them.
+        references: the references of each image, raw, one or more. Document frequencies are counted in them.
 
     Returns:
-        corpus: the mean, from 0 to 10; papers give it times 100.
+        corpus: the mean, in [0, 10]; papers report it times 100.
         each: (images,) float64.
 
     Raises:
@@ -171,13 +170,13 @@ def cider(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tup
 
 def _cider(found: Tokens, wanted: Tokens) -> tuple[float, np.ndarray]:
     if not any(caption for captions in wanted.values() for caption in captions):
-        return 0.0, np.zeros(len(found))  # pycocoevalcap fails where no reference has a word.
+        return 0.0, np.zeros(len(found))  # pycocoevalcap fails if no reference has a word.
     corpus, each = _scorer("cider.cider", "Cider")().compute_score(wanted, found)
     return float(corpus), np.asarray(each, np.float64)
 
 
 def _tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[Tokens, Tokens]:
-    """Checks captions and splits them into words: of candidates (one an image), of references."""
+    """Check captions and split them into words; return candidates (one per image) and references."""
     if isinstance(candidates, str) or not len(candidates):
         raise invalid_argument("candidates", candidates, "the captions of one image or more")
     if len(references) != len(candidates):
@@ -194,7 +193,7 @@ def _tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> t
 
 
 def _scorer(module: str, name: str) -> Any:
-    """Returns a class of `pycocoevalcap`."""
+    """Return a class of `pycocoevalcap`."""
     import importlib
 
     with needs_extra("pycocoevalcap", "captions"):
@@ -204,20 +203,19 @@ def _scorer(module: str, name: str) -> Any:
 _METEOR = "meteor-1.5.jar"
 _METEOR_OPTIONS = ("-", "-", "-stdio", "-l", "en", "-norm")  # As the COCO evaluation calls it.
 _JAVA = ("-Xmx2G", "-Dfile.encoding=UTF-8", "-Duser.language=en")
-# Seconds without an answer: the first one comes when the tables are read, ten seconds on an idle machine.
+# Seconds without an answer. The first answer follows the loading of the tables: ten seconds on an idle machine.
 _PATIENCE = 300.0
 
 
 def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[float, np.ndarray]:
-    """Computes METEOR 1.5 (Denkowski and Lavie 2014), by the Java program that comes with `pycocoevalcap`.
+    """Compute METEOR 1.5 (Denkowski and Lavie 2014) with the Java program of `pycocoevalcap`.
 
     Args:
-        candidates: the caption of each image, tokenised (`caption_tokens`), words
-            joined by single spaces.
-        references: the references of each image, the same way.
+        candidates: the caption of each image, tokenised (`caption_tokens`), words joined by single spaces.
+        references: the references of each image, in the same format.
 
     Returns:
-        corpus: the score of all, in [0, 1], which is not the mean of each.
+        corpus: the corpus score, in [0, 1]; it differs from the mean of `each`.
         each: (images,) float64.
 
     Raises:
@@ -243,12 +241,12 @@ def meteor_of_tokens(candidates: Sequence[str], references: Sequence[Sequence[st
 
 
 def _one_line(text: str) -> str:
-    # What the program takes for the end of a caption or of a line.
+    # The program reads ||| and line breaks as separators.
     return " ".join(text.replace("|||", " ").encode(errors="replace").decode().split())
 
 
 def _command() -> list[str]:
-    """Returns how the program is started."""
+    """Return the command line of the program."""
     try:
         jar = importlib.resources.files("pycocoevalcap") / "meteor" / _METEOR
     except ModuleNotFoundError as error:
@@ -263,7 +261,7 @@ def _command() -> list[str]:
 
 @contextlib.contextmanager
 def _program() -> Iterator[subprocess.Popen[bytes]]:
-    """Starts the program and ends it, whatever happens in between."""
+    """Start the program, and end it also after errors."""
     try:
         process = subprocess.Popen(_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     except OSError as error:
@@ -276,9 +274,9 @@ def _program() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _ask(process: subprocess.Popen[bytes], line: str | None = None) -> str:
-    """Writes a line to the program, if there is one, and returns the next line it answers."""
+    """Write a line to the program, unless it is None, and return the next line of output."""
     assert process.stdin is not None and process.stdout is not None
-    # Reading with a time limit: the end of the program is the end of what is read.
+    # Time limit for reading: ending the program also ends its output.
     began, late = time.monotonic(), threading.Timer(_PATIENCE, process.kill)
     late.start()
     try:
@@ -301,11 +299,11 @@ _ASCII = str.maketrans({"‘": "'", "’": "'", "‛": "'", "′": "'", "–": "
 _DOUBLE_QUOTES = re.compile("[\"“”„«»]|``|''")
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 
-# Tokens that do not count: the list of the COCO evaluation, as far as it is met there. Its brackets are not,
-# since it writes them in capitals and looks them up in lower-cased text; so brackets count.
+# Tokens that do not count: the list of the COCO evaluation, as far as it has an effect there. Its brackets have none:
+# the list has them in capitals, and the text is lower-cased. So brackets count.
 _DROPPED = frozenset(["'", "`", ".", "?", "!", ",", ":", "-", "--", ";"])
 
-# Words that the treebank writes as two.
+# Words that the Penn treebank splits in two.
 _SPLIT = {
     "cannot": "can not",
     "gonna": "gon na",
@@ -317,7 +315,7 @@ _SPLIT = {
     "'twas": "'t was",
 }
 
-# Words whose full stop belongs to them.
+# Abbreviations, which keep their full stop.
 _ABBREVIATIONS = (
     *("mr", "mrs", "ms", "dr", "prof", "rev", "gen", "sgt", "capt", "lt", "col", "gov", "sen", "st", "jr"),
     *("sr", "inc", "co", "corp", "ltd", "vs", "etc", "ave", "mt", "ft", "blvd", "dept", "approx"),
@@ -345,20 +343,21 @@ _TOKEN = re.compile(
 
 
 def caption_tokens(text: str) -> list[str]:
-    """Splits a caption into the words that metrics count, without Java.
+    """Split a caption into the words that metrics count, without Java.
 
-    The evaluation of COCO captions tokenises candidates and references by Stanford's PTBTokenizer, a Java program:
-    words of the Penn treebank in lower case, without punctuation. Here the same is done by regular expressions, and
-    never by Java, so that a score does not depend on what is installed where it is measured. The two split each of the
-    35,000 captions of Flickr8k's train and val alike.
+    The COCO caption evaluation tokenises candidates and references with Stanford's PTBTokenizer, a Java program. It
+    returns words of the Penn treebank in lower case, without punctuation. Here regular expressions do the same, so
+    that scores do not depend on the installed software. Both split all 35,000 captions of Flickr8k's train and val
+    alike.
 
-    Lower case; `don't` is `do n't` and `dog's` is `dog 's`; words with hyphens stay whole; punctuation goes.
+    Words are in lower case. `don't` becomes `do n't`, and `dog's` becomes `dog 's`. Words with hyphens stay whole.
+    Punctuation is removed.
 
     Args:
         text: a caption.
 
     Returns:
-        its words, none of them empty or with white space; no words for a caption without any.
+        its words, each without white space and not empty; an empty list for a caption without words.
 
     Example:
 
@@ -378,7 +377,7 @@ class NearestSentences(NamedTuple):
     """The training sentence most similar to each caption.
 
     Attributes:
-        rows: (captions,) int64, the first of equally similar ones; -1 where none shares a word.
+        rows: (captions,) int64, the first of equally similar sentences; -1 if no sentence shares a word.
         similarities: (captions,) float64, the cosine, in [0, 1].
     """
 
@@ -387,16 +386,16 @@ class NearestSentences(NamedTuple):
 
 
 class TrainingCaptions:
-    """The captions a model was trained on, to compare others with.
+    """The training captions of a model, for comparison with generated captions.
 
-    They are compared as the words that models read and write, see `vsemb.text.normalize.split_words`: no model can
-    write the hyphens and apostrophes of those trained on.
+    Captions are compared as the words that models read and write, see `vsemb.text.normalize.split_words`. Models cannot
+    write the hyphens and apostrophes of training captions.
 
     Args:
         captions: raw, one or more.
 
     Raises:
-        InvalidArgumentError: for none.
+        InvalidArgumentError: if `captions` is empty.
 
     Example:
 
@@ -424,13 +423,13 @@ class TrainingCaptions:
         return set(self._words)
 
     def novelty(self, captions: Sequence[str]) -> float:
-        """Returns the percent of captions that are no training caption, compared as words.
+        """Return the percent of captions that differ from every training caption, compared as words.
 
         Args:
             captions: raw, one or more.
 
         Raises:
-            InvalidArgumentError: for none.
+            InvalidArgumentError: if `captions` is empty.
 
         Example:
 
@@ -442,10 +441,10 @@ class TrainingCaptions:
         return 100 * float(np.mean([tuple(words) not in self._known for words in words_of(captions)]))
 
     def nearest(self, captions: Sequence[str]) -> NearestSentences:
-        """Finds the training sentence most similar to each caption by its words.
+        """Find the training sentence most similar to each caption by its words.
 
-        Similarity is the cosine of tf-idf vectors over words and pairs of adjacent words, where idf is
-        1 + ln(n / df) for a feature that df of the n training sentences have.
+        Similarity is the cosine of tf-idf vectors over words and pairs of adjacent words. The idf of a feature in df of
+        the n training sentences is 1 + ln(n / df).
 
         Args:
             captions: raw.
@@ -467,12 +466,12 @@ class TrainingCaptions:
                     scores[sentences[own]] += weight * weights[own]
             best = int(scores.argmax())
             if scores[best] > 0:
-                # Rounding may leave a copy above 1.
+                # By rounding, the cosine of a copy may exceed 1.
                 found[row], similarities[row] = best, min(scores[best], 1.0)
         return NearestSentences(found, similarities)
 
     def similarities(self, captions: Sequence[str]) -> np.ndarray:
-        """Returns how similar captions are to one another, see `nearest`: (captions, captions) float64.
+        """Return the similarities of captions to one another, see `nearest`: (captions, captions) float64.
 
         Args:
             captions: raw.
@@ -491,7 +490,7 @@ class TrainingCaptions:
         )
 
     def _vector(self, words: Sequence[str]) -> dict[object, float]:
-        """Returns the weights of a caption's features, scaled to length 1."""
+        """Return the weights of a caption's features, scaled to length 1."""
         numbers, _, _, _, idf = self._index
         unseen = 1 + math.log(len(self.captions))
         weights: dict[object, float] = {}
@@ -503,7 +502,7 @@ class TrainingCaptions:
 
     @cached_property
     def _index(self) -> tuple[dict[object, int], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Which sentences have a feature: numbers, sentences and weights by feature, their bounds, idf."""
+        """Index from features to sentences: feature numbers, sentences and weights by feature, their bounds, idf."""
         numbers: dict[object, int] = {}
         flat: list[int] = []
         lengths = []

@@ -1,4 +1,4 @@
-"""Captions of images, whatever kind of run writes them: the one way in for commands, reports and pages."""
+"""Caption generation for images by any captioning run; shared by commands, reports and pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vsemb.systems.captions.decoding import Captioner, CaptionOptions, Captions
 from vsemb.systems.captions.signature import ServedCaptioner
 from vsemb.systems.captions.task import NextWordTask
 
-# Images a batch, where a beam is searched and where candidates are ranked.
+# Images per batch: for beam search, and for ranked candidates.
 _SEARCHED, _RANKED = 64, 4
 _DEFAULT = CaptionOptions()
 
@@ -32,10 +32,10 @@ Written: TypeAlias = tuple[str, float]
 
 
 def open_captioning_run(path: str | os.PathLike[str]) -> Run:
-    """Opens a run that writes captions.
+    """Open a run that writes captions.
 
     Raises:
-        DataError: if it is not a run, has no selected weights yet, or writes none.
+        DataError: if the path is not a run directory, the run has no selected weights yet, or it writes no captions.
 
     Example:
 
@@ -52,14 +52,14 @@ def open_captioning_run(path: str | os.PathLike[str]) -> Run:
 
 
 class CaptionWriter:
-    """A run and its captioner, compiled once and asked often.
+    """A run and its captioner, compiled once.
 
     Args:
         run: the run.
-        options: how captions are looked for.
+        options: options of the search.
 
     Raises:
-        InvalidArgumentError: for an option out of range, or one that the run does not read.
+        InvalidArgumentError: if an option is out of range, or the run does not support it.
 
     Example:
 
@@ -70,19 +70,19 @@ class CaptionWriter:
     def __init__(self, run: Run, options: CaptionOptions = _DEFAULT) -> None:
         self.run = run
         self.captioner: Captioner = run.recipe.captioner(run, options)
-        #: The run that says how images become what the captioner reads.
+        #: The run that converts images to the captioner's input.
         self.images: Run = run.recipe.image_run(run)
         self._compiled: Callable[[tf.Tensor], Captions] | None = None
         self._sources: dict[tuple[Path, str], ImageSource] = {}
 
     def of_rows(self, images: tf.Tensor) -> list[list[Written]]:
-        """Writes captions of images as the run takes them from a dataset.
+        """Write captions of images in the run's input format.
 
         Args:
-            images: (n, ...) as `Run.images_of` gives them.
+            images: (n, ...) as returned by `Run.images_of`.
 
         Returns:
-            For each image its captions, best first.
+            The captions of each image, best first.
 
         Raises:
             DataError: if the model is broken.
@@ -93,17 +93,17 @@ class CaptionWriter:
         return written_of(self._compiled(images))
 
     def of_bytes(self, encoded: bytes, name: str = "") -> list[Written]:
-        """Writes captions of an image, with the function that is served.
+        """Write captions of an encoded image, with the served function.
 
         Args:
             encoded: JPEG or PNG.
-            name: what the image is called in an error.
+            name: name of the image in errors.
 
         Returns:
             Its captions, best first.
 
         Raises:
-            DataError: if it does not decode, the run cannot look at new images, or its model is broken.
+            DataError: if the image does not decode, the run has no image network, or its model is broken.
         """
         outputs = self._served.caption(tf.constant([encoded]))
         if not outputs["valid"].numpy()[0]:
@@ -122,10 +122,10 @@ class CaptionWriter:
         return ServedCaptioner(self.captioner, taken)
 
     def of_split_row(self, dataset: Dataset, split: Split, row: int) -> list[Written]:
-        """Writes captions of an image of a dataset, from its cached features where the run reads those.
+        """Write captions of an image of a dataset, from cached features if the run reads features.
 
         Raises:
-            DataError: if it does not decode, or run and dataset do not fit.
+            DataError: if the image does not decode, or run and dataset do not match.
         """
         if not self.images.has_features(dataset):
             return self.of_bytes(split.read_image(row), split.keys[row])
@@ -137,14 +137,14 @@ class CaptionWriter:
 
 
 def written_of(captions: Captions) -> list[list[Written]]:
-    """Returns texts with their log-probabilities, image by image; an empty text is none.
+    """Return the captions of each image with their log-probabilities, without empty texts.
 
     Args:
-        captions: what a captioner wrote about images that are some.
+        captions: output of a captioner for valid images.
 
     Raises:
-        DataError: if a log-probability is not finite, or an image has no caption: where all next words are
-            as likely as NaN, a search finds none.
+        DataError: if a log-probability is not finite, or an image has no caption. If all probabilities of next words
+            are NaN, the search finds no caption.
     """
     texts, log_probs = captions.texts.numpy(), captions.log_probs.numpy()
     if not np.isfinite(log_probs).all() or not np.all(texts[:, 0] != b""):
@@ -166,21 +166,21 @@ def caption_split(
     *,
     rows: np.ndarray | None = None,
 ) -> list[list[Written]]:
-    """Writes captions of a split's images, with a progress bar.
+    """Write captions of the images of a split, with a progress bar.
 
     Args:
         run: the run.
         dataset: the dataset.
         split_name: name of the split.
-        options: how captions are looked for.
-        rows: (n,) the rows of the images wanted; None for all, in their order.
+        options: options of the search.
+        rows: (n,) rows of the images; None for all, in split order.
 
     Returns:
-        For each image its captions with their log-probabilities, best first.
+        The captions of each image with their log-probabilities, best first.
 
     Raises:
-        InvalidArgumentError: for an option out of range, or one that the run does not read.
-        DataError: if run and dataset do not fit, or the split is not there.
+        InvalidArgumentError: if an option is out of range, or the run does not support it.
+        DataError: if run and dataset do not match, or the split is missing.
 
     Example:
 
@@ -191,7 +191,7 @@ def caption_split(
     rows = np.arange(len(part)) if rows is None else rows
     writer = CaptionWriter(run, options)
     source = writer.images.images_of(dataset, part)
-    # Where many candidates are written for an image, images are taken one after another anyway.
+    # Captioners with ranked candidates process the images of a batch one by one anyway.
     size = _RANKED if run.recipe.ranks_candidates else _SEARCHED
     found: list[list[Written]] = []
     with progress(total=len(rows), desc="captions", unit="image", leave=False) as bar:
@@ -206,9 +206,9 @@ class ImageCaptions:
     """The captions of one image.
 
     Attributes:
-        image: its file or key.
-        captions: with their log-probabilities, best first; empty where there is an error.
-        error: why there are none, else None.
+        image: file or key of the image.
+        captions: captions with their log-probabilities, best first; empty after an error.
+        error: the error message; None without an error.
     """
 
     image: str
@@ -216,7 +216,7 @@ class ImageCaptions:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values."""
+        """Return plain values."""
         image = printable(self.image)
         if self.error is not None:
             return {"image": image, "error": printable(self.error)}
@@ -232,16 +232,16 @@ def caption_images(
     dataset: Dataset | None = None,
     options: CaptionOptions = _DEFAULT,
 ) -> list[ImageCaptions]:
-    """Writes captions of images one by one; one that cannot be read does not stop the others.
+    """Write captions of images one by one; unreadable images are reported in the result.
 
     Args:
         run: the run.
         images: image files, or keys of images of the dataset.
-        dataset: where keys are looked up; files are shrunk as it was prepared. None for neither.
-        options: how captions are looked for.
+        dataset: dataset of the keys; image files are resized as in its preparation. None: files only, not resized.
+        options: options of the search.
 
     Raises:
-        InvalidArgumentError: for an option out of range, or one that the run does not read.
+        InvalidArgumentError: if an option is out of range, or the run does not support it.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Captions, as a client gets them."""
+"""Client method `caption`: captions from a served model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from vsemb.serving.transports import TensorInfo
 
 @dataclass(frozen=True)
 class Caption:
-    """A sentence about an image.
+    """One caption of an image.
 
     Attributes:
-        text: the sentence.
+        text: the caption.
         log_prob: natural logarithm of its probability.
     """
 
@@ -29,11 +29,11 @@ class Caption:
 
 @dataclass(frozen=True)
 class ImageCaptions:
-    """What was written about one image.
+    """The captions of one image.
 
     Attributes:
-        captions: best first; none where the image is not valid, fewer than asked for where there are no more.
-        valid: whether there was an image.
+        captions: best first. The list is empty for an invalid image, and may be shorter than requested.
+        valid: whether the image was decoded.
     """
 
     captions: list[Caption]
@@ -43,20 +43,20 @@ class ImageCaptions:
 def caption(
     client: Client, images: Sequence[bytes | str | os.PathLike[str]], n: int | None = None
 ) -> list[ImageCaptions]:
-    """Writes captions of images.
+    """Write captions of images.
 
     Args:
-        client: asks the model.
-        images: as `Client.encode_image`.
-        n: captions of an image at most; None for as many as the model was exported to write.
+        client: the client of the model.
+        images: see `Client.encode_image`.
+        n: maximum number of captions per image; None for the number fixed by the export.
 
     Returns:
-        One for each image, its captions best first; one that is not valid has none.
+        One entry per image, captions best first; an invalid image has no captions.
 
     Raises:
-        InvalidArgumentError: for a model that writes no captions, or not so many.
+        InvalidArgumentError: if the model writes no captions, or fewer than `n`.
         DataError: if a file cannot be read.
-        ServingError: as `Client.predict`.
+        ServingError: see `Client.predict`.
 
     Example:
 
@@ -68,11 +68,11 @@ def caption(
 
 
 def captions_of(answer: dict[str, np.ndarray], n: int | None) -> list[ImageCaptions]:
-    """Reads the answer of the signature `caption`.
+    """Convert the outputs of the signature `caption`.
 
     Args:
-        answer: its outputs.
-        n: captions of an image at most; None for all.
+        answer: outputs of the signature.
+        n: maximum number of captions per image; None for all.
 
     Example:
 
@@ -90,7 +90,7 @@ def captions_of(answer: dict[str, np.ndarray], n: int | None) -> list[ImageCapti
             [
                 Caption(text.decode("utf-8", errors="replace"), log_prob)
                 for text, log_prob in zip(texts[:n], log_probs[:n], strict=True)
-                # Where fewer were found, the last ones are empty.
+                # If fewer captions were found, the last ones are empty.
                 if text
             ],
             valid,
@@ -100,14 +100,14 @@ def captions_of(answer: dict[str, np.ndarray], n: int | None) -> list[ImageCapti
 
 
 def check_n(n: int | None, outputs: Mapping[str, TensorInfo]) -> None:
-    """Refuses a number of captions that the model does not write.
+    """Check that the model can write `n` captions.
 
     Args:
-        n: captions of an image at most; None for all.
-        outputs: of the signature `caption`.
+        n: maximum number of captions per image; None for all.
+        outputs: output specifications of the signature `caption`.
 
     Raises:
-        InvalidArgumentError: for what is no number from 1 to those that the model was exported with.
+        InvalidArgumentError: if `n` is not an integer from 1 to the number fixed by the export.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What captions add to commands: `vsemb caption`, options of `demo`, `export` and `report`, modes of `evaluate`."""
+"""Commands of captions: `vsemb caption`, options of `demo`, `export` and `report`, modes of `evaluate`."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def _configure_search(parser: argparse._ActionsContainer) -> None:
 
 
 def _caption(arguments: argparse.Namespace) -> int | None:
-    """Write captions of images: sentences, the likeliest first, with the logarithm of their probability.
+    """Write captions of images, most probable first, with the logarithm of their probability.
 
-    For runs of the recipes multimodal-rnn and multimodal-rnn-regions, which write word by word, and sc-nlm, which
-    writes many candidates and returns the best. IMAGE is a file, or the key of an image of the dataset.
+    RUN is a run of multimodal-rnn or multimodal-rnn-regions, which write word by word, or of sc-nlm, which writes many
+    candidates and returns the best. IMAGE is a file, or the key of an image of the dataset.
 
     Examples:
       vsemb caption runs/captions dog.jpg beach.jpg
@@ -103,8 +103,8 @@ def _configure_regions(parser: argparse._ActionsContainer) -> None:
 def _caption_regions(arguments: argparse.Namespace) -> None:
     """Caption each region of one image.
 
-    For runs of multimodal-rnn-regions. Of regions that overlap or say the same, the likeliest by its words is kept.
-    --out draws the image with the boxes, and their captions beside it.
+    RUN is a run of multimodal-rnn-regions. Of regions with overlapping boxes or equal captions, the one with the
+    highest log-probability per word is kept. --out draws the image with the boxes, and their captions beside it.
     """
     from vsemb.errors import invalid_argument, printable
     from vsemb.systems.captions.captioning import open_captioning_run
@@ -133,7 +133,7 @@ def _configure_demo(parser: argparse._ActionsContainer) -> None:
 
 
 def _add_captioner(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Returns the run that was named as `captioning`."""
+    """Return the run of `--captions` as argument `captioning`."""
     if arguments.captions is None:
         return {}
     from vsemb.systems.captions.captioning import open_captioning_run
@@ -149,10 +149,11 @@ def _configure_export(parser: argparse._ActionsContainer) -> None:
 
 
 def _fix_search(arguments: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """Returns how captions are looked for as `options`.
+    """Return the options of the search as argument `options`.
 
     Raises:
-        InvalidArgumentError: for a run that writes no captions, or a precision for one that does.
+        InvalidArgumentError: if the run writes no captions and options are given, or writes captions and a precision
+            is given.
     """
     from vsemb.errors import invalid_argument
     from vsemb.systems.captions.decoding import CaptionOptions
@@ -195,7 +196,7 @@ def _configure_captions(parser: argparse._ActionsContainer) -> None:
 
 
 def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Measure BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of the captions written."""
+    """Measure BLEU, METEOR, ROUGE-L, CIDEr-D and novelty of generated captions."""
     from vsemb.errors import invalid_argument
     from vsemb.systems.captions.caption_measure import measure_captions
     from vsemb.systems.captions.captioning import CaptionOptions, open_captioning_run
@@ -217,7 +218,7 @@ def _evaluate_captions(arguments: argparse.Namespace, opened: Run) -> dict[str, 
 
 
 def captions_table(found: CaptionTable) -> str:
-    """Lays out the scores of captions in percent, a row per run or baseline, with notes below.
+    """Format caption metrics as a table, in percent, one row per run or baseline, with notes below.
 
     Args:
         found: see `vsemb.systems.captions.caption_measure.measure_captions`.
@@ -249,7 +250,7 @@ def captions_table(found: CaptionTable) -> str:
 
 
 def _example(found: CaptionTable, image: int) -> str:
-    """Lays out the captions of one image, each with its nearest training sentence."""
+    """Format the captions of one image, each with its nearest training sentence."""
     from vsemb.errors import printable
 
     rows = []
@@ -268,7 +269,7 @@ CAPTIONS = Mode(_evaluate_captions, _configure_captions, recipes=_RECIPES)
 
 
 def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str, Any]:
-    """Measure the perplexity of the captions of a split."""
+    """Measure the perplexity of a split's captions."""
     from vsemb.errors import DataError
     from vsemb.runs.run import Run
     from vsemb.systems.captions.validation import difference_of, measure_perplexities
@@ -287,12 +288,12 @@ def _evaluate_perplexity(arguments: argparse.Namespace, opened: Run) -> dict[str
 
 
 def perplexity_table(rows: Sequence[PerplexityRow], split: str, difference: str | None) -> str:
-    """Lays out perplexities, a row per run or baseline.
+    """Format perplexities as a table, one row per run or baseline.
 
     Args:
         rows: see `vsemb.systems.captions.validation.measure_perplexities`.
-        split: its name.
-        difference: why the rows do not compare, if they do not.
+        split: name of the split.
+        difference: the reason why the rows cannot be compared; None if they can.
     """
     cells = [
         [

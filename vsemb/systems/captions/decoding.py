@@ -91,7 +91,7 @@ class SearchOptions:
 
 
 def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int | Tensor) -> Hypotheses:
-    """Searches for the likeliest sequences of words, all rows together.
+    """Search for the likeliest sequences of words, all rows together.
 
     Each row has `beam` places. A hypothesis that chooses END is frozen: it keeps its place for good, never
     grows, and the live ones share the places that are left. So a step keeps the best candidates, by the sum
@@ -145,7 +145,7 @@ def beam_search(step: Step, state: State, options: SearchOptions, *, rows: int |
 def decode(
     step: Step, state: State, choose: Choose, options: SearchOptions, *, rows: int | Tensor, first: int = 1
 ) -> Hypotheses:
-    """Writes sequences word by word, in the way that `choose` takes their next words.
+    """Write sequences word by word, in the way that `choose` takes their next words.
 
     Args:
         step: as `beam_search` takes it.
@@ -196,7 +196,7 @@ def decode(
 
 
 def _allowed(log_probs: Tensor, turn: Tensor, options: SearchOptions) -> Tensor:
-    """Sets log-probabilities (rows, V) of what must not be chosen at a turn to -inf."""
+    """Set log-probabilities (rows, V) of what must not be chosen at a turn to -inf."""
     ids = tf.range(log_probs.shape[-1] or tf.shape(log_probs)[-1])
     never = (ids == END) & (turn < options.min_words)
     for word in options.forbidden:
@@ -205,7 +205,7 @@ def _allowed(log_probs: Tensor, turn: Tensor, options: SearchOptions) -> Tensor:
 
 
 def _ordered(tokens: Tensor, log_probs: Tensor, finished: Tensor, options: SearchOptions) -> Hypotheses:
-    """Puts the hypotheses of each row in order: finished ones first, each kind by its scores."""
+    """Order the hypotheses of each row in order: finished ones first, each kind by its scores."""
     exists = _exists(log_probs)
     finished &= exists
     tokens = tf.where(exists[:, :, None], tokens, END)
@@ -224,7 +224,7 @@ def _exists(log_probs: Tensor) -> Tensor:
 
 
 class Sampler(tf.Module):
-    """Draws next words from their log-probabilities; `Sampler.parse` makes one from text.
+    """Draw next words from their log-probabilities; `Sampler.parse` makes one from text.
 
     Args:
         kind: `greedy` (always the likeliest), `random`, `top-k` (one of the k likeliest) or `top-p` (one of
@@ -272,7 +272,7 @@ class Sampler(tf.Module):
 
     @classmethod
     def parse(cls, rule: str, *, temperature: float = 1.0, seed: int = 0) -> Sampler:
-        """Makes a sampler from text.
+        """Create a sampler from text.
 
         Args:
             rule: `greedy`, `random`, `top-k=5`, `top-p=0.9` or the like.
@@ -296,7 +296,7 @@ class Sampler(tf.Module):
         return cls(kind, number, temperature=temperature, seed=seed)
 
     def __call__(self, log_probs: Tensor) -> Tensor:
-        """Draws a word for each row.
+        """Draw a word for each row.
 
         Args:
             log_probs: (rows, V) float, natural; -inf for what is never drawn.
@@ -316,7 +316,7 @@ class Sampler(tf.Module):
 
 
 def sample(step: Step, state: Any, sampler: Sampler, options: SearchOptions, *, rows: int | Tensor) -> Hypotheses:
-    """Draws sequences of words, all rows together, in graph.
+    """Draw sequences of words, all rows together, in graph.
 
     Sequences that have chosen END grow no more; those without it are cut at `max_words`.
 
@@ -385,7 +385,7 @@ class CaptionOptions:
         require_fields(self)
 
     def check_only(self, names: Sequence[str], allowed: str) -> None:
-        """Refuses options that are given and not read.
+        """Reject options that are given and not read.
 
         Args:
             names: the options that are read.
@@ -444,7 +444,7 @@ class Captioner(tf.Module):
 
 
 class NeuralCaptioner(Captioner):
-    """Writes captions by a model of the next word that sees the image.
+    """Write captions by a model of the next word that sees the image.
 
     Args:
         model: a model of the next word that is conditioned on `image`.
@@ -489,7 +489,7 @@ class NeuralCaptioner(Captioner):
 
 
 def detokenize(ids: Tensor, vocabulary_tokens: Sequence[str] | Tensor) -> Tensor:
-    """Joins words into texts, with core TensorFlow operations only.
+    """Join words into texts, with core TensorFlow operations only.
 
     Words are joined by single blanks; one that begins with an apostrophe, as the English 's does, follows the
     word before it without.

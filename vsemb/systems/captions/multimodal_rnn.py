@@ -136,11 +136,11 @@ class MultimodalRNN(NextWordModel):
         return self._logits(self._dropout_layer(hidden, training=training))
 
     def _look(self, image: Tensor, training: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
-        """Returns b_v, and what is looked at again at every word, by name."""
+        """Return b_v, and what is looked at again at every word, by name."""
         return self.image_encoder(image, training=training), {}
 
     def _to_say(self, hidden: Tensor, seen: dict[str, Tensor]) -> Tensor:
-        """Returns what the softmax reads of states, (n, steps, units)."""
+        """Return what the softmax reads of states, (n, steps, units)."""
         return hidden
 
     def _logits(self, hidden: Tensor) -> Tensor:
@@ -193,7 +193,7 @@ class Decoder(Part, family="decoder"):
     init_scale: Positive | None = None
 
     def check_image(self, image: Any) -> None:
-        """Checks that the decoder can read what an image tower gives.
+        """Check that the decoder can read what an image tower gives.
 
         Args:
             image: a `vsemb.recipes.towers.ImageTower`.
@@ -204,7 +204,7 @@ class Decoder(Part, family="decoder"):
         raise NotImplementedError
 
     def image_encoder(self, image: Any, info: Mapping[str, Any], seed: int, dtype: str) -> keras.layers.Layer:
-        """Builds the layer from images to what the decoder reads of them.
+        """Build the layer from images to what the decoder reads of them.
 
         Args:
             image: a `vsemb.recipes.towers.ImageTower`.
@@ -215,7 +215,7 @@ class Decoder(Part, family="decoder"):
         raise NotImplementedError
 
     def build(self, image_encoder: keras.layers.Layer, words: WordEmbedding, l2: float) -> MultimodalRNN:
-        """Builds the model.
+        """Build the model.
 
         Args:
             image_encoder: from `image_encoder`.

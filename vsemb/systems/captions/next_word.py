@@ -23,7 +23,7 @@ _UNSEEN = 0.5
 
 
 def next_word_log_probs(text: Tensor, logits: Tensor) -> Tensor:
-    """Returns the logarithm of the probability of each word of a sentence, and of its end.
+    """Return the logarithm of the probability of each word of a sentence, and of its end.
 
     Args:
         text: (n, steps) int token ids, 0 = padding, on the right.
@@ -106,11 +106,11 @@ class NextWordModel(Configured, ReplicatedModel):
         self.keep_arguments(locals())
 
     def call(self, inputs: Mapping[str, Tensor], training: bool = False) -> Tensor:
-        """Returns (n, steps + 1, vocabulary_size) float32 logits of each next word."""
+        """Return (n, steps + 1, vocabulary_size) float32 logits of each next word."""
         raise NotImplementedError
 
     def start(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Returns the state before the first word; every tensor has one row a sentence.
+        """Return the state before the first word; every tensor has one row a sentence.
 
         Args:
             inputs: what the model is conditioned on, without `text`.
@@ -118,7 +118,7 @@ class NextWordModel(Configured, ReplicatedModel):
         raise NotImplementedError
 
     def step(self, state: dict[str, Tensor], words: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Reads one word more.
+        """Read one word more.
 
         Args:
             state: from `start`, or from the step before.
@@ -132,7 +132,7 @@ class NextWordModel(Configured, ReplicatedModel):
         raise NotImplementedError
 
     def set_frequencies(self, counts: np.ndarray) -> None:
-        """Starts the softmax' bias at the logarithms of how often each word is to be written.
+        """Start the softmax' bias at the logarithms of how often each word is to be written.
 
         Karpathy & Fei-Fei 2015, section 3.3.
 
@@ -147,7 +147,7 @@ class NextWordModel(Configured, ReplicatedModel):
         self.output_bias.assign(frequency_bias(counts))
 
     def log_likelihoods(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Returns the logarithm of the probability of every word of `text` and of its end.
+        """Return the logarithm of the probability of every word of `text` and of its end.
 
         Args:
             inputs: as `call` takes them.
@@ -160,7 +160,7 @@ class NextWordModel(Configured, ReplicatedModel):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
-        """Returns the compiled loss of `x["text"]` under the logits `y_pred`, and the L2 penalty.
+        """Return the compiled loss of `x["text"]` under the logits `y_pred`, and the L2 penalty.
 
         Raises:
             InvalidArgumentError: if the model was compiled with another loss than `NextWordCrossEntropy`.
@@ -172,7 +172,7 @@ class NextWordModel(Configured, ReplicatedModel):
 
 
 def read_ids(text: Tensor) -> Tensor:
-    """Returns what a model reads of sentences: START and their words.
+    """Return what a model reads of sentences: START and their words.
 
     Args:
         text: (n, steps) int token ids.
@@ -189,7 +189,7 @@ def read_ids(text: Tensor) -> Tensor:
 
 
 def frequency_bias(counts: np.ndarray) -> np.ndarray:
-    """Returns the first bias of a softmax over words: the logarithm of how often each is a target.
+    """Return the first bias of a softmax over words: the logarithm of how often each is a target.
 
     Karpathy & Fei-Fei 2015, section 3.3. Of relative frequencies all logarithms are shifted by one number,
     which no softmax sees, so that the largest is 0. A word that was never seen counts one half.

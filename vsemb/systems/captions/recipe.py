@@ -195,19 +195,19 @@ class CaptionJob(NextWordJob):
         self.info |= recipe.image.describe(self.store)
 
     def keep(self, folder: Path) -> None:
-        """Writes what new images are captioned with."""
+        """Write what new images are captioned with."""
         self.recipe.image.keep(self.store, folder)
 
     def texts(self) -> list[str]:
-        """Returns the training texts."""
+        """Return the training texts."""
         return self.train.captions
 
     def features(self) -> np.ndarray | None:
-        """Returns features whose statistics are those of the images, (n, dim) float32; None where there are none."""
+        """Return features whose statistics are those of the images, (n, dim) float32; None where there are none."""
         return None if self.store is None else self.recipe.image.features(self.store, self.train)
 
     def model(self, recipe: Any, dtype: str) -> MultimodalRNN:
-        """Builds the model and sets feature statistics, word vectors and the words' frequencies."""
+        """Build the model and sets feature statistics, word vectors and the words' frequencies."""
         model = recipe.build(len(self.vocabulary), self.info, dtype)
         recipe.image.initialize(model.image_encoder, self.features())
         ids, offsets = self.tokenizer.encode(self.texts())
@@ -231,7 +231,7 @@ class ImageJob(CaptionJob):
         self.monitor = recipe.validation.monitor
 
     def batches(self) -> BatchSource:
-        """Returns the training batches."""
+        """Return the training batches."""
         recipe = self.recipe
         images = recipe.image.images(self.train, self.store, training=True, service=self.data_service)
         return PairBatches(
@@ -244,7 +244,7 @@ class ImageJob(CaptionJob):
         )
 
     def validation(self) -> PerplexityValidation:
-        """Returns the callback that measures the split `val`."""
+        """Return the callback that measures the split `val`."""
         images = self.recipe.image.images(self.val, self.store)
         encoded = self.tokenizer.encode(self.val.captions)
         batches = sentence_batches(Sentences(*encoded, images=images, image_rows=self.val.caption_rows))
@@ -365,28 +365,28 @@ class SnippetJob(CaptionJob):
         return stored_snippets(self._out / name, self._alignment, self.dataset, self.dataset.split(name), affinity)
 
     def keep(self, folder: Path) -> None:
-        """Writes what new images are captioned with, and the snippets."""
+        """Write what new images are captioned with, and the snippets."""
         super().keep(folder)
         for name, snippets in self.snippets.items():
             snippets.save(folder / SNIPPETS / name)
 
     def texts(self) -> list[str]:
-        """Returns the training snippets."""
+        """Return the training snippets."""
         return self.snippets["train"].texts
 
     def features(self) -> np.ndarray:
-        """Returns the features of some training regions."""
+        """Return the features of some training regions."""
         train = self.snippets["train"]
         some = np.arange(0, len(train), max(1, len(train) // _REGIONS))
         return SnippetImages(train, self.store, memory=0).gather(some)
 
     def batches(self) -> BatchSource:
-        """Returns the training batches."""
+        """Return the training batches."""
         size, seed = self.recipe.batches.size, self.recipe.training.seed
         sentences = snippet_sentences(self.snippets["train"], self.store, self.tokenizer)
         return SentenceBatches(sentences, batch_size=size, seed=seed, unit=self.unit)
 
     def validation(self) -> PerplexityValidation:
-        """Returns the callback that measures the snippets of the split `val`."""
+        """Return the callback that measures the snippets of the split `val`."""
         sentences = snippet_sentences(self.snippets["val"], self.store, self.tokenizer)
         return PerplexityValidation(sentence_batches(sentences))

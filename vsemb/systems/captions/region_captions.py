@@ -64,12 +64,12 @@ class RegionCaptions:
     captions: tuple[RegionCaption, ...]
 
     def drawn(self, side: int | None = None) -> Image.Image:
-        """Returns the picture that `draw_captions` makes of it."""
+        """Return the picture that `draw_captions` makes of it."""
         boxes = [caption.box for caption in self.captions]
         return draw_captions(self.picture, boxes, [caption.text for caption in self.captions], side=side)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; boxes are in pixels."""
+        """Return plain values; boxes are in pixels."""
         return {
             "image": printable(self.name),
             "width": self.picture.width,
@@ -90,7 +90,7 @@ def caption_regions(
     boxes: str | os.PathLike[str] | None = None,
     report: Callable[[str], None] = print,
 ) -> RegionCaptions:
-    """Writes a caption of each region of an image, and keeps the likeliest that show different things.
+    """Write a caption of each region of an image, and keeps the likeliest that show different things.
 
     Args:
         run: a run of `multimodal-rnn-regions`.
@@ -160,7 +160,7 @@ def choose_regions(
     most: int,
     overlap: float = OVERLAP,
 ) -> list[int]:
-    """Chooses regions that differ in place and text, greedily: the best one first.
+    """Choose regions that differ in place and text, greedily: the best one first.
 
     Args:
         boxes: (regions, 4) [x, y, width, height].
@@ -196,7 +196,7 @@ def choose_regions(
 def draw_captions(
     image: Image.Image, boxes: Sequence[Rectangle], texts: Sequence[str], *, side: int | None = None
 ) -> Image.Image:
-    """Draws an image with boxes, and to its right their texts in the boxes' colours.
+    """Draw an image with boxes, and to its right their texts in the boxes' colours.
 
     A line leads from the centre of a box to its text (Karpathy and Fei-Fei 2015, figure 7). Texts stand on
     paper, not on the image, so that they can be read whatever it shows; they keep the order of the boxes from
@@ -248,7 +248,7 @@ def draw_captions(
 
 
 def _wrapped(text: str, font: Font, width: float) -> list[str]:
-    """Breaks a text into lines that fit a width, one at least; a word that is wider is cut."""
+    """Break a text into lines that fit a width, one at least; a word that is wider is cut."""
     lines: list[str] = []
     for word in drawable(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -260,7 +260,7 @@ def _wrapped(text: str, font: Font, width: float) -> list[str]:
 
 
 def _stacked(centres: Sequence[int], heights: Sequence[int], limit: int, gap: int) -> tuple[list[int], int]:
-    """Stacks blocks near heights that they belong to, in their order, none on another.
+    """Stack blocks near heights that they belong to, in their order, none on another.
 
     Args:
         centres: where each would be, by its middle.

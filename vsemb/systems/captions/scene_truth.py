@@ -56,7 +56,7 @@ _CAPTION = re.compile(
 
 
 def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int, background: str) -> bool | None:
-    """Tells whether a caption is true of an image.
+    """Return whether a caption is true of an image.
 
     Args:
         caption: a caption, in lower or upper case, with or without a full stop.
@@ -84,7 +84,7 @@ def is_true(caption: str, objects: Sequence[Mapping[str, Any]], image_size: int,
 
 
 def has_truth(entry: Mapping[str, Any]) -> bool:
-    """Tells whether a dataset stores of an image what `is_true` needs.
+    """Return whether a dataset stores of an image what `is_true` needs.
 
     Args:
         entry: its line in the index of its split.
@@ -109,7 +109,7 @@ def has_truth(entry: Mapping[str, Any]) -> bool:
 
 
 def background_of(encoded: bytes) -> str:
-    """Returns the background of an image of `generate`: the name in `BACKGROUNDS` of its corners' colour.
+    """Return the background of an image of `generate`: the name in `BACKGROUNDS` of its corners' colour.
 
     Example:
 
@@ -165,7 +165,7 @@ class _Reading:
 
 
 def _read(caption: str) -> _Reading | None:
-    """Reads a caption; None where it is not understood."""
+    """Read a caption; None where it is not understood."""
     nouns: list[_Noun] = []
 
     def numbered(match: re.Match[str]) -> str:
@@ -202,7 +202,7 @@ def _read(caption: str) -> _Reading | None:
 def _assigned(
     said: _Reading, objects: Sequence[Mapping[str, Any]], image_size: int, groups: tuple[tuple[int, ...], ...]
 ) -> bool:
-    """Tells whether the nouns that have no objects yet can be given some that make the caption true."""
+    """Return whether the nouns that have no objects yet can be given some that make the caption true."""
     if len(groups) == len(said.nouns):
         return _holds(said, [[objects[index] for index in group] for group in groups], image_size)
     noun = said.nouns[len(groups)]
@@ -218,7 +218,7 @@ def _assigned(
 
 
 def _holds(said: _Reading, named: Sequence[Sequence[Mapping[str, Any]]], image_size: int) -> bool:
-    """Tells whether what is said of the nouns is true of the objects that each names."""
+    """Return whether what is said of the nouns is true of the objects that each names."""
     for noun, items in zip(said.nouns, named, strict=True):
         if noun.different and len({item["shape"] for item in items}) < len(items):
             return False

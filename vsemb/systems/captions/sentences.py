@@ -61,13 +61,13 @@ class Sentences:
         return len(self.ids) + len(self)
 
     def word_counts(self, vocabulary_size: int) -> np.ndarray:
-        """Returns how often each id is predicted, int64 (vocabulary_size,); of id 0, the end."""
+        """Return how often each id is predicted, int64 (vocabulary_size,); of id 0, the end."""
         counts = np.bincount(self.ids, minlength=vocabulary_size)
         counts[0] = len(self)
         return counts
 
     def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns sentences as a model takes them: `text`, and `content`, `tags` and `image` where they are there."""
+        """Return sentences as a model takes them: `text`, and `content`, `tags` and `image` where they are there."""
         batch = {"text": pad_ids(self.ids, self.offsets, rows)}
         if self.content is not None:
             batch["content"] = self.content[rows]
@@ -78,7 +78,7 @@ class Sentences:
         return batch
 
     def signature(self, rows: int | None) -> dict[str, tf.TensorSpec]:
-        """Returns the specification of what `batch` returns for so many rows; None for any number."""
+        """Return the specification of what `batch` returns for so many rows; None for any number."""
         text = tf.TensorSpec((rows, None), tf.int32)
         signature = {"text": text}
         if self.content is not None:
@@ -114,11 +114,11 @@ class SentenceBatches(BatchSource):
         self.sentences = sentences
 
     def gather(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the sentences of a batch, see `Sentences.batch`."""
+        """Return the sentences of a batch, see `Sentences.batch`."""
         return self.sentences.batch(rows)
 
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specification of a batch."""
+        """Return the specification of a batch."""
         return self.sentences.signature(self.batch_size)
 
 

@@ -108,7 +108,7 @@ class ServedCaptioner(Exportable):
         return tolerance_of(["float32", *(layer.compute_dtype for layer in layers)])
 
     def examples(self) -> Arrays:
-        """Returns what `caption` is tried with: two good images, and three rows that are none.
+        """Return what `caption` is tried with: two good images, and three rows that are none.
 
         Raises:
             DataError: if a good image gets no caption.
@@ -160,7 +160,7 @@ class ServedCaptioner(Exportable):
         return " ".join(found)
 
     def _steady_pictures(self) -> list[bytes]:
-        """Returns images whose captions rounding does not change.
+        """Return images whose captions rounding does not change.
 
         Of two words that are as good as equally likely, another processor may take the other, and all that
         is written behind it is another too. So images whose captions change under noise as large as the
@@ -193,7 +193,7 @@ class ServedCaptioner(Exportable):
 
 
 def golden_pictures(count: int) -> Iterator[bytes]:
-    """Yields good images to try an export with, the first two those of `golden_images`.
+    """Yield good images to try an export with, the first two those of `golden_images`.
 
     Args:
         count: so many; JPEG and PNG in turn, all different.

@@ -97,7 +97,7 @@ class Snippets:
         return float(np.count_nonzero(self.regions == 0)) / max(len(self), 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the folder, whole or not at all; one that is there is replaced.
+        """Write the folder, whole or not at all; one that is there is replaced.
 
         Raises:
             DataError: if the file system refuses.
@@ -113,7 +113,7 @@ class Snippets:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Snippets:
-        """Reads a folder.
+        """Read a folder.
 
         Raises:
             DataError: if it is missing, damaged or of another version.
@@ -138,7 +138,7 @@ class Snippets:
 
 
 def check_same_regions(cut: str, read: str) -> None:
-    """Refuses snippets of other regions than those that are read.
+    """Reject snippets of other regions than those that are read.
 
     Args:
         cut: fingerprint of the regions that captions were cut by.
@@ -189,7 +189,7 @@ class SnippetImages(ImageSource):
         return tf.TensorSpec((self._store.dim,), tf.float32)
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the features of the regions of some snippets: (n,) numbers to (n, dim) float32."""
+        """Return the features of the regions of some snippets: (n,) numbers to (n, dim) float32."""
         if self._features is None:
             return self._read(self._ids[rows], self._regions[rows]).astype(np.float32)
         return self._features[self._places[rows]].astype(np.float32)
@@ -198,7 +198,7 @@ class SnippetImages(ImageSource):
 def snippet_sentences(
     snippets: Snippets, store: RegionStore, tokenizer: Tokenizer, *, memory: int = 4 << 30
 ) -> Sentences:
-    """Returns snippets as sentences about the features of their regions.
+    """Return snippets as sentences about the features of their regions.
 
     Args:
         snippets: the snippets, see `find_snippets`.
@@ -222,7 +222,7 @@ _CHOOSING, _CHOOSERS = "val", 2048
 
 
 def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None) -> Snippets:
-    """Cuts the captions of a split into snippets, with a progress bar.
+    """Cut the captions of a split into snippets, with a progress bar.
 
     Args:
         alignment: a run of `dvsa` that read the dataset's regions.
@@ -279,7 +279,7 @@ def find_snippets(alignment: Run, dataset: Dataset, part: Split, affinity: float
 def stored_snippets(
     path: Path, alignment: Run, dataset: Dataset, part: Split, affinity: float | None = None
 ) -> Snippets:
-    """Reads snippets that were stored before, or finds them where there are none; stores nothing.
+    """Read snippets that were stored before, or finds them where there are none; stores nothing.
 
     Args:
         path: the folder that `Snippets.save` wrote; what was cut with something else does not count.
@@ -296,14 +296,14 @@ def stored_snippets(
 
 
 def snippets_fingerprint(alignment: Run, dataset: Dataset, split: Split, affinity: float | None) -> str:
-    """Returns hex that changes with all that decides a split's snippets."""
+    """Return hex that changes with all that decides a split's snippets."""
     captions = json.dumps([split.captions, split.caption_rows.tolist()])
     parts = [_CUT, alignment.fingerprint, dataset.fingerprint, split.name, affinity]
     return sha256_bytes(json.dumps([*parts, sha256_bytes(captions.encode())]).encode())
 
 
 def _choose_affinity(aligner: _Aligner, dataset: Dataset) -> float:
-    """Chooses an affinity by the scores of words and regions on the validation split, or the first one without.
+    """Choose an affinity by the scores of words and regions on the validation split, or the first one without.
 
     It is how far the scores of a word's regions lie apart, their standard deviation: a word joins a neighbour
     rather than go to a region that is no better than others by more than chance. Nothing has to be known of
@@ -350,7 +350,7 @@ class _Aligner:
         self._score = tf.function(self._scores, inputs, autograph=False)
 
     def _scores(self, regions: Any, places: Any, ids: Any, lengths: Any) -> tuple[Any, Any, Any]:
-        """Returns (b, T, M) scores, and which words and regions there are: (b, T) and (b, M)."""
+        """Return (b, T, M) scores, and which words and regions there are: (b, T) and (b, M)."""
         # By their number: a word whose vector is zero is still a word, as the whole image is a region.
         words = tf.range(tf.shape(ids)[1], dtype=tf.int64)[None] < lengths[:, None]
         real = item_mask(regions) | (tf.range(tf.shape(regions)[1]) == 0)[None]
@@ -359,7 +359,7 @@ class _Aligner:
         return scores, words, tf.gather(real, places)
 
     def paths(self, part: Split, affinity: float) -> Iterator[tuple[np.ndarray, list[list[str]], list[list[int]]]]:
-        """Yields the numbers of captions, a block at a time, their words, and the region of each word."""
+        """Yield the numbers of captions, a block at a time, their words, and the region of each word."""
         finite = tf.constant(min(affinity, float(np.finfo(np.float32).max)))
         for captions, batches in self._scored(part, np.arange(len(part.captions))):
             found: list[list[int]] = [[] for _ in captions]
@@ -372,7 +372,7 @@ class _Aligner:
             yield captions, [[word.decode() for word in of_caption] for of_caption in pieces.to_list()], found
 
     def spread(self, part: Split) -> float:
-        """Returns how far the scores of a word's regions lie apart: their standard deviation."""
+        """Return how far the scores of a word's regions lie apart: their standard deviation."""
         count = len(part.captions)
         captions = np.unique(np.linspace(0, count - 1, min(count, _CHOOSERS)).astype(np.int64))
         spread = score_spread(batch[1:] for _, batches in self._scored(part, captions) for batch in batches)
@@ -380,7 +380,7 @@ class _Aligner:
         return spread
 
     def _scored(self, part: Split, captions: np.ndarray) -> Iterator[tuple[np.ndarray, list[_Batch]]]:
-        """Yields some captions, and their scores in batches of nearly one length."""
+        """Yield some captions, and their scores in batches of nearly one length."""
         most = self.run.recipe.image.max_regions
         for start in range(0, len(captions), _BLOCK):
             block = captions[start : start + _BLOCK]
@@ -405,7 +405,7 @@ def _refuse_nan(fine: bool) -> None:
 
 
 def _joined(words: Sequence[str]) -> str:
-    """Returns words as a text that splits into them again: 's follows its word without a gap."""
+    """Return words as a text that splits into them again: 's follows its word without a gap."""
     while words and words[0].startswith("'"):
         words = words[1:]
     return "".join(word if word.startswith("'") else f" {word}" for word in words).strip()

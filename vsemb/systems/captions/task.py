@@ -43,7 +43,7 @@ class WordBatches(Part):
     size: Count = 100
 
     def training_split(self, dataset: Dataset) -> Split:
-        """Returns the split `train` of a dataset, with the captions that are used."""
+        """Return the split `train` of a dataset, with the captions that are used."""
         return dataset.split("train")
 
 
@@ -95,11 +95,11 @@ class NextWordTask(Recipe):
         return Dataset.open(path)
 
     def refusal(self) -> str | None:
-        """Returns why the trained model writes no captions, as a phrase; None where it does."""
+        """Return why the trained model writes no captions, as a phrase; None where it does."""
         return None
 
     def captioner(self, run: Run, options: CaptionOptions) -> Captioner:
-        """Returns what writes captions of images, as rows of what `image_run` gives.
+        """Return what writes captions of images, as rows of what `image_run` gives.
 
         Args:
             run: a run of this recipe.
@@ -128,7 +128,7 @@ class NextWordTask(Recipe):
         return ServedCaptioner(captioner, image_input, {"words": len(run.vocabulary.words), **captioner.facts})
 
     def image_run(self, run: Run) -> Run:
-        """Returns the run that says how images become what the captioner reads: itself, or its encoder.
+        """Return the run that says how images become what the captioner reads: itself, or its encoder.
 
         Raises:
             DataError: if there is none.
@@ -136,7 +136,7 @@ class NextWordTask(Recipe):
         raise NotImplementedError
 
     def likelihood(self, run: Run, dataset: Dataset, split: str) -> tuple[Sentences, Likelihood]:
-        """Measures how well a run foresees the captions of a split.
+        """Measure how well a run foresees the captions of a split.
 
         Args:
             run: a run of this recipe.
@@ -155,7 +155,7 @@ class NextWordTask(Recipe):
         ]
 
     def best(self, info: Mapping[str, Any]) -> str:
-        """Returns what was selected on validation, as a phrase."""
+        """Return what was selected on validation, as a phrase."""
         return Perplexity().describe(info)
 
 
@@ -178,5 +178,5 @@ class NextWordJob(Job):
         self.info = described(dataset)
 
     def loss(self, steps_per_epoch: int) -> NextWordCrossEntropy:
-        """Returns the loss."""
+        """Return the loss."""
         return NextWordCrossEntropy()

@@ -85,7 +85,7 @@ class LikelihoodMeasure:
         self._log_likelihoods: Any = None
 
     def __call__(self, batches: tf.data.Dataset) -> Likelihood:
-        """Measures all sentences.
+        """Measure all sentences.
 
         Args:
             batches: what the model's `log_likelihoods` takes, always of one `element_spec`, as
@@ -109,7 +109,7 @@ class LikelihoodMeasure:
 
 
 def uniform_likelihood(counts: np.ndarray) -> Likelihood:
-    """Returns the likelihood of targets that are all equally likely.
+    """Return the likelihood of targets that are all equally likely.
 
     Args:
         counts: (vocabulary_size,) how often each word is a target, of id 0 the end of a sentence.
@@ -124,7 +124,7 @@ def uniform_likelihood(counts: np.ndarray) -> Likelihood:
 
 
 def unigram_likelihood(counts: np.ndarray, training_counts: np.ndarray) -> Likelihood:
-    """Returns the likelihood of targets by how frequent each is in training, whatever stands before it.
+    """Return the likelihood of targets by how frequent each is in training, whatever stands before it.
 
     Args:
         counts: (vocabulary_size,) how often each word is a target, of id 0 the end of a sentence.
@@ -166,13 +166,13 @@ class PerplexityRow:
     vocabulary: str
 
     def to_json(self) -> dict[str, Any]:
-        """Returns plain values; a perplexity without bounds is null."""
+        """Return plain values; a perplexity without bounds is null."""
         plain = asdict(self)
         return {name: None if value == math.inf else value for name, value in plain.items()}
 
 
 def measure_perplexities(runs: Sequence[Run], dataset: Dataset, split: str = "val") -> list[PerplexityRow]:
-    """Measures how well runs foresee the captions of a split, given what they are conditioned on.
+    """Measure how well runs foresee the captions of a split, given what they are conditioned on.
 
     Language models are given the vector of the caption itself, as the paper trains them, and networks that
     write about images the image; so a lower perplexity of the first is no better caption.
@@ -251,7 +251,7 @@ def _baselines(run: Run, dataset: Dataset, name: str) -> list[PerplexityRow]:
 
 
 class PerplexityValidation(Validation):
-    """Measures how well a `NextWordModel` foresees the words of a split, after every epoch.
+    """Measure how well a `NextWordModel` foresees the words of a split, after every epoch.
 
     Later callbacks see `val_log2_likelihood`, the mean of the base-2 logarithm of the probability of each
     word and each end of a sentence, and `val_perplexity`, 2 to the power of minus that. Put this callback
@@ -277,7 +277,7 @@ class PerplexityValidation(Validation):
         self.batches = batches
 
     def measure(self) -> Likelihood:
-        """Measures the model as it is now.
+        """Measure the model as it is now.
 
         Raises:
             DataError: if there are no sentences, or a likelihood is NaN.
@@ -294,7 +294,7 @@ class PerplexityValidation(Validation):
 
 
 class CiderValidation(PerplexityValidation):
-    """Measures the captions that a model writes too, each the likeliest word by word.
+    """Measure the captions that a model writes too, each the likeliest word by word.
 
     Later callbacks see `val_cider`, CIDEr-D times 100, beside what `PerplexityValidation` gives.
 
@@ -331,7 +331,7 @@ class CiderValidation(PerplexityValidation):
         self._captioner: NeuralCaptioner | None = None
 
     def captions(self) -> list[str]:
-        """Writes a caption of each image of the split with the model as it is now."""
+        """Write a caption of each image of the split with the model as it is now."""
         if self._captioner is None or self._captioner.model is not self.model:
             vocabulary = self.tokenizer.vocabulary
             self._captioner = NeuralCaptioner(self.model, vocabulary, SearchOptions(beam=1, max_words=self.max_words))
@@ -363,7 +363,7 @@ class CaptionValidation(Part, family="caption validation"):
     def build(
         self, batches: tf.data.Dataset, split: Split, images: ImageSource, tokenizer: Tokenizer, max_words: int
     ) -> PerplexityValidation:
-        """Returns the callback that adds `monitor` to an epoch's logs.
+        """Return the callback that adds `monitor` to an epoch's logs.
 
         Args:
             batches: of the split, see `PerplexityValidation`.
@@ -375,7 +375,7 @@ class CaptionValidation(Part, family="caption validation"):
         raise NotImplementedError
 
     def describe(self, info: Mapping[str, Any]) -> str:
-        """Returns the best value as a phrase, from `run.json`."""
+        """Return the best value as a phrase, from `run.json`."""
         raise NotImplementedError
 
 
